@@ -1,0 +1,1 @@
+"""How fast the library is, beside the alternatives on the same work: ``python -m benchmarks core``."""

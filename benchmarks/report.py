@@ -1,0 +1,131 @@
+"""The one table: printed, as JSON for programs and as Markdown for the README."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Gate
+
+PACKAGES = ("emphatic", "numpy", "numba", "swifttd")
+COLUMNS = ("what", "ours", "alternative", "ratio", "target", "met")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. ``ratio`` is what a target is held against."""
+
+    section: str
+    what: str
+    gates: tuple[str, ...]
+    ours: float | None = None
+    alternative: float | None = None
+    versus: str = ""
+    unit: str = "µs"
+    ratio: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    note: str = ""
+
+    @property
+    def target(self) -> str:
+        if self.at_least is not None:
+            return f"≥ {self.at_least:g}"
+        return "" if self.at_most is None else f"≤ {self.at_most:g}"
+
+    @property
+    def met(self) -> bool | None:
+        """None where there is no target; a target that could not be measured is not met."""
+        if not self.target:
+            return None
+        if self.ratio is None:
+            return False
+        return self.ratio >= (self.at_least or 0.0) and (self.at_most is None or self.ratio <= self.at_most)
+
+    def cells(self) -> tuple[str, ...]:
+        ours = "" if self.ours is None else f"{_number(self.ours)} {self.unit}"
+        other = "" if self.alternative is None else f"{_number(self.alternative)} {self.unit}"
+        other = " ".join(part for part in (other, self.versus) if part)
+        ratio = "" if self.ratio is None else _number(self.ratio)
+        met = {None: "", True: "yes", False: "no"}[self.met]
+        what = f"{self.what} ({self.note})" if self.note else self.what
+        return what, ours, other, ratio, self.target, met
+
+
+def _number(value: float) -> str:
+    """Three digits, and all of them before the point."""
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.3f}" if value < 1 else f"{value:,.{digits}f}"
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were made on."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "threads used": 1,
+        "system": platform.system(),
+        **versions,
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row], out: Path) -> None:
+    """Print the table; write ``suite.json`` and ``suite.md`` under ``out``."""
+    host = machine()
+    about = ", ".join(f"{name} {value}" for name, value in host.items())
+    passed = f"{len(gates)} gates passed, the largest relative error {max(gate.error for gate in gates):.1g}"
+
+    table = Table(*COLUMNS, title=command, caption=f"{passed}\n{about}", highlight=False)
+    lines = [f"`{command}`", "", about + ".", "", passed + ".", ""]
+    lines += ["| " + " | ".join(COLUMNS) + " |", "|---|--:|--:|--:|--:|---|"]
+    for section, group in groupby(rows, key=lambda row: row.section):
+        table.add_row(f"[bold]{section}", end_section=False)
+        lines.append(f"| **{section}** |" + " |" * 5)
+        for row in group:
+            table.add_row(*row.cells())
+            lines.append("| " + " | ".join(row.cells()) + " |")
+        table.add_section()
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{suite}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    record = {
+        "suite": suite,
+        "command": command,
+        "machine": host,
+        "gates": [asdict(gate) for gate in gates],
+        "rows": [{**asdict(row), "target": row.target, "met": row.met} for row in rows],
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    (out / f"{suite}.json").write_text(text + "\n", encoding="utf-8")
+
+    console = Console()
+    console.print(table)
+    missed = [f"{row.section}: {row.what}" for row in rows if row.met is False]
+    console.print(
+        "all targets met" if not missed else "targets not met: " + "; ".join(missed), highlight=False
+    )
+    console.print(f"written: {out / suite}.json, .md", highlight=False)

@@ -1,0 +1,91 @@
+"""Learn long-term predictions online, from any stream of experience.
+
+>>> import numpy as np, emphatic
+>>> learner = emphatic.TrueOnlineETD(2)
+>>> learner.learn(alpha=0.1, I=1.0, lambda_=0.9, phi=np.array([1.0, 0.0]), rho=1.0, R=0.5,
+...               phi_next=np.array([0.0, 1.0]), gamma_next=0.95)
+0.5
+>>> learner.predict(np.array([1.0, 0.0]))
+0.05
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emphatic import engines, reference, rules, stepsizes
+    from emphatic.active import Active
+    from emphatic.errors import CheckpointError, Diverged
+    from emphatic.learner import (
+        ETD,
+        TD,
+        ETDBeta,
+        Learner,
+        TrueOnlineETD,
+        TrueOnlineETDBeta,
+        TrueOnlineTD,
+        load,
+    )
+    from emphatic.rules import Rule
+    from emphatic.sequences import interest, returns, rho, terminal_cumulant
+
+__all__ = [
+    "ETD",
+    "TD",
+    "Active",
+    "CheckpointError",
+    "Diverged",
+    "ETDBeta",
+    "Learner",
+    "Rule",
+    "TrueOnlineETD",
+    "TrueOnlineETDBeta",
+    "TrueOnlineTD",
+    "engines",
+    "interest",
+    "load",
+    "reference",
+    "returns",
+    "rho",
+    "rules",
+    "stepsizes",
+    "terminal_cumulant",
+]
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "active": ("Active",),
+    "errors": ("CheckpointError", "Diverged"),
+    "learner": (
+        "ETD",
+        "TD",
+        "ETDBeta",
+        "Learner",
+        "TrueOnlineETD",
+        "TrueOnlineETDBeta",
+        "TrueOnlineTD",
+        "load",
+    ),
+    "rules": ("Rule",),
+    "sequences": ("interest", "returns", "rho", "terminal_cumulant"),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are first used, so that ``import emphatic`` stays light."""
+    if name in _MODULE:
+        value = getattr(importlib.import_module(f"emphatic.{_MODULE[name]}"), name)
+    elif name in __all__:
+        value = importlib.import_module(f"emphatic.{name}")
+    else:
+        raise AttributeError(f"module 'emphatic' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

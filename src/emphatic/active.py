@@ -1,0 +1,113 @@
+"""Sparse features: the few components of φ that are not zero."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emphatic.engines.rows import Rows, survey
+
+__all__ = ["Active"]
+
+
+class Active:
+    """The active features of one φ, shape (k,), or of one φ a row, shape (T, k).
+
+    ``values`` are 1 unless given. An index of −1 stands for "none", so that rows of different lengths fit one array.
+    An index may not be repeated within one φ.
+
+    >>> Active([3, 7])
+    Active([3, 7])
+    >>> Active([[3, 7], [4, -1]], values=[[0.5, 0.5], [1.0, 0.0]]).shape
+    (2, 2)
+    """
+
+    __slots__ = ("indices", "top", "values")
+
+    def __init__(self, indices: ArrayLike, values: ArrayLike | None = None) -> None:
+        given = np.asarray(indices)
+        if given.dtype.kind not in "iu" and given.size:
+            raise ValueError(
+                f"The 'indices' parameter of Active must be integers. Got an array of {given.dtype} instead."
+            )
+        if given.ndim not in (1, 2):
+            raise ValueError(
+                "The 'indices' parameter of Active must have shape (k,) for one step or (T, k) for many. "
+                f"Got shape {given.shape} instead."
+            )
+        # One step is copied (it is small, and callers reuse their buffers); a log is not, where it need not be.
+        array = np.array(given, np.int64) if given.ndim == 1 else np.ascontiguousarray(given, np.int64)
+        self.indices: NDArray[np.int64] = array
+        self.values: NDArray[np.float64] = _ones(array.shape) if values is None else _checked(values, array)
+        start = _start(array.shape[0]) if array.ndim == 1 else _starts(array.shape)
+        row, repeated, top = survey(array.reshape(-1), start)
+        if row >= 0:
+            at = f" at step {row}" if array.ndim == 2 else ""
+            if repeated:
+                raise ValueError(
+                    f"The 'indices' parameter of Active must be all different within one step. Got {top} more than "
+                    f"once{at} instead; merge the repeated features and pad with -1."
+                )
+            raise ValueError(
+                f"The 'indices' parameter of Active must be 0 or more, or -1 for none. Got {top}{at} instead."
+            )
+        #: The largest index (−1 if there is none), so that a learner need not look at every one again.
+        self.top: int = top
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(k,) or (T, k)"""
+        return self.indices.shape
+
+    @property
+    def rows(self) -> Rows:
+        """One compressed row a step."""
+        if self.indices.ndim == 1:
+            return Rows(_start(self.indices.shape[0]), self.indices, self.values)
+        constant = self.values.strides == (0, 0)  # reshape would make a full array of ones of it
+        flat = np.broadcast_to(self.values.flat[:1], self.indices.size) if constant else self.values.reshape(-1)
+        return Rows(_starts(self.indices.shape), self.indices.reshape(-1), flat)
+
+    def __repr__(self) -> str:
+        if self.indices.ndim == 1 and self.indices.size <= 16:
+            binary = bool((self.values == 1.0).all())
+            return f"Active({self.indices.tolist()}{'' if binary else f', {self.values.tolist()}'})"
+        return f"<Active features of shape {self.shape}>"
+
+
+def _checked(values: ArrayLike, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    weight = np.array(values, np.float64)
+    if weight.shape != indices.shape:
+        raise ValueError(
+            f"The 'values' parameter of Active must have the shape of 'indices', {indices.shape}. "
+            f"Got shape {weight.shape} instead."
+        )
+    bad = np.argwhere(~np.isfinite(weight))
+    if len(bad):
+        at = f" at step {bad[0][0]}" if indices.ndim == 2 else f" at position {bad[0][0]}"
+        raise ValueError(
+            f"The 'values' parameter of Active must be finite. Got {weight[tuple(bad[0])]}{at} instead."
+        )
+    return weight
+
+
+@functools.lru_cache(maxsize=256)
+def _one_row(width: int) -> NDArray[np.float64]:
+    ones = np.ones(width)
+    ones.flags.writeable = False
+    return ones
+
+
+def _ones(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    return _one_row(shape[0]) if len(shape) == 1 else np.broadcast_to(_one_row(1), shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _start(width: int) -> NDArray[np.int64]:
+    return np.array([0, width], np.int64)
+
+
+def _starts(shape: tuple[int, ...]) -> NDArray[np.int64]:
+    return np.arange(shape[0] + 1, dtype=np.int64) * shape[1]

@@ -1,0 +1,89 @@
+"""Checkpoints: one safetensors file, with a JSON header in its metadata.  Never pickle.
+
+A file is written under another name in the same folder, synced to the disk and renamed, so that at any moment the path holds a
+whole checkpoint: the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.errors import CheckpointError
+
+__all__ = ["FORMAT", "read", "write"]
+
+#: The version of the format that is written; files of a later one are refused.
+FORMAT = 1
+
+_KEY = "emphatic"
+
+
+def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Put header and arrays in one file, atomically."""
+    from safetensors.numpy import save_file
+
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    try:
+        save_file(whole, partial, metadata={_KEY: text})
+        with open(partial, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+    with suppress(OSError):  # a folder cannot be opened everywhere; the rename itself is done
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The header and the arrays; ``CheckpointError`` if the file is not a whole checkpoint."""
+    from safetensors import SafetensorError, safe_open
+
+    where = repr(os.fspath(path))
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"There is no checkpoint at {where}.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = _header(where, file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except CheckpointError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, MemoryError) as error:
+        raise CheckpointError(f"{where} is not a whole safetensors file: {error}") from error
+    return header, arrays
+
+
+def _header(where: str, metadata: dict[str, str]) -> dict[str, Any]:
+    if _KEY not in metadata:
+        raise CheckpointError(f"{where} was not written by this library: its metadata has no {_KEY!r} entry.")
+    try:
+        header = json.loads(metadata[_KEY], parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where} has a damaged header: {error}") from error
+    if not isinstance(header, dict) or type(header.get("format")) is not int:
+        raise CheckpointError(f"{where} has a damaged header: it names no format.")
+    if header["format"] != FORMAT:
+        raise CheckpointError(
+            f"{where} has format {header['format']}; this version of the library reads format {FORMAT}."
+        )
+    return header
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")

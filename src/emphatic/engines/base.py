@@ -1,0 +1,101 @@
+"""What every engine is: a holder of X and of the rule's scalars that can take steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.engines.rows import Rows
+
+if TYPE_CHECKING:
+    from emphatic.rules import Rule
+
+__all__ = ["Arrays", "Engine", "Features"]
+
+Features = NDArray[Any] | Rows
+Arrays = tuple[NDArray[np.float64], ...]
+
+
+class Engine(ABC):
+    """K learners of one rule. Engines trust their input: the learner has checked it.
+
+    ``scalars`` is (K, M + m + 1), float64: a learner's M remembered scalars, for each of its m vectors a bound on its largest
+    component, and the count of steps.
+    """
+
+    name: ClassVar[str]
+    #: Whether φ comes as compressed ``Rows`` (True) or as an array (T, n).
+    takes_rows: ClassVar[bool]
+
+    def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
+        self.rule, self.n, self.K, self.dtype = rule, n, K, dtype
+        self.M = len(rule.memory)
+        self.scalars: NDArray[np.float64] = np.zeros((K, self.M + len(rule.vectors) + 1))
+
+    @abstractmethod
+    def run(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
+    ) -> tuple[int, NDArray[np.float64]]:
+        """Take T steps. ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``.
+
+        Fills ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows. Returns −1, or t·K + k if learner k would diverge at
+        step t (then every learner stands before step t), and the last step's δ.
+        """
+
+    @abstractmethod
+    def vector(self, r: int) -> NDArray[Any]:
+        """A copy of the r-th vector of every learner, (K, n)."""
+
+    @abstractmethod
+    def set_vector(self, r: int, value: NDArray[Any]) -> None:
+        """Set the r-th vector of every learner."""
+
+    @abstractmethod
+    def predict(self, phi: Features) -> NDArray[Any]:
+        """θ·φ for every row of φ and every learner, (T, K)."""
+
+    @abstractmethod
+    def clear_traces(self) -> None:
+        """Every trace ← 0."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of state."""
+
+    def quick(self) -> Callable[..., float] | None:
+        """A function of (phi, phi_next, *parameters) that takes one step and returns δ, or NaN if it refused, changing nothing.
+
+        None where there is no faster way than ``run`` with T = 1.
+        """
+        return None
+
+    def pending(self) -> dict[str, NDArray[Any]]:
+        """What must be saved besides vectors and memory, that a loaded learner may go on with the same bits."""
+        return {}
+
+    def resume(self, pending: dict[str, NDArray[Any]]) -> None:
+        """Take up what ``pending`` gave; ValueError if it is not sound."""
+
+    def put(self, r: int, value: NDArray[Any]) -> None:
+        """``set_vector`` and its bound."""
+        self.set_vector(r, value)
+        self.scalars[:, self.M + r] = np.abs(value).max(axis=1, initial=0.0)
+
+    def cut(self) -> None:
+        """Forget the traces and all memory."""
+        self.clear_traces()
+        self.scalars[:, : self.M] = 0.0
+
+    def copy(self) -> Engine:
+        """Another engine in the same state."""
+        other = type(self)(self.rule, self.n, self.K, self.dtype)
+        for r in range(len(self.rule.vectors)):
+            other.set_vector(r, self.vector(r))
+        other.resume({name: array.copy() for name, array in self.pending().items()})
+        other.scalars[:] = self.scalars
+        return other

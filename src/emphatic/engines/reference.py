@@ -1,0 +1,72 @@
+"""reference: any rule, one learner after another, in plain NumPy.  Slow and obvious; every other engine is compared with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.engines.base import Arrays, Engine, Features
+
+if TYPE_CHECKING:
+    from emphatic.rules import Rule
+
+__all__ = ["Reference"]
+
+
+class Reference(Engine):
+    """X ← A X + B [φ; φ'], as the rule says."""
+
+    name = "reference"
+    takes_rows = False
+
+    def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
+        super().__init__(rule, n, K, dtype)
+        self.X: NDArray[Any] = np.zeros((K, len(rule.vectors), n), dtype)
+
+    def run(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
+    ) -> tuple[int, NDArray[np.float64]]:
+        assert isinstance(phi, np.ndarray)
+        assert isinstance(phi_next, np.ndarray)
+        delta = np.zeros(self.K)
+        X, memory = np.empty_like(self.X), np.empty((self.K, self.M))
+        for t in range(len(phi)):
+            P = np.stack([phi[t], phi_next[t]])
+            (pp, pq), (_, qq) = (P @ P.T).tolist()
+            with np.errstate(all="ignore"):
+                for k in range(self.K):
+                    x, x_next = (self.X[k] @ P.T).T.tolist()
+                    step = [float(p[t, k]) for p in parameters]
+                    step[5] = delta[k] = step[5] + step[4] * x_next[0] - x[0]  # R gives way to δ
+                    A, B, memory[k] = self.rule.function(
+                        tuple(step), tuple(self.scalars[k, : self.M].tolist()), tuple(x), tuple(x_next), (pp, pq, qq)
+                    )
+                    X[k] = np.array(A) @ self.X[k] + np.array(B) @ P
+                    if not (np.isfinite(delta[k]) and np.isfinite(memory[k]).all() and np.isfinite(X[k]).all()):
+                        return t * self.K + k, delta
+            if len(predictions):
+                predictions[t] = self.X[:, 0] @ phi[t]
+            self.X[:] = X
+            self.scalars[:, : self.M] = memory
+            self.scalars[:, -1] += 1.0
+        return -1, delta
+
+    def vector(self, r: int) -> NDArray[Any]:
+        return self.X[:, r].copy()
+
+    def set_vector(self, r: int, value: NDArray[Any]) -> None:
+        self.X[:, r] = value
+
+    def predict(self, phi: Features) -> NDArray[Any]:
+        assert isinstance(phi, np.ndarray)
+        out: NDArray[Any] = phi @ self.X[:, 0].T
+        return out
+
+    def clear_traces(self) -> None:
+        self.X[:, len(self.rule.weights) :] = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        return self.X.nbytes + self.scalars.nbytes

@@ -1,0 +1,53 @@
+"""Many sparse φ in compressed rows: what the sparse engine reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Rows", "survey"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Row t has the features ``index[start[t]:start[t+1]]``, −1 being "none", with the ``value`` of each."""
+
+    start: NDArray[np.int64]
+    index: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def block(self, begin: int, end: int) -> Rows:
+        """Rows begin … end−1, without a copy."""
+        return Rows(self.start[begin : end + 1], self.index, self.value)
+
+    def dense(self, n: int, dtype: Any) -> NDArray[Any]:
+        """The same as an array (T, n)."""
+        out = np.zeros((len(self), n), dtype)
+        inside = slice(self.start[0], self.start[-1])
+        row = np.repeat(np.arange(len(self)), np.diff(self.start))
+        index = self.index[inside]
+        active = index >= 0
+        out[row[active], index[active]] = self.value[inside][active]
+        return out
+
+    @staticmethod
+    def of(dense: NDArray[Any]) -> Rows:
+        """The components of an array (T, n) that are not zero."""
+        row, index = np.nonzero(dense)
+        start = np.zeros(len(dense) + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=len(dense)), out=start[1:])
+        return Rows(start, index.astype(np.int64), dense[row, index].astype(np.float64))
+
+
+def survey(index: NDArray[np.int64], start: NDArray[np.int64]) -> tuple[int, bool, int]:
+    """(row, repeated, index) of the first row with an index below −1 or repeated; (−1, False, the largest index) if none."""
+    from emphatic.engines import scan
+
+    answer: tuple[int, bool, int] = scan.survey(index, start)
+    return answer

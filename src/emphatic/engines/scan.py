@@ -1,0 +1,46 @@
+"""Looking over input at memory speed before a run starts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from emphatic.engines.compiled import jit
+
+
+@jit
+def survey(index, start):
+    """See ``rows.survey``: a small hash table a row, whose slots are stamped with the row so that none is ever cleared."""
+    widest = 1
+    for t in range(start.shape[0] - 1):
+        widest = max(widest, start[t + 1] - start[t])
+    size = 2
+    while size < 2 * widest:
+        size *= 2
+    key = np.empty(size, np.int64)
+    seen = np.full(size, -1, np.int64)
+    top = -1
+    for t in range(start.shape[0] - 1):
+        for a in range(start[t], start[t + 1]):
+            i = index[a]
+            if i < -1:
+                return t, False, i
+            if i < 0:
+                continue
+            top = max(top, i)
+            slot = ((i * 0x9E3779B1) >> 15) & (size - 1)
+            while seen[slot] == t:
+                if key[slot] == i:
+                    return t, True, i
+                slot = (slot + 1) & (size - 1)
+            seen[slot] = t
+            key[slot] = i
+    return -1, False, top
+
+
+@jit
+def largest(bits, mask):
+    """The largest of the floats' bit patterns without their signs: that of max |x|, and beyond infinity's if there is a NaN."""
+    top = bits[0] & mask
+    for i in range(bits.shape[0]):
+        top = max(top, bits[i] & mask)
+    return top

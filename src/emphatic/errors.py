@@ -1,0 +1,25 @@
+"""The two errors of this library that are not a plain ``ValueError``."""
+
+from __future__ import annotations
+
+__all__ = ["CheckpointError", "Diverged"]
+
+
+class Diverged(ArithmeticError):
+    """A step would have made a number infinite or NaN; the learner stands as it was before that step.
+
+    ``step`` counts the rows of the call to ``run`` (from 0); in ``learn`` it is ``learner.steps``, the steps
+    learned so far. ``learner`` is the index k of the first learner to diverge.
+    """
+
+    def __init__(self, step: int, learner: int = 0, *, of: str = "run") -> None:
+        super().__init__(
+            f"Learner {learner} diverged at step {step} of {of}: its update is no longer a finite number. "
+            "Every learner stands as it was before that step. Try a smaller alpha, or smaller rho or I."
+        )
+        self.step = step
+        self.learner = learner
+
+
+class CheckpointError(ValueError):
+    """A file that is not a whole, well-formed checkpoint of this library."""

@@ -1,0 +1,576 @@
+"""A rule, its state and an engine: learn, run, predict, save."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emphatic import checkpoint, engines, rules
+from emphatic.active import Active
+from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.rows import Rows, survey
+from emphatic.errors import CheckpointError, Diverged
+from emphatic.rules import RANGES, Rule
+from emphatic.sequences import warn_if_never_terminating
+
+__all__ = ["ETD", "TD", "ETDBeta", "Learner", "TrueOnlineETD", "TrueOnlineETDBeta", "TrueOnlineTD", "load"]
+
+#: Components of φ that are converted at a time when features do not come in the form the engine reads.
+_BLOCK = 1 << 21
+#: A log shorter than this may well lie within one episode, whose end is in the next call.
+_EPISODE = 10
+
+
+class Learner:
+    """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
+
+    ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is one of
+    ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is the most an engine
+    may use.
+
+    >>> import numpy as np
+    >>> learner = Learner("true_online_etd", 2)
+    >>> learner.learn(alpha=0.1, I=1.0, lambda_=0.9, phi=np.array([1.0, 0.0]), rho=1.0, R=0.5,
+    ...               phi_next=np.array([0.0, 1.0]), gamma_next=0.95)
+    0.5
+    >>> learner.predict([1.0, 0.0])
+    0.05
+    >>> learner
+    Learner('true_online_etd', n=2, dtype='float64', engine='dense')
+
+    The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies; ``theta`` can be
+    set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite raises ``Diverged``.
+    """
+
+    __slots__ = ("_K", "_decided", "_dtype", "_engine", "_quick", "_theta", "_threads", "_type", "rule")
+
+    def __init__(
+        self,
+        rule: str | Rule,
+        n: int,
+        K: int | None = None,
+        *,
+        dtype: Any = "float64",
+        engine: str = "auto",
+        threads: int = 1,
+    ) -> None:
+        self.rule: Rule = rule if isinstance(rule, Rule) else rules.get(rule)
+        _whole("n", n)
+        self._K = None if K is None else _whole("K", K)
+        self._threads = _whole("threads", threads)
+        try:
+            self._dtype = np.dtype(dtype).name
+        except TypeError:
+            self._dtype = repr(dtype)
+        if self._dtype not in ("float32", "float64"):
+            raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {dtype!r} instead.")
+        self._type = np.dtype(self._dtype)
+        self._decided = engine != "auto"
+        # Until auto decides, the plainest engine holds the state.
+        name = engine if self._decided else "reference"
+        self._take(engines.make(name, self.rule, int(n), self._K or 1, self._dtype))
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def n(self) -> int:
+        """The number of features."""
+        return self._engine.n
+
+    @property
+    def K(self) -> int | None:
+        """The number of learners; None for one without the K axis."""
+        return self._K
+
+    @property
+    def dtype(self) -> str:
+        """Of the vectors; a rule's scalars are always float64."""
+        return self._dtype
+
+    @property
+    def engine(self) -> str:
+        """The engine's name; "auto" until that has decided."""
+        return self._engine.name if self._decided else "auto"
+
+    @property
+    def steps(self) -> int:
+        """The steps learned so far."""
+        return int(self._engine.scalars[0, -1])
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the state takes."""
+        return self._engine.nbytes
+
+    @property
+    def theta(self) -> NDArray[Any]:
+        """θ, (n,) or (K, n): a read-only copy; assign the whole array to set it."""
+        return self._vector(0)
+
+    @theta.setter
+    def theta(self, value: ArrayLike) -> None:
+        array = self._numbers("theta", value, "Learner")
+        try:
+            whole = np.broadcast_to(array, (self._engine.K, self.n)) if array.ndim else None
+        except ValueError:
+            whole = None
+        if whole is None or (self._K is None and array.shape != (self.n,)):
+            shape = (self.n,) if self._K is None else (self._K, self.n)
+            raise ValueError(f"The 'theta' of a Learner must have shape {shape}. Got shape {array.shape} instead.")
+        with np.errstate(over="ignore"):
+            cast = whole.astype(self._dtype)
+        if not np.isfinite(cast).all():
+            raise ValueError(f"The 'theta' of a Learner must be finite in {self._dtype}. Got NaN or infinity instead.")
+        self._engine.put(0, cast)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self.rule.vectors:
+            return self._vector(self.rule.vectors.index(name))
+        if name in self.rule.memory:
+            value = self._engine.scalars[:, self.rule.memory.index(name)]
+            return float(value[0]) if self._K is None else value.copy()
+        raise AttributeError(
+            f"A learner of rule {self.rule.name!r} has no {name!r}; it has "
+            f"{', '.join(self.rule.vectors + self.rule.memory)}."
+        )
+
+    def __repr__(self) -> str:
+        K = "" if self._K is None else f", K={self._K}"
+        return f"Learner({self.rule.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r})"
+
+    # ------------------------------------------------------------------ learning
+
+    def learn(
+        self,
+        alpha: Any,
+        I: Any,
+        lambda_: Any,
+        phi: Any,
+        rho: Any,
+        R: Any,
+        phi_next: Any,
+        gamma_next: Any,
+        **extra: Any,
+    ) -> Any:
+        """One step in the seed's order: alpha through rho are at t, the rest at t+1. Returns the TD error δ.
+
+        φ and φ' are (n,) or ``Active``; every other argument is a number, or with K learners an array (K,). At a termination pass
+        ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first state; or give the terminal state
+        a call of its own with φ = 0 and I = 0.
+        """
+        quick = self._quick
+        if quick is not None:
+            # The kernel looks at everything but the array's type, and answers NaN where anything is amiss.
+            try:
+                if phi.__class__ is Active or phi.dtype is self._type:
+                    delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                    if delta == delta:
+                        return delta
+            except (TypeError, AttributeError):
+                pass
+        return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
+
+    def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
+        """``learn`` with every check in words."""
+        now, top = self._features("phi", phi, "learn")
+        following, top_next = self._features("phi_next", phi_next, "learn")
+        parameters = self._parameters("learn", 1, values, extra)
+        self._decide(isinstance(now, Rows) or isinstance(following, Rows))
+        none = np.empty((0, self._engine.K), self._dtype)
+        status, delta = self._engine.run(
+            self._fit(now), self._fit(following), max(top, top_next), parameters, none
+        )
+        if status >= 0:
+            raise Diverged(self.steps, status, of="learning")
+        return float(delta[0]) if self._K is None else delta.copy()
+
+    def run(
+        self,
+        Phi: Any,
+        R: Any,
+        gamma_next: Any,
+        *,
+        alpha: Any,
+        lambda_: Any = 0.0,
+        rho: Any = 1.0,
+        I: Any = 1.0,
+        Phi_next: Any = None,
+        predictions: bool = True,
+        probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+        probe_every: int = 1,
+        **extra: Any,
+    ) -> Any:
+        """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
+
+        ``Phi`` is (T+1, n), row t being φ_t; with ``Phi_next`` (where φ' of one step is not φ of the next) both are (T, n). Either
+        may be ``Active`` or a scipy CSR array. Every other quantity is a number, (T,), (K,) or (T, K), ``R[t]`` being R_{t+1} and
+        ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` returns None in their place.
+
+        ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before each update, or
+        before each ``probe_every``-th one: the result is then (predictions, error).
+
+        >>> import numpy as np
+        >>> learner = Learner("true_online_td", 1)
+        >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
+        array([0.   , 0.5  , 0.875])
+        """
+        now, top = self._features("Phi", Phi, "run")
+        rows = len(now)
+        if Phi_next is None:
+            T = rows - 1
+            if T < 0:
+                raise ValueError("The 'Phi' parameter of run must have T+1 rows, one at least. Got none instead.")
+            now, following = _block(now, 0, T), _block(now, 1, T + 1)
+        else:
+            T = rows
+            following, top_next = self._features("Phi_next", Phi_next, "run")
+            top = max(top, top_next)
+            if len(following) != T:
+                raise ValueError(
+                    f"The 'Phi_next' parameter of run must have as many rows as 'Phi', {T}. Got {len(following)} instead."
+                )
+        parameters = self._parameters("run", T, (alpha, I, lambda_, rho, gamma_next, R), extra)
+        goal = None if probe is None else self._probe(probe)
+        every = _whole("probe_every", probe_every)
+        gamma = parameters[4]
+        constant = gamma.strides[0] == 0
+        if constant or T >= _EPISODE:
+            warn_if_never_terminating(gamma[:1] if constant else gamma)
+        self._decide(isinstance(now, Rows) or isinstance(following, Rows))
+
+        K = self._engine.K
+        out = np.empty((T if predictions else 0, K), self._dtype)
+        error = np.empty((0 if goal is None else -(-T // every), K))
+        converts = self._engine.takes_rows != isinstance(now, Rows) or type(now) is not type(following)
+        block = every if goal is not None else max(1, _BLOCK // self.n) if converts else max(1, T)
+        for begin in range(0, T, block):
+            end = min(begin + block, T)
+            if goal is not None:
+                error[begin // every] = goal(self._engine.vector(0))
+            status, _ = self._engine.run(
+                self._fit(_block(now, begin, end)),
+                self._fit(_block(following, begin, end)),
+                top,
+                tuple(p[begin:end] for p in parameters),
+                out[begin:end],
+            )
+            if status >= 0:
+                raise Diverged(begin + status // K, status % K)
+        answer = self._drop_K(out) if predictions else None
+        return answer if goal is None else (answer, self._drop_K(error))
+
+    def predict(self, phi: Any) -> Any:
+        """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
+        if self._theta is not None and phi.__class__ is np.ndarray and phi.shape == self._theta.shape:
+            value = float(phi @ self._theta)
+            if math.isfinite(value):
+                return value
+        features, _ = self._features("phi", phi, "predict")
+        answer = self._engine.predict(self._fit(features))
+        one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
+        if not one:
+            return self._drop_K(answer)
+        return float(answer[0, 0]) if self._K is None else answer[0]
+
+    def cut(self) -> None:
+        """Forget the traces and the memory (the weights stay): what follows is another sequence."""
+        self._engine.cut()
+
+    # ------------------------------------------------------------------ keeping
+
+    def copy(self) -> Learner:
+        """Another learner in the same state."""
+        other = Learner(self.rule, 1, self._K and 1, dtype=self._dtype, engine="reference", threads=self._threads)
+        other._K, other._decided = self._K, self._decided
+        other._take(self._engine.copy())
+        return other
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file that ``emphatic.load`` and other tools can open; whole or not at all."""
+        scalars = self._engine.scalars
+        arrays = {name: self._vector(r) for r, name in enumerate(self.rule.vectors)}
+        for i, name in enumerate(self.rule.memory):
+            arrays[name] = np.asarray(scalars[0, i] if self._K is None else scalars[:, i])
+        arrays |= {f"{self.engine}.{name}": array for name, array in self._engine.pending().items()}
+        header = {
+            "rule": self.rule.name,
+            "vectors": list(self.rule.vectors),
+            "memory": list(self.rule.memory),
+            "n": self.n,
+            "K": self._K,
+            "dtype": self._dtype,
+            "engine": self.engine,
+            "threads": self._threads,
+            "steps": self.steps,
+        }
+        checkpoint.write(path, header, arrays)
+
+    # ------------------------------------------------------------------ inside
+
+    def _take(self, engine: Engine) -> None:
+        self._engine = engine
+        single = self._K is None and self._decided
+        self._quick: Callable[..., float] | None = engine.quick() if single else None
+        X = getattr(engine, "X", None)
+        self._theta: NDArray[Any] | None = X[0, 0] if single and X is not None else None
+
+    def _decide(self, active: bool) -> None:
+        """``auto``: choose the engine and hand it what has been set so far."""
+        if self._decided:
+            return
+        old = self._engine
+        new = engines.make(engines.choose(active), self.rule, old.n, old.K, old.dtype)
+        for r in range(len(self.rule.vectors)):
+            value = old.vector(r)
+            if value.any():
+                new.put(r, value)
+        new.scalars[:, : new.M], new.scalars[:, -1] = old.scalars[:, : new.M], old.scalars[:, -1]
+        self._decided = True
+        self._take(new)
+
+    def _vector(self, r: int) -> NDArray[Any]:
+        value = self._engine.vector(r)
+        value = value[0] if self._K is None else value
+        value.flags.writeable = False
+        return value
+
+    def _drop_K(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array[:, 0] if self._K is None else array
+
+    def _fit(self, features: Features) -> Features:
+        """Features in the form that the engine reads."""
+        if isinstance(features, Rows):
+            return features if self._engine.takes_rows else features.dense(self.n, self._dtype)
+        return Rows.of(features) if self._engine.takes_rows else features
+
+    def _numbers(self, name: str, value: Any, function: str) -> NDArray[Any]:
+        try:
+            array = np.asarray(value)
+        except ValueError:  # ragged
+            array = np.empty((), object)
+        if array.dtype.kind not in "fiub":
+            raise ValueError(
+                f"The '{name}' parameter of {function} must be real numbers. Got {_shown(value)} instead."
+            )
+        return array
+
+    def _features(self, name: str, value: Any, function: str) -> tuple[Features, float]:
+        """One row a step, checked, and the largest |component|. ``learn`` takes one step, ``run`` many, ``predict`` either."""
+        n = self.n
+        ndims = {"learn": (1,), "run": (2,), "predict": (1, 2)}[function]
+        shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
+        wanted = f"The '{name}' parameter of {function} must have shape {shapes}"
+        if isinstance(value, Active):
+            if value.indices.ndim not in ndims:
+                shapes = " or ".join({1: "(k,)", 2: "(T, k)"}[d] for d in ndims)
+                raise ValueError(
+                    f"The '{name}' parameter of {function} must be Active of shape {shapes}. Got shape {value.shape} instead."
+                )
+            rows, top = value.rows, value.top
+        elif getattr(value, "format", None) == "csr":
+            if 2 not in ndims or value.shape[1] != n:
+                raise ValueError(f"{wanted}. Got a CSR array of shape {value.shape} instead.")
+            rows, top = _compressed(name, value, function)
+        else:
+            array = self._numbers(name, value, function)
+            if array.ndim not in ndims or array.shape[-1] != n:
+                raise ValueError(f"{wanted}, or be Active. Got shape {array.shape} instead.")
+            with np.errstate(over="ignore"):
+                cast = np.ascontiguousarray(array.reshape(-1, n), self._dtype)
+            largest = _largest(cast)
+            if not math.isfinite(largest):
+                t, i = np.argwhere(~np.isfinite(cast))[0]
+                where = f"feature {i}" if array.ndim == 1 else f"step {t}, feature {i}"
+                raise ValueError(
+                    f"The '{name}' parameter of {function} must be finite in {self._dtype}. "
+                    f"Got {array.reshape(-1, n)[t, i]} at {where} instead."
+                )
+            return cast, largest
+        if top >= n:
+            at = int(np.argmax(rows.index >= n))
+            t = int(np.searchsorted(rows.start, at, side="right")) - 1
+            where = f" at step {t}" if len(rows) > 1 else ""
+            raise ValueError(
+                f"The '{name}' parameter of {function} must have indices below n = {n}. "
+                f"Got {int(rows.index[at])}{where} instead."
+            )
+        return rows, float(np.abs(rows.value).max(initial=0.0)) if rows.value.strides[0] else 1.0
+
+    def _parameters(self, function: str, T: int, values: tuple[Any, ...], extra: dict[str, Any]) -> Arrays:
+        """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
+        names = self.rule.parameters
+        for name in extra:
+            if name not in self.rule.extra:
+                known = f" Its extra parameters are: {', '.join(self.rule.extra)}." if self.rule.extra else ""
+                raise ValueError(
+                    f"The '{name}' parameter of {function} is not one of rule {self.rule.name!r}.{known}"
+                )
+        for name in self.rule.extra:
+            if name not in extra:
+                raise ValueError(f"The '{name}' parameter of {function} is required by rule {self.rule.name!r}.")
+        given = (*values, *(extra[name] for name in self.rule.extra))
+        return tuple(self._series(function, name, value, T) for name, value in zip(names, given, strict=True))
+
+    def _series(self, function: str, name: str, value: Any, T: int) -> NDArray[np.float64]:
+        array = self._numbers(name, value, function)
+        K, shape = self._K, array.shape
+        if array.ndim == 0:
+            view = array.reshape(1, 1)
+        elif function == "learn" and K is not None and shape == (K,):
+            view = array[None, :]
+        elif function == "run" and shape == (T,) and (K != T or T == 1):
+            view = array[:, None]
+        elif function == "run" and K is not None and shape == (K,) and K != T:
+            view = array[None, :]
+        elif function == "run" and K is not None and shape in ((T, K), (T, 1), (1, K)):
+            view = array
+        else:
+            if function == "learn":
+                forms = "a number" if K is None else f"a number or have shape ({K},)"
+            elif K is None:
+                forms = f"a number or have shape ({T},)"
+            elif shape == (T,):
+                forms = f"given as ({T}, 1) if it is a value a step or (1, {K}) if a value a learner, for T = K = {K}"
+            else:
+                forms = f"a number or have shape ({T},), ({K},) or ({T}, {K})"
+            raise ValueError(f"The '{name}' parameter of {function} must be {forms}. Got shape {shape} instead.")
+        view = np.asarray(view, np.float64)
+        low, high = RANGES.get(name, (-math.inf, math.inf))
+        if view.size and not (low <= view.min() and view.max() <= high and np.isfinite(view.min() + view.max())):
+            bad = np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))
+            if len(bad):
+                t, k = (int(i) for i in bad[0])
+                where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
+                wanted = "finite" if low == -math.inf else (
+                    "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"
+                )  # fmt: skip
+                at = f" at {', '.join(where)}" if where else ""
+                raise ValueError(
+                    f"The '{name}' parameter of {function} must be {wanted}. Got {view[t, k]}{at} instead."
+                )
+        return np.broadcast_to(view, (T, self._engine.K))
+
+    def _probe(self, probe: Any) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
+        """θ (K, n) → the root mean square value error of each learner."""
+        try:
+            Phi_s, v, d = (np.asarray(part, np.float64) for part in probe)
+            ok = Phi_s.ndim == 2 and Phi_s.shape[1] == self.n and v.shape == d.shape == Phi_s.shape[:1]
+            ok = ok and all(np.isfinite(part).all() for part in (Phi_s, v, d)) and bool((d >= 0).all()) and d.sum() > 0
+        except (TypeError, ValueError):
+            ok = False
+        if not ok:
+            raise ValueError(
+                f"The 'probe' parameter of run must be (Phi_s, v, d) of shapes (S, {self.n}), (S,) and (S,), finite, with weights "
+                "d of 0 or more and not all 0. Got something else instead."
+            )
+        weight = d / d.sum()
+        return lambda theta: np.sqrt(weight @ (Phi_s @ theta.T - v[:, None]) ** 2)
+
+
+def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None) -> Learner:
+    """The learner that ``Learner.save`` wrote; goes on with the same bits on the same engine.
+
+    ``engine`` names another engine to go on with. A learner of a ``Rule`` of your own needs that ``rule`` again.
+    """
+    header, arrays = checkpoint.read(path)
+    try:
+        return _restored(header, arrays, engine, rule)
+    except CheckpointError:
+        raise
+    except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+        raise CheckpointError(f"{os.fspath(path)!r} is not a sound checkpoint: {error}") from error
+
+
+def _restored(
+    header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: str | None, own: Rule | None
+) -> Learner:
+    rule = own if own is not None else rules.get(header["rule"])
+    if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
+        raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
+    n, K, steps = _whole("n", header["n"]), header["K"], header["steps"]
+    lead = () if K is None else (_whole("K", K),)
+    if not (type(steps) is int and 0 <= steps < 1 << 53):
+        raise ValueError(f"its count of steps is {steps!r}")
+    if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
+        raise ValueError(f"its dtype is {header['dtype']!r} and its engine {header['engine']!r}")
+    # Every array is held against the header before anything of that size is made.
+    for name, shape, dtype in (
+        *((name, (*lead, n), header["dtype"]) for name in rule.vectors),
+        *((name, lead, "float64") for name in rule.memory),
+    ):
+        array = arrays[name]
+        if array.shape != shape or array.dtype != dtype:
+            raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is due")
+        if not np.isfinite(array).all():
+            raise ValueError(f"its {name!r} is not finite")
+    learner = Learner(
+        rule, n, K, dtype=header["dtype"], engine=engine or header["engine"], threads=header["threads"]
+    )
+    inner = learner._engine
+    for r, name in enumerate(rule.vectors):
+        inner.put(r, arrays[name].reshape(inner.K, n))
+    for i, name in enumerate(rule.memory):
+        inner.scalars[:, i] = arrays[name]
+    inner.scalars[:, -1] = steps
+    prefix = f"{learner.engine}."
+    inner.resume({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
+    return learner
+
+
+TD = partial(Learner, "td")
+TrueOnlineTD = partial(Learner, "true_online_td")
+ETD = partial(Learner, "etd")
+ETDBeta = partial(Learner, "etd_beta")
+TrueOnlineETD = partial(Learner, "true_online_etd")
+TrueOnlineETDBeta = partial(Learner, "true_online_etd_beta")
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"The '{name}' parameter must be a whole number of 1 or more. Got {value!r} instead.")
+    return int(value)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}…"
+
+
+def _block(features: Features, begin: int, end: int) -> Features:
+    return features.block(begin, end) if isinstance(features, Rows) else features[begin:end]
+
+
+def _largest(array: NDArray[Any]) -> float:
+    """max |x|, or infinity or NaN if not all are finite, at memory speed."""
+    if array.size < 4096:
+        return float(np.abs(array).max(initial=0.0))
+    from emphatic.engines import scan
+
+    integer = np.dtype(f"i{array.itemsize}").type
+    top = scan.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
+    return float(integer(top).view(array.dtype.type))
+
+
+def _compressed(name: str, csr: Any, function: str) -> tuple[Rows, int]:
+    """The rows of a scipy CSR array and its largest column."""
+    arrays = zip((csr.indptr, csr.indices, csr.data), (np.int64, np.int64, np.float64), strict=True)
+    rows = Rows(*(np.ascontiguousarray(part, kind) for part, kind in arrays))
+    if not np.isfinite(rows.value).all():
+        t = int(np.searchsorted(rows.start, np.argmax(~np.isfinite(rows.value)), side="right")) - 1
+        raise ValueError(f"The '{name}' parameter of {function} must be finite. Got NaN or infinity in row {t} instead.")
+    row, repeated, top = survey(rows.index, rows.start)
+    if row >= 0:
+        what = f"column {top} more than once" if repeated else f"column {top}"
+        raise ValueError(
+            f"The '{name}' parameter of {function} must be a CSR array with each column at most once a row. "
+            f"Got {what} in row {row} instead; call its sum_duplicates()."
+        )
+    return rows, top

@@ -1,0 +1,38 @@
+"""True online emphatic TD(λ): the heart of this library.
+
+    F ← ρ⁻γF + I                    remembered as ργ'F between steps, as in the pseudocode
+    M = λI + (1−λ)F
+    S = ραM(1 − ργλ φ·e)
+    e ← ργλe + Sφ
+    Δ = δe + D(e − ραMφ)            D = (θ_t − θ_{t−1})·φ_t, remembered
+    θ ← θ + Δ
+
+Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", section 2. In terms of the old
+e, with c = ργλ and b = ραM, Δ = w e + q φ where w = (δ + D)c and q = δS + D(S − b); this is exact at c = 0, and the
+next D = Δ·φ' needs no second look at θ.
+"""
+
+from __future__ import annotations
+
+from emphatic.rules import Rule, Scalars, Update
+
+
+def true_online_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """e ← ργλe + Sφ;  θ ← θ + δe + D(e − ραMφ) = θ + w e_old + q φ"""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    gamma, D, F = memory
+    _, e_phi = x
+    _, e_phi_next = x_next
+    _, phi_phi_next, _ = g
+    F = F + I
+    M = lambda_ * I + (1.0 - lambda_) * F
+    c = rho * gamma * lambda_
+    b = rho * alpha * M
+    S = b * (1.0 - c * e_phi)
+    w = (delta + D) * c
+    q = delta * S + D * (S - b)
+    D = w * e_phi_next + q * phi_phi_next
+    return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * gamma_next * F)
+
+
+rule = Rule("true_online_etd", true_online_etd, weights=("theta",), traces=("e",), memory=("gamma", "D", "F"))

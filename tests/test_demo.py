@@ -1,0 +1,125 @@
+"""The five-state chain: closed form against the published numbers, learning against the closed form."""
+
+import doctest
+import os
+import subprocess
+import sys
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emphatic import demo
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The installed ``emphatic`` command, as a user runs it."""
+    program = Path(sys.executable).with_name("emphatic")
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
+    return subprocess.run(
+        [program, *arguments], capture_output=True, encoding="utf-8", env=environment, check=False
+    )
+
+
+def test_examples_in_the_docstrings_run() -> None:
+    outcome = doctest.testmod(demo)
+    assert outcome.attempted >= 2
+    assert outcome.failed == 0
+
+
+def test_the_closed_form_is_that_of_the_paper() -> None:
+    """Sutton, Mahmood & White (2016): d_μ and v_π as printed, the rest from the definitions."""
+    d_mu, v_pi, etd, td = demo.solve_chain()
+    np.testing.assert_allclose(d_mu, np.array([16, 8, 4, 2, 1]) / 31, rtol=1e-14)
+    np.testing.assert_allclose(v_pi, [4, 3, 2, 1, 1], rtol=1e-14)
+    np.testing.assert_allclose(etd, [2.271840, 0.907760, 0.121523], atol=5e-7)
+    np.testing.assert_allclose(td, [2.172414, -0.413793, 1.275862], atol=5e-7)
+    chain = demo.Chain(d_mu, v_pi, demo.PHI @ etd, demo.PHI @ etd, demo.PHI @ td, demo.PHI @ td)
+    assert chain.msve(chain.etd) == pytest.approx(1.728646, abs=5e-7)
+    assert chain.msve(chain.td) == pytest.approx(2.877066, abs=5e-7)
+    assert chain.msve(v_pi) == 0.0
+
+
+def test_the_stream_is_that_of_the_behaviour_policy() -> None:
+    steps = 200_000
+    states, actions = demo.sample_chain(steps, seed=3)
+    assert states.shape == (steps + 1,)
+    assert actions.shape == (steps,)
+    assert states[0] == 0
+    np.testing.assert_array_equal(states[1:], np.clip(states[:-1] + np.where(actions == 1, 1, -1), 0, 4))
+    assert np.mean(actions == 0) == pytest.approx(2 / 3, abs=0.005)
+    visits = Counter(states.tolist())
+    for s in range(5):
+        assert visits[s] / steps == pytest.approx(float(Fraction(2 ** (4 - s), 31)), abs=0.01)
+    again, _ = demo.sample_chain(steps, seed=3)
+    np.testing.assert_array_equal(states, again)
+    assert (states != demo.sample_chain(steps, seed=4)[0]).any()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_each_algorithm_learns_its_own_fixed_point(seed: int) -> None:
+    chain = demo.learn_chain(1_000_000, seed)
+    assert np.abs(chain.etd - chain.etd_fixed_point).max() < 0.05
+    assert np.abs(chain.td - chain.td_fixed_point).max() < 0.05
+    assert np.abs(chain.etd - chain.td_fixed_point).max() > 0.5  # the two cannot be confused
+    assert chain.msve(chain.etd) < 0.7 * chain.msve(chain.td)
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    first, second, third = (demo.learn_chain(1_000, seed) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first.etd, second.etd)
+    np.testing.assert_array_equal(first.td, second.td)
+    assert (first.etd != third.etd).any()
+
+
+def test_the_command_prints_what_was_learned() -> None:
+    done = command("demo", "--steps", "20000", "--seed", "7")
+    assert (done.returncode, done.stderr) == (0, "")
+    chain = demo.learn_chain(20_000, 7)
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in done.stdout.splitlines()
+        if "│" in line
+    ]
+    columns = (chain.v_pi, chain.etd, chain.etd_fixed_point, chain.td, chain.td_fixed_point)
+    for s in range(5):
+        assert [str(s + 1), *(f"{v[s]:.3f}" for v in columns)] in rows
+    assert ["MSVE", *(f"{chain.msve(v):.3f}" for v in columns)] in rows
+    assert demo.reading(chain) in " ".join(done.stdout.split())
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+
+
+def test_the_command_says_its_version_and_its_help() -> None:
+    done = command("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("emphatic ")
+    assert "demo" in command("--help").stdout
+    text = command("demo", "--help").stdout
+    assert "--steps" in text
+    assert "--seed" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["demo", "--steps", "0"], ["'steps'", "Got 0 instead"]),
+        (["demo", "--steps", "1000000000000"], ["'steps'", "Got 1000000000000 instead"]),
+        (["demo", "--steps", "many"], ["--steps"]),
+        (["demo", "--seed", "-1"], ["'seed'", "Got -1 instead"]),
+        (["demo", "--speed", "3"], ["--speed"]),
+        (["dance"], ["dance"]),
+    ],
+)
+def test_bad_values_are_refused_on_standard_error(arguments: list[str], named: list[str]) -> None:
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in named)
+
+
+def test_the_command_line_starts_without_numba() -> None:
+    code = "import sys, emphatic.cli; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
