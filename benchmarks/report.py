@@ -97,7 +97,8 @@ def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row]
     """Print the table; write ``suite.json`` and ``suite.md`` under ``out``."""
     host = machine()
     about = ", ".join(f"{name} {value}" for name, value in host.items())
-    passed = f"{len(gates)} gates passed, the largest relative error {max(gate.error for gate in gates):.1g}"
+    exact = max((gate.error for gate in gates if gate.tolerance <= 1e-10), default=0.0)
+    passed = f"{len(gates)} gates passed; float64 results within {exact:.1g} of the reference, relative"
 
     table = Table(*COLUMNS, title=command, caption=f"{passed}\n{about}", highlight=False)
     lines = [f"`{command}`", "", about + ".", "", passed + ".", ""]
@@ -123,6 +124,7 @@ def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row]
     (out / f"{suite}.json").write_text(text + "\n", encoding="utf-8")
 
     console = Console()
+    console.width = max(console.width, 120)
     console.print(table)
     missed = [f"{row.section}: {row.what}" for row in rows if row.met is False]
     console.print(

@@ -27,7 +27,7 @@ class Dense:
         return Phi.astype(self.dtype, copy=False)
 
     @cached_property
-    def parameters(self) -> dict[str, NDArray[np.float64]]:
+    def parameters(self) -> dict[str, Any]:
         rng, T = np.random.default_rng(2), self.T
         parameters = {
             "alpha": rng.uniform(0.005, 0.015, T),

@@ -1,8 +1,9 @@
 """True online learning is the exact online forward view, for arbitrary sequences.
 
-Source: Sutton (2015), and van Hasselt, Mahmood & Sutton (2014) for the proof with ρ, γ and λ varying. The forward
-view knows no trace, no F and no D: at every t it goes back to θ_0 and updates all earlier predictions towards the
-targets that can be known by then. Its emphasis is the sum over the past, without F.
+Source: Sutton (2015), and van Hasselt, Mahmood & Sutton (2014) for the proof with ρ, γ and λ varying. The
+forward view knows no trace, no F and no D: at every t it goes back to θ_0 and updates all earlier
+predictions towards the targets that can be known by then. Its emphasis is the sum over the past, without
+F.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         load,
     )
     from emphatic.rules import Rule
-    from emphatic.sequences import interest, returns, rho, terminal_cumulant
+    from emphatic.sequences import UndiscountedWarning, interest, returns, rho, terminal_cumulant
 
 __all__ = [
     "ETD",
@@ -43,6 +43,7 @@ __all__ = [
     "TrueOnlineETD",
     "TrueOnlineETDBeta",
     "TrueOnlineTD",
+    "UndiscountedWarning",
     "engines",
     "interest",
     "load",
@@ -70,7 +71,7 @@ _HOME = {
         "load",
     ),
     "rules": ("Rule",),
-    "sequences": ("interest", "returns", "rho", "terminal_cumulant"),
+    "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

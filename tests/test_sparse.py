@@ -1,0 +1,138 @@
+"""The lazy form is exact: its error stays near 4e-16 / 1e-2 wherever its scales shrink, grow, vanish or wear the table out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import emphatic
+from emphatic.engines import sparse
+from tests.streams import relative_error
+
+#: What closing an epoch at 1/100 of its peak may cost; the bound of SPARSE.md with room for the sums of a long run.
+BOUND = 100 * 4e-16 / sparse.SHRUNK
+n, ACTIVE = 60, 4
+
+
+def features(rng: np.random.Generator, T: int, signed: bool) -> emphatic.Active:
+    """Few states visited again and again, as in tile coding, and now and then none of some."""
+    states = np.array([rng.choice(n, ACTIVE, replace=False) for _ in range(40)])
+    index = states[rng.integers(0, len(states), T + 1)]
+    index[rng.random(index.shape) < 0.05] = -1
+    return emphatic.Active(index, rng.normal(size=index.shape) if signed else None)
+
+
+def gap(T: int, seed: int = 0, signed: bool = False, rule: str = "true_online_etd", **p: Any) -> float:
+    """The largest relative difference between the sparse and the dense engine."""
+    rng = np.random.default_rng(seed)
+    Phi = features(rng, T, signed)
+    R = rng.normal(size=T)
+    gamma = p.pop("gamma_next")
+    seen: list[npt.NDArray[Any]] = []
+    for engine in ("dense", "sparse"):
+        learner = emphatic.Learner(rule, n, engine=engine)
+        predictions = learner.run(Phi, R, gamma, **p)
+        seen.append(np.concatenate([learner.theta, predictions]))
+        seen.append(learner.e)
+    assert np.abs(seen[0]).max() > 0.01
+    return max(relative_error(seen[2], seen[0]), relative_error(seen[3], seen[1]))
+
+
+T = 20_001
+RNG = np.random.default_rng(3)
+ALPHA = 0.05
+PLACES: dict[str, dict[str, Any]] = {
+    "γλ near 1": {"alpha": ALPHA, "lambda_": 0.9999, "gamma_next": 0.9999, "I": 1e-4},
+    "γλ = 1 for long": {"alpha": ALPHA, "lambda_": 1.0, "gamma_next": np.where(np.arange(T) % 1000 == 999, 0.0, 1.0)},
+    "γλ = .5": {"alpha": ALPHA, "lambda_": 5 / 9, "gamma_next": 0.9, "I": 0.1},
+    "tiny γλ": {"alpha": ALPHA, "lambda_": 1e-7, "gamma_next": 0.9},
+    "λ = 0": {"alpha": ALPHA, "lambda_": 0.0, "gamma_next": 0.9},
+    "γ = 0": {"alpha": ALPHA, "lambda_": 1.0, "gamma_next": 0.0},
+    "ρ = 0 at times": {"alpha": ALPHA, "lambda_": 0.9, "gamma_next": 0.9, "rho": RNG.choice([0.0, 1.0, 2.0], T)},
+    "ρ > 1 grows the trace, ρ = 0 ends it": {
+        "alpha": 1e-10,
+        "lambda_": 1.0,
+        "gamma_next": 1.0 - 1e-9,
+        "rho": np.where(np.arange(T) % 100 == 99, 0.0, np.where(np.arange(T) % 100 < 60, 1.4, 0.5)),
+    },
+    "ρ alternates wildly": {"alpha": 1e-3, "lambda_": 1.0, "gamma_next": 0.9, "rho": np.where(np.arange(T) % 2, 100.0, 0.001)},
+    "everything": {
+        "alpha": ALPHA * RNG.random(T),
+        "lambda_": RNG.choice([0.0, 0.5, 0.99, 1.0], T),
+        "gamma_next": RNG.choice([0.0, 0.5, 0.99, 1.0], T),
+        "rho": RNG.choice([0.0, 0.5, 1.0, 1.5], T),
+        "I": RNG.choice([0.0, 0.1, 1.0], T),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("signed", [False, True], ids=["binary", "signed"])
+@pytest.mark.parametrize("rule", ["true_online_etd", "td"])
+def test_the_error_is_bounded(place: str, signed: bool, rule: str) -> None:
+    p = dict(PLACES[place])
+    if signed or rule == "td":
+        p["alpha"] = np.asarray(p["alpha"]) * 0.2
+    assert gap(T, signed=signed, rule=rule, **p) <= BOUND
+
+
+def test_a_million_steps_lose_nothing() -> None:
+    """Millions of epochs through a table of 4,096: sweeps, dead epochs and all."""
+    T = 1_000_000
+    rng = np.random.default_rng(5)
+    p = {
+        "alpha": ALPHA * rng.random(T),
+        "lambda_": rng.choice([0.0, 0.3, 0.9, 1.0], T),
+        "gamma_next": rng.choice([0.0, 0.9, 0.99, 1.0], T),
+        "rho": rng.choice([0.0, 0.5, 1.0, 1.5], T),
+        "I": rng.choice([0.0, 0.1, 1.0], T),
+    }
+    assert gap(T, **p) <= BOUND
+
+
+def test_what_never_closing_would_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is not idle: without epochs the same streams are far off."""
+    monkeypatch.setattr(sparse, "SHRUNK", 0.0)
+    monkeypatch.setattr(sparse, "LOW", 1e-280)
+    sparse._kernel.cache_clear()
+    try:
+        assert gap(T, **PLACES["γλ = .5"]) > 1e3 * BOUND
+    finally:
+        monkeypatch.undo()
+        sparse._kernel.cache_clear()
+
+
+def test_cost_is_in_columns_touched_not_in_n() -> None:
+    """No timing: after a run, only columns that were active have been written to."""
+    size = 1_000_000
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, size // 32, size=(2001, 32)) + np.arange(32) * (size // 32)
+    learner = emphatic.Learner("true_online_etd", size, engine="sparse")
+    learner.run(emphatic.Active(index), rng.normal(size=2000), 0.99, alpha=0.01, lambda_=0.99, I=0.01)
+    engine: Any = learner._engine
+    touched = np.flatnonzero((engine._columns["H1"] != 0.0)[0] | (engine._columns["E1"] != 0)[0])
+    assert set(touched) <= set(index.ravel().tolist())
+    assert engine._epoch[0, 0] > 0
+
+
+def test_reading_changes_nothing() -> None:
+    """θ, e and predictions are read through the lazy form without settling it."""
+    learner = emphatic.Learner("true_online_etd", n, engine="sparse")
+    rng = np.random.default_rng(1)
+    Phi = features(rng, 300, signed=True)
+    learner.run(Phi, rng.normal(size=300), 0.9, alpha=ALPHA, lambda_=0.8)
+    engine: Any = learner._engine
+    before = [array.copy() for array in engine._state]
+    one = emphatic.Active(Phi.indices[7], Phi.values[7])
+    theta, e = learner.theta, learner.e
+    assert relative_error(learner.predict(one), theta @ one.rows.dense(n, "float64")[0]) <= 1e-13
+    assert relative_error(learner.predict(Phi), Phi.rows.dense(n, "float64") @ theta) <= 1e-13
+    assert all(np.array_equal(a, b) for a, b in zip(before, engine._state, strict=True))
+    learner.copy()
+    engine._settle()
+    assert relative_error(learner.theta, theta) <= 1e-15
+    assert relative_error(learner.e, e) <= 1e-15
+    assert engine._scale[0, 2] == 0.0
