@@ -1,4 +1,4 @@
-"""The contract that every rule keeps on every engine: what ``test_contract`` asks of each pair, and ``test_mutants`` of slips.
+"""The contract that every rule keeps on every engine: asked by ``test_contract``, and of slips by ``test_mutants``.
 
 ``violations`` runs a learner over streams that bite and compares it with the equations; a right pair has none.
 """

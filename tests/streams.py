@@ -296,6 +296,8 @@ def streams(
     Phi_next = array((T, n), -1.0, 1.0) if separate else None
     R = array(shape, -2.0, 2.0)
     gamma_next, lambda_ = array(shape, 0.0, 1.0, 0.0, 1.0), array(shape, 0.0, 1.0, 0.0, 1.0)
+    if T >= 10:  # a long log in which γ never falls below 1 is warned of
+        gamma_next[0] = np.where((gamma_next == 1.0).all(axis=0), 0.5, gamma_next[0])
     rho, I = array(shape, 0.0, 2.0, 0.0, 1.0), array(shape, 0.0, 2.0, 0.0, 1.0)
     b = array(shape, 0.0, 1.0, 0.0, 1.0)
     both = Phi if Phi_next is None else np.concatenate([Phi, Phi_next])

@@ -1,7 +1,7 @@
 """Mutants must die: known one-line slips, in rules and in engines, each of which the contract must catch.
 
-A rule's mutant runs on the reference engine, since every engine compiles that same text; an engine's mutant runs as plain
-Python, from the text that numba would have compiled.
+A rule's mutant runs on the reference engine, since every engine compiles that same text; an engine's mutant runs as
+plain Python, from the text that numba would have compiled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import linecache
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -149,5 +150,5 @@ def test_a_mutant_is_compiled_anew() -> None:
     """A kernel of the right rule on disk must not stand in for the mutant's."""
     rule = mutant(emphatic.rules.get("true_online_etd"), "S = b * (1.0 - c * e_phi)", "S = b")
     for engine in ("dense", "sparse"):
-        made = violations("true_online_etd", lambda n, K: emphatic.Learner(rule, n, K, engine=engine), None, "float64")
+        made = violations("true_online_etd", partial(emphatic.Learner, rule, engine=engine), None, "float64")
         assert made != []

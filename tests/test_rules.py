@@ -69,7 +69,7 @@ def test_a_rule_of_three_vectors_runs_on_every_engine(engine: str, dtype: str, a
     kappa = np.random.default_rng(1).random(stream.T)
     learner = emphatic.Learner(TOY, stream.n, K, dtype=dtype, engine=engine)
     Phi, Phi_next = stream.features()
-    p = stream.parameters()
+    p: dict[str, Any] = stream.parameters()
     learner.run(Phi, p.pop("R"), p.pop("gamma_next"), Phi_next=Phi_next, kappa=kappa, **p)
     for k in range(K):
         theta, w, e = toy_in_vectors(stream, kappa, k)
@@ -84,7 +84,7 @@ def test_a_weight_that_scales_itself_away_is_settled_in_time() -> None:
     rng = np.random.default_rng(0)
     T, n = 2001, 7
     index = rng.integers(0, n, size=(T + 1, 1))
-    common = {"alpha": 0.5, "lambda_": 0.5, "kappa": 0.9}
+    common: dict[str, Any] = {"alpha": 0.5, "lambda_": 0.5, "kappa": 0.9}
     results = []
     for engine in ("reference", "sparse"):
         learner = emphatic.Learner(TOY, n, engine=engine)
@@ -97,9 +97,9 @@ def test_a_weight_that_scales_itself_away_is_settled_in_time() -> None:
 
 
 ALLOWED = (
-    ast.FunctionDef, ast.arguments, ast.arg, ast.Expr, ast.Assign, ast.Return, ast.Tuple, ast.Name, ast.Constant, ast.Load,
-    ast.Store, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Compare, ast.Gt, ast.Lt, ast.GtE,
-    ast.LtE, ast.Call,
+    ast.FunctionDef, ast.arguments, ast.arg, ast.Expr, ast.Assign, ast.Return, ast.Tuple, ast.Name, ast.Constant,
+    ast.Load, ast.Store, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Compare, ast.Gt,
+    ast.Lt, ast.GtE, ast.LtE, ast.Call,
 )  # fmt: skip
 
 
@@ -146,7 +146,8 @@ def test_a_rule_holds_only_what_every_compiler_takes(rule: Rule) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "c += 1.0", "c = c ** 2.0", "c = abs(c)", "c = 1.0 if c > 0.0 else 2.0", "c = LIMIT * c", "a, *b = step", "c = c > 0.0",
+        "c += 1.0", "c = c ** 2.0", "c = abs(c)", "c = 1.0 if c > 0.0 else 2.0", "c = LIMIT * c",
+        "a, *b = step", "c = c > 0.0",
         "c: float", "c = helper(c)", "c = min(c, 1.0, 2.0)", "c = 2 * c", "c = True * c", "c = not c", "c = c % 2.0",
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The lazy form is exact: its error stays near 4e-16 / 1e-2 wherever its scales shrink, grow, vanish or wear the table out."""
+"""The lazy form is exact: its error stays near 4e-16 / 1e-2 wherever its scales shrink, grow or vanish."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ PLACES: dict[str, dict[str, Any]] = {
         "gamma_next": 1.0 - 1e-9,
         "rho": np.where(np.arange(T) % 100 == 99, 0.0, np.where(np.arange(T) % 100 < 60, 1.4, 0.5)),
     },
-    "ρ alternates wildly": {"alpha": 1e-3, "lambda_": 1.0, "gamma_next": 0.9, "rho": np.where(np.arange(T) % 2, 100.0, 0.001)},
+    "ρ alternates wildly": {
+        "alpha": 1e-3, "lambda_": 1.0, "gamma_next": 0.9, "rho": np.where(np.arange(T) % 2, 100.0, 0.001),
+    },
     "everything": {
         "alpha": ALPHA * RNG.random(T),
         "lambda_": RNG.choice([0.0, 0.5, 0.99, 1.0], T),
@@ -83,7 +85,7 @@ def test_a_million_steps_lose_nothing() -> None:
     """Millions of epochs through a table of 4,096: sweeps, dead epochs and all."""
     T = 1_000_000
     rng = np.random.default_rng(5)
-    p = {
+    p: dict[str, Any] = {
         "alpha": ALPHA * rng.random(T),
         "lambda_": rng.choice([0.0, 0.3, 0.9, 1.0], T),
         "gamma_next": rng.choice([0.0, 0.9, 0.99, 1.0], T),

@@ -87,9 +87,7 @@ def _checked(values: ArrayLike, indices: NDArray[np.int64]) -> NDArray[np.float6
     bad = np.argwhere(~np.isfinite(weight))
     if len(bad):
         at = f" at step {bad[0][0]}" if indices.ndim == 2 else f" at position {bad[0][0]}"
-        raise ValueError(
-            f"The 'values' parameter of Active must be finite. Got {weight[tuple(bad[0])]}{at} instead."
-        )
+        raise ValueError(f"The 'values' parameter of Active must be finite. Got {weight[tuple(bad[0])]}{at} instead.")
     return weight
 
 

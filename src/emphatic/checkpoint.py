@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file, with a JSON header in its metadata.  Never pickle.
 
-A file is written under another name in the same folder, synced to the disk and renamed, so that at any moment the path holds a
-whole checkpoint: the old one or the new one.
+A file is written under another name in the same folder, synced to the disk and renamed, so that at any moment the
+path holds a whole checkpoint: the old one or the new one.
 """
 
 from __future__ import annotations

@@ -79,9 +79,7 @@ def learn_chain(steps: int, seed: int) -> Chain:
     True
     """
     if not 1 <= steps <= MOST_STEPS:
-        raise ValueError(
-            f"The 'steps' parameter of demo must be between 1 and {MOST_STEPS}. Got {steps} instead."
-        )
+        raise ValueError(f"The 'steps' parameter of demo must be between 1 and {MOST_STEPS}. Got {steps} instead.")
     if seed < 0:
         raise ValueError(f"The 'seed' parameter of demo must be at least 0. Got {seed} instead.")
     from emphatic.learner import Learner

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import checkpoint, engines, rules
+from emphatic import checkpoint, engines, inputs, rules
 from emphatic.active import Active
-from emphatic.engines.base import Arrays, Engine, Features
-from emphatic.engines.rows import Rows, survey
+from emphatic.engines.base import Engine, Features
+from emphatic.engines.rows import Rows
 from emphatic.errors import CheckpointError, Diverged
-from emphatic.rules import RANGES, Rule
+from emphatic.rules import Rule
 from emphatic.sequences import warn_if_never_terminating
 
 __all__ = ["ETD", "TD", "ETDBeta", "Learner", "TrueOnlineETD", "TrueOnlineETDBeta", "TrueOnlineTD", "load"]
@@ -30,9 +30,9 @@ _EPISODE = 10
 class Learner:
     """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
 
-    ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is one of
-    ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is the most an engine
-    may use.
+    ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is
+    one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
+    the most that an engine may use.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -44,8 +44,9 @@ class Learner:
     >>> learner
     Learner('true_online_etd', n=2, dtype='float64', engine='dense')
 
-    The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies; ``theta`` can be
-    set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite raises ``Diverged``.
+    The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies;
+    ``theta`` can be set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite
+    raises ``Diverged``.
     """
 
     __slots__ = ("_K", "_decided", "_dtype", "_engine", "_quick", "_theta", "_threads", "_type", "rule")
@@ -61,11 +62,11 @@ class Learner:
         threads: int = 1,
     ) -> None:
         self.rule: Rule = rule if isinstance(rule, Rule) else rules.get(rule)
-        _whole("n", n)
-        self._K = None if K is None else _whole("K", K)
-        self._threads = _whole("threads", threads)
+        inputs.whole("n", n)
+        self._K = None if K is None else inputs.whole("K", K)
+        self._threads = inputs.whole("threads", threads)
         try:
-            self._dtype = np.dtype(dtype).name
+            self._dtype: str = np.dtype(dtype).name
         except TypeError:
             self._dtype = repr(dtype)
         if self._dtype not in ("float32", "float64"):
@@ -115,18 +116,18 @@ class Learner:
 
     @theta.setter
     def theta(self, value: ArrayLike) -> None:
-        array = self._numbers("theta", value, "Learner")
+        array = inputs.numbers("theta", value, "Learner")
         try:
             whole = np.broadcast_to(array, (self._engine.K, self.n)) if array.ndim else None
         except ValueError:
             whole = None
         if whole is None or (self._K is None and array.shape != (self.n,)):
             shape = (self.n,) if self._K is None else (self._K, self.n)
-            raise ValueError(f"The 'theta' of a Learner must have shape {shape}. Got shape {array.shape} instead.")
+            raise inputs.refusal("theta", "Learner", f"have shape {shape}", f"shape {array.shape}")
         with np.errstate(over="ignore"):
             cast = whole.astype(self._dtype)
         if not np.isfinite(cast).all():
-            raise ValueError(f"The 'theta' of a Learner must be finite in {self._dtype}. Got NaN or infinity instead.")
+            raise inputs.refusal("theta", "Learner", f"be finite in {self._dtype}", "NaN or infinity")
         self._engine.put(0, cast)
 
     def __getattr__(self, name: str) -> Any:
@@ -137,10 +138,8 @@ class Learner:
         if name in self.rule.memory:
             value = self._engine.scalars[:, self.rule.memory.index(name)]
             return float(value[0]) if self._K is None else value.copy()
-        raise AttributeError(
-            f"A learner of rule {self.rule.name!r} has no {name!r}; it has "
-            f"{', '.join(self.rule.vectors + self.rule.memory)}."
-        )
+        known = ", ".join(self.rule.vectors + self.rule.memory)
+        raise AttributeError(f"A learner of rule {self.rule.name!r} has no {name!r}; it has {known}.")
 
     def __repr__(self) -> str:
         K = "" if self._K is None else f", K={self._K}"
@@ -162,9 +161,9 @@ class Learner:
     ) -> Any:
         """One step in the seed's order: alpha through rho are at t, the rest at t+1. Returns the TD error δ.
 
-        φ and φ' are (n,) or ``Active``; every other argument is a number, or with K learners an array (K,). At a termination pass
-        ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first state; or give the terminal state
-        a call of its own with φ = 0 and I = 0.
+        φ and φ' are (n,) or ``Active``; every other argument is a number, or with K learners an array (K,). At a
+        termination pass ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first
+        state; or give the terminal state a call of its own with φ = 0 and I = 0.
         """
         quick = self._quick
         if quick is not None:
@@ -180,14 +179,12 @@ class Learner:
 
     def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
         """``learn`` with every check in words."""
-        now, top = self._features("phi", phi, "learn")
-        following, top_next = self._features("phi_next", phi_next, "learn")
-        parameters = self._parameters("learn", 1, values, extra)
+        now, top = inputs.features("phi", phi, "learn", self.n, self._dtype)
+        following, top_next = inputs.features("phi_next", phi_next, "learn", self.n, self._dtype)
+        parameters = inputs.parameters(self.rule, "learn", 1, self._K, values, extra)
         self._decide(isinstance(now, Rows) or isinstance(following, Rows))
         none = np.empty((0, self._engine.K), self._dtype)
-        status, delta = self._engine.run(
-            self._fit(now), self._fit(following), max(top, top_next), parameters, none
-        )
+        status, delta = self._engine.run(self._fit(now), self._fit(following), max(top, top_next), parameters, none)
         if status >= 0:
             raise Diverged(self.steps, status, of="learning")
         return float(delta[0]) if self._K is None else delta.copy()
@@ -210,36 +207,34 @@ class Learner:
     ) -> Any:
         """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
 
-        ``Phi`` is (T+1, n), row t being φ_t; with ``Phi_next`` (where φ' of one step is not φ of the next) both are (T, n). Either
-        may be ``Active`` or a scipy CSR array. Every other quantity is a number, (T,), (K,) or (T, K), ``R[t]`` being R_{t+1} and
-        ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` returns None in their place.
+        ``Phi`` is (T+1, n), row t being φ_t; with ``Phi_next`` (where φ' of one step is not φ of the next) both are
+        (T, n). Either may be ``Active`` or a scipy CSR array. Every other quantity is a number, (T,), (K,) or (T,
+        K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` returns None in their place.
 
-        ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before each update, or
-        before each ``probe_every``-th one: the result is then (predictions, error).
+        ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
+        each update, or before each ``probe_every``-th one: the result is then (predictions, error).
 
         >>> import numpy as np
         >>> learner = Learner("true_online_td", 1)
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
         """
-        now, top = self._features("Phi", Phi, "run")
+        now, top = inputs.features("Phi", Phi, "run", self.n, self._dtype)
         rows = len(now)
         if Phi_next is None:
             T = rows - 1
             if T < 0:
-                raise ValueError("The 'Phi' parameter of run must have T+1 rows, one at least. Got none instead.")
+                raise inputs.refusal("Phi", "run", "have T+1 rows, one at least", "none")
             now, following = _block(now, 0, T), _block(now, 1, T + 1)
         else:
             T = rows
-            following, top_next = self._features("Phi_next", Phi_next, "run")
+            following, top_next = inputs.features("Phi_next", Phi_next, "run", self.n, self._dtype)
             top = max(top, top_next)
             if len(following) != T:
-                raise ValueError(
-                    f"The 'Phi_next' parameter of run must have as many rows as 'Phi', {T}. Got {len(following)} instead."
-                )
-        parameters = self._parameters("run", T, (alpha, I, lambda_, rho, gamma_next, R), extra)
-        goal = None if probe is None else self._probe(probe)
-        every = _whole("probe_every", probe_every)
+                raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {T}", str(len(following)))
+        parameters = inputs.parameters(self.rule, "run", T, self._K, (alpha, I, lambda_, rho, gamma_next, R), extra)
+        goal = None if probe is None else inputs.probe(probe, self.n)
+        every = inputs.whole("probe_every", probe_every, "run")
         gamma = parameters[4]
         constant = gamma.strides[0] == 0
         if constant or T >= _EPISODE:
@@ -269,11 +264,11 @@ class Learner:
 
     def predict(self, phi: Any) -> Any:
         """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
-        if self._theta is not None and phi.__class__ is np.ndarray and phi.shape == self._theta.shape:
+        if self._theta is not None and getattr(phi, "dtype", None) is self._type and phi.shape == self._theta.shape:
             value = float(phi @ self._theta)
             if math.isfinite(value):
                 return value
-        features, _ = self._features("phi", phi, "predict")
+        features, _ = inputs.features("phi", phi, "predict", self.n, self._dtype)
         answer = self._engine.predict(self._fit(features))
         one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
         if not one:
@@ -351,129 +346,6 @@ class Learner:
             return features if self._engine.takes_rows else features.dense(self.n, self._dtype)
         return Rows.of(features) if self._engine.takes_rows else features
 
-    def _numbers(self, name: str, value: Any, function: str) -> NDArray[Any]:
-        try:
-            array = np.asarray(value)
-        except ValueError:  # ragged
-            array = np.empty((), object)
-        if array.dtype.kind not in "fiub":
-            raise ValueError(
-                f"The '{name}' parameter of {function} must be real numbers. Got {_shown(value)} instead."
-            )
-        return array
-
-    def _features(self, name: str, value: Any, function: str) -> tuple[Features, float]:
-        """One row a step, checked, and the largest |component|. ``learn`` takes one step, ``run`` many, ``predict`` either."""
-        n = self.n
-        ndims = {"learn": (1,), "run": (2,), "predict": (1, 2)}[function]
-        shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
-        wanted = f"The '{name}' parameter of {function} must have shape {shapes}"
-        if isinstance(value, Active):
-            if value.indices.ndim not in ndims:
-                shapes = " or ".join({1: "(k,)", 2: "(T, k)"}[d] for d in ndims)
-                raise ValueError(
-                    f"The '{name}' parameter of {function} must be Active of shape {shapes}. Got shape {value.shape} instead."
-                )
-            rows, top = value.rows, value.top
-        elif getattr(value, "format", None) == "csr":
-            if 2 not in ndims or value.shape[1] != n:
-                raise ValueError(f"{wanted}. Got a CSR array of shape {value.shape} instead.")
-            rows, top = _compressed(name, value, function)
-        else:
-            array = self._numbers(name, value, function)
-            if array.ndim not in ndims or array.shape[-1] != n:
-                raise ValueError(f"{wanted}, or be Active. Got shape {array.shape} instead.")
-            with np.errstate(over="ignore"):
-                cast = np.ascontiguousarray(array.reshape(-1, n), self._dtype)
-            largest = _largest(cast)
-            if not math.isfinite(largest):
-                t, i = np.argwhere(~np.isfinite(cast))[0]
-                where = f"feature {i}" if array.ndim == 1 else f"step {t}, feature {i}"
-                raise ValueError(
-                    f"The '{name}' parameter of {function} must be finite in {self._dtype}. "
-                    f"Got {array.reshape(-1, n)[t, i]} at {where} instead."
-                )
-            return cast, largest
-        if top >= n:
-            at = int(np.argmax(rows.index >= n))
-            t = int(np.searchsorted(rows.start, at, side="right")) - 1
-            where = f" at step {t}" if len(rows) > 1 else ""
-            raise ValueError(
-                f"The '{name}' parameter of {function} must have indices below n = {n}. "
-                f"Got {int(rows.index[at])}{where} instead."
-            )
-        return rows, float(np.abs(rows.value).max(initial=0.0)) if rows.value.strides[0] else 1.0
-
-    def _parameters(self, function: str, T: int, values: tuple[Any, ...], extra: dict[str, Any]) -> Arrays:
-        """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
-        names = self.rule.parameters
-        for name in extra:
-            if name not in self.rule.extra:
-                known = f" Its extra parameters are: {', '.join(self.rule.extra)}." if self.rule.extra else ""
-                raise ValueError(
-                    f"The '{name}' parameter of {function} is not one of rule {self.rule.name!r}.{known}"
-                )
-        for name in self.rule.extra:
-            if name not in extra:
-                raise ValueError(f"The '{name}' parameter of {function} is required by rule {self.rule.name!r}.")
-        given = (*values, *(extra[name] for name in self.rule.extra))
-        return tuple(self._series(function, name, value, T) for name, value in zip(names, given, strict=True))
-
-    def _series(self, function: str, name: str, value: Any, T: int) -> NDArray[np.float64]:
-        array = self._numbers(name, value, function)
-        K, shape = self._K, array.shape
-        if array.ndim == 0:
-            view = array.reshape(1, 1)
-        elif function == "learn" and K is not None and shape == (K,):
-            view = array[None, :]
-        elif function == "run" and shape == (T,) and (K != T or T == 1):
-            view = array[:, None]
-        elif function == "run" and K is not None and shape == (K,) and K != T:
-            view = array[None, :]
-        elif function == "run" and K is not None and shape in ((T, K), (T, 1), (1, K)):
-            view = array
-        else:
-            if function == "learn":
-                forms = "a number" if K is None else f"a number or have shape ({K},)"
-            elif K is None:
-                forms = f"a number or have shape ({T},)"
-            elif shape == (T,):
-                forms = f"given as ({T}, 1) if it is a value a step or (1, {K}) if a value a learner, for T = K = {K}"
-            else:
-                forms = f"a number or have shape ({T},), ({K},) or ({T}, {K})"
-            raise ValueError(f"The '{name}' parameter of {function} must be {forms}. Got shape {shape} instead.")
-        view = np.asarray(view, np.float64)
-        low, high = RANGES.get(name, (-math.inf, math.inf))
-        if view.size and not (low <= view.min() and view.max() <= high and np.isfinite(view.min() + view.max())):
-            bad = np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))
-            if len(bad):
-                t, k = (int(i) for i in bad[0])
-                where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
-                wanted = "finite" if low == -math.inf else (
-                    "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"
-                )  # fmt: skip
-                at = f" at {', '.join(where)}" if where else ""
-                raise ValueError(
-                    f"The '{name}' parameter of {function} must be {wanted}. Got {view[t, k]}{at} instead."
-                )
-        return np.broadcast_to(view, (T, self._engine.K))
-
-    def _probe(self, probe: Any) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
-        """θ (K, n) → the root mean square value error of each learner."""
-        try:
-            Phi_s, v, d = (np.asarray(part, np.float64) for part in probe)
-            ok = Phi_s.ndim == 2 and Phi_s.shape[1] == self.n and v.shape == d.shape == Phi_s.shape[:1]
-            ok = ok and all(np.isfinite(part).all() for part in (Phi_s, v, d)) and bool((d >= 0).all()) and d.sum() > 0
-        except (TypeError, ValueError):
-            ok = False
-        if not ok:
-            raise ValueError(
-                f"The 'probe' parameter of run must be (Phi_s, v, d) of shapes (S, {self.n}), (S,) and (S,), finite, with weights "
-                "d of 0 or more and not all 0. Got something else instead."
-            )
-        weight = d / d.sum()
-        return lambda theta: np.sqrt(weight @ (Phi_s @ theta.T - v[:, None]) ** 2)
-
 
 def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None) -> Learner:
     """The learner that ``Learner.save`` wrote; goes on with the same bits on the same engine.
@@ -489,14 +361,12 @@ def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule 
         raise CheckpointError(f"{os.fspath(path)!r} is not a sound checkpoint: {error}") from error
 
 
-def _restored(
-    header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: str | None, own: Rule | None
-) -> Learner:
+def _restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: str | None, own: Rule | None) -> Learner:
     rule = own if own is not None else rules.get(header["rule"])
     if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
-    n, K, steps = _whole("n", header["n"]), header["K"], header["steps"]
-    lead = () if K is None else (_whole("K", K),)
+    n, K, steps = inputs.whole("n", header["n"]), header["K"], header["steps"]
+    lead = () if K is None else (inputs.whole("K", K),)
     if not (type(steps) is int and 0 <= steps < 1 << 53):
         raise ValueError(f"its count of steps is {steps!r}")
     if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
@@ -511,9 +381,7 @@ def _restored(
             raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is due")
         if not np.isfinite(array).all():
             raise ValueError(f"its {name!r} is not finite")
-    learner = Learner(
-        rule, n, K, dtype=header["dtype"], engine=engine or header["engine"], threads=header["threads"]
-    )
+    learner = Learner(rule, n, K, dtype=header["dtype"], engine=engine or header["engine"], threads=header["threads"])
     inner = learner._engine
     for r, name in enumerate(rule.vectors):
         inner.put(r, arrays[name].reshape(inner.K, n))
@@ -533,44 +401,5 @@ TrueOnlineETD = partial(Learner, "true_online_etd")
 TrueOnlineETDBeta = partial(Learner, "true_online_etd_beta")
 
 
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"The '{name}' parameter must be a whole number of 1 or more. Got {value!r} instead.")
-    return int(value)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}…"
-
-
 def _block(features: Features, begin: int, end: int) -> Features:
     return features.block(begin, end) if isinstance(features, Rows) else features[begin:end]
-
-
-def _largest(array: NDArray[Any]) -> float:
-    """max |x|, or infinity or NaN if not all are finite, at memory speed."""
-    if array.size < 4096:
-        return float(np.abs(array).max(initial=0.0))
-    from emphatic.engines import scan
-
-    integer = np.dtype(f"i{array.itemsize}").type
-    top = scan.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
-    return float(integer(top).view(array.dtype.type))
-
-
-def _compressed(name: str, csr: Any, function: str) -> tuple[Rows, int]:
-    """The rows of a scipy CSR array and its largest column."""
-    arrays = zip((csr.indptr, csr.indices, csr.data), (np.int64, np.int64, np.float64), strict=True)
-    rows = Rows(*(np.ascontiguousarray(part, kind) for part, kind in arrays))
-    if not np.isfinite(rows.value).all():
-        t = int(np.searchsorted(rows.start, np.argmax(~np.isfinite(rows.value)), side="right")) - 1
-        raise ValueError(f"The '{name}' parameter of {function} must be finite. Got NaN or infinity in row {t} instead.")
-    row, repeated, top = survey(rows.index, rows.start)
-    if row >= 0:
-        what = f"column {top} more than once" if repeated else f"column {top}"
-        raise ValueError(
-            f"The '{name}' parameter of {function} must be a CSR array with each column at most once a row. "
-            f"Got {what} in row {row} instead; call its sum_duplicates()."
-        )
-    return rows, top

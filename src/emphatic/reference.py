@@ -1,13 +1,14 @@
 """True online emphatic TD(λ), the seed's pseudocode line for line in plain NumPy.  Read this first.
 
-Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", section 3. Slow and obvious: every
-fast path of this library is compared with it. Three things the guide leaves open, and what holds here:
+Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", section 3. Slow and obvious:
+every fast path of this library is compared with it. Three things the guide leaves open, and what holds here:
 
-- **The terminal state's interest.** An episodic task is one sequence in which the terminal state is a special state with
-  γ = 0 and φ = 0. Give it I = 0 (its φ is zero, so it can learn nothing, and with γ = 0 nothing of F survives it). Skipping
-  that call altogether is the same: call ``learn`` with γ' = 0, φ' = 0, and next with the first state of the next episode.
-- **e ≥ 0 does not hold in general.** The guide says so of e; with signed features, or where αMφ·φ > 1 makes S negative, e has
-  entries of both signs. Nothing in the algorithm needs e ≥ 0.
+- **The terminal state's interest.** An episodic task is one sequence in which the terminal state is a special state
+  with γ = 0 and φ = 0. Give it I = 0 (its φ is zero, so it can learn nothing, and with γ = 0 nothing of F survives
+  it). Skipping that call altogether is the same: call ``learn`` with γ' = 0, φ' = 0, and next with the first state
+  of the next episode.
+- **e ≥ 0 does not hold in general**, though the guide says so: with signed features, or where ργλ φ·e > 1 makes S
+  negative, e has entries of both signs. Nothing in the algorithm needs e ≥ 0.
 - **φ' need not be the next φ** (several sequences in one log): D is Δ·φ' with the φ' of that same call.
 """
 

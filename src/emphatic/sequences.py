@@ -34,9 +34,7 @@ class UndiscountedWarning(UserWarning):
     """γ is 1 at every step of a log, where Πγ = 0 is needed for the outcome to be a finite sum."""
 
 
-def returns(
-    R: npt.ArrayLike, gamma_next: npt.ArrayLike, *, tolerance: float = 0.01
-) -> tuple[FloatArray, BoolArray]:
+def returns(R: npt.ArrayLike, gamma_next: npt.ArrayLike, *, tolerance: float = 0.01) -> tuple[FloatArray, BoolArray]:
     """The outcome that followed each step: with hindsight, what the prediction there should have been.
 
         G_t = R_{t+1} + γ_{t+1} G_{t+1},   G_T = 0
@@ -198,10 +196,7 @@ def _backward(b: FloatArray, a: FloatArray, tolerance: float) -> tuple[FloatArra
     shape = np.broadcast_shapes(b.shape, a.shape)
     columns = shape if len(shape) == 2 else (*shape, 1)
     # Whole, contiguous and writable: one kernel is compiled, whatever was given.
-    b, a = (
-        np.require(v if v.shape == shape else np.broadcast_to(v, shape), requirements=("C", "W"))
-        for v in (b, a)
-    )
+    b, a = (np.require(v if v.shape == shape else np.broadcast_to(v, shape), requirements=("C", "W")) for v in (b, a))
     x, known = np.empty(shape), np.empty(shape, dtype=np.bool_)
     _compiled()(*(v.reshape(columns) for v in (b, a, x, known)), float(tolerance))
     return x, known
@@ -270,9 +265,7 @@ def _within(array: FloatArray, name: str, of: str, low: float, high: float) -> N
     _refuse_where(~((array >= low) & (array <= high)), array, name, of, wanted)  # NaN is not within anything
 
 
-def _refuse_where(
-    bad: BoolArray, array: FloatArray, name: str, of: str, wanted: str, remedy: str = ""
-) -> None:
+def _refuse_where(bad: BoolArray, array: FloatArray, name: str, of: str, wanted: str, remedy: str = "") -> None:
     if not bad.any():
         return
     at = np.unravel_index(int(np.argmax(bad)), bad.shape)

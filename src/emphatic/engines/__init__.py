@@ -39,6 +39,4 @@ def make(name: str, rule: Rule, n: int, K: int, dtype: str) -> Engine:
         from emphatic.engines.sparse import Sparse
 
         return Sparse(rule, n, K, dtype)
-    raise ValueError(
-        f"The 'engine' parameter must be 'auto' or one of {', '.join(available())}. Got {name!r} instead."
-    )
+    raise ValueError(f"The 'engine' parameter must be 'auto' or one of {', '.join(available())}. Got {name!r} instead.")

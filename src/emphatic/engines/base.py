@@ -23,8 +23,8 @@ Arrays = tuple[NDArray[np.float64], ...]
 class Engine(ABC):
     """K learners of one rule. Engines trust their input: the learner has checked it.
 
-    ``scalars`` is (K, M + m + 1), float64: a learner's M remembered scalars, for each of its m vectors a bound on its largest
-    component, and the count of steps.
+    ``scalars`` is (K, M + m + 1), float64: a learner's M remembered scalars, for each of its m vectors a bound on
+    its largest component, and the count of steps.
     """
 
     name: ClassVar[str]
@@ -42,8 +42,8 @@ class Engine(ABC):
     ) -> tuple[int, NDArray[np.float64]]:
         """Take T steps. ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``.
 
-        Fills ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows. Returns −1, or t·K + k if learner k would diverge at
-        step t (then every learner stands before step t), and the last step's δ.
+        Fills ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows. Returns −1, or t·K + k if learner k would
+        diverge at step t (then every learner stands before step t), and the last step's δ.
         """
 
     @abstractmethod
@@ -68,9 +68,10 @@ class Engine(ABC):
         """Bytes of state."""
 
     def quick(self) -> Callable[..., float] | None:
-        """A function of (phi, phi_next, *parameters) that takes one step and returns δ, or NaN if it refused, changing nothing.
+        """A function of (phi, phi_next, *parameters) that takes one step and returns δ.
 
-        None where there is no faster way than ``run`` with T = 1.
+        It returns NaN, having changed nothing, where anything is amiss. None where there is no faster way than
+        ``run`` with T = 1.
         """
         return None
 
@@ -78,7 +79,7 @@ class Engine(ABC):
         """What must be saved besides vectors and memory, that a loaded learner may go on with the same bits."""
         return {}
 
-    def resume(self, pending: dict[str, NDArray[Any]]) -> None:
+    def resume(self, pending: dict[str, NDArray[Any]]) -> None:  # noqa: B027
         """Take up what ``pending`` gave; ValueError if it is not sound."""
 
     def put(self, r: int, value: NDArray[Any]) -> None:

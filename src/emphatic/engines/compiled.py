@@ -1,8 +1,9 @@
 """Compiling with numba: kernels made for one rule, kept on disk so that a second start is quick.
 
-A kernel's source is text made for one rule and one dtype, with the rule's own source inside. It is written to a file named
-after the hash of that text, so an edited rule or engine never meets an old kernel, and numba keeps its machine code beside
-it. Where no folder can be written the kernels are compiled in memory: slower to start, otherwise the same.
+A kernel's source is text made for one rule and one dtype, with the rule's own source inside. It is written to a
+file named after the hash of that text, so an edited rule or engine never meets an old kernel, and numba keeps its
+machine code beside it. Where no folder can be written the kernels are compiled in memory: slower to start,
+otherwise the same.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
+import numba.core.config
 
 __all__ = ["FASTMATH", "cache_folder", "jit", "kernel", "module"]
 
 #: What LLVM may assume: sums in any order, but NaN and infinity stay what they are.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
 
+#: How every function is compiled.
 OPTIONS: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy"}
 
 
@@ -46,7 +48,7 @@ def cache_folder() -> Path | None:
         return None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def module(name: str, source: str) -> types.ModuleType:
     """The module that ``source`` makes, from a file in the cache folder if that can be had."""
     digest = hashlib.sha256(f"{numba.__version__}\n{source}".encode()).hexdigest()[:16]
@@ -63,12 +65,12 @@ def module(name: str, source: str) -> types.ModuleType:
     return made
 
 
-def kernel(module: types.ModuleType, name: str, *signature: Any) -> Callable[..., Any]:
+def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:
     """One function of a generated module, compiled for exactly these argument types and never again for others."""
     function = getattr(module, name)
     on_disk = bool(module.__file__) and os.path.exists(str(module.__file__))
     made = _compiled(function, on_disk, signature)
-    if not numba.config.DISABLE_JIT:
+    if not numba.core.config.DISABLE_JIT:  # type: ignore[attr-defined]
         made.disable_compile()
     return made
 
@@ -79,13 +81,14 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def _compiled(function: Callable[..., Any], cache: bool, signature: tuple[Any, ...]) -> Any:
-    types_ = [signature] if signature else []
+    njit: Any = numba.njit
+    given = (signature,) if signature else ()
     if cache:
         try:
-            return numba.njit(*types_, cache=True, **OPTIONS)(function)
+            return njit(*given, cache=True, **OPTIONS)(function)
         except (RuntimeError, OSError):  # numba found no folder to write to, or could not write there
             pass
-    return numba.njit(*types_, **OPTIONS)(function)
+    return njit(*given, **OPTIONS)(function)
 
 
 def _written(path: Path, source: str) -> bool:

@@ -1,8 +1,8 @@
 """dense: step by step in numba, two passes over memory a step: the inner products, then the update.
 
-X is (K, m, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time; m n numbers of
-memory. In each step all learners first find their coefficients and only then move, so that if one of them diverges all stand
-before that same step.
+X is (K, m, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time;
+m n numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of
+them diverges all stand before that same step.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def source(rule: Rule, dtype: str) -> str:
     )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     real, f8 = getattr(types, dtype), types.float64
     module = compiled.module(f"dense_{rule.name}_{dtype}", source(rule, dtype))

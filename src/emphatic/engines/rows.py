@@ -46,7 +46,10 @@ class Rows:
 
 
 def survey(index: NDArray[np.int64], start: NDArray[np.int64]) -> tuple[int, bool, int]:
-    """(row, repeated, index) of the first row with an index below −1 or repeated; (−1, False, the largest index) if none."""
+    """(row, repeated, index) of the first row with an index below −1 or repeated.
+
+    (−1, False, the largest index) if there is none.
+    """
     from emphatic.engines import scan
 
     answer: tuple[int, bool, int] = scan.survey(index, start)

@@ -9,7 +9,7 @@ from emphatic.engines.compiled import jit
 
 @jit
 def survey(index, start):
-    """See ``rows.survey``: a small hash table a row, whose slots are stamped with the row so that none is ever cleared."""
+    """See ``rows.survey``: a small hash table, whose slots are stamped with the row so that none is ever cleared."""
     widest = 1
     for t in range(start.shape[0] - 1):
         widest = max(widest, start[t + 1] - start[t])
@@ -39,7 +39,7 @@ def survey(index, start):
 
 @jit
 def largest(bits, mask):
-    """The largest of the floats' bit patterns without their signs: that of max |x|, and beyond infinity's if there is a NaN."""
+    """The largest of the floats' bits without their signs: those of max |x|, beyond infinity's if there is a NaN."""
     top = bits[0] & mask
     for i in range(bits.shape[0]):
         top = max(top, bits[i] & mask)

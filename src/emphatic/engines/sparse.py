@@ -1,12 +1,12 @@
-"""sparse: exact, at a cost a step proportional to the active features, whatever n and γλ.  SPARSE.md has the derivation.
+"""sparse: exact, at a cost a step proportional to the active features, whatever n and γλ.  Derived in SPARSE.md.
 
-X = C·H lazily, with C an arrow of scalars. A step multiplies C by A, touching no vector, and adds C⁻¹B[φ; φ'] to the active
-columns of H. When the scale of a trace has shrunk to 1/100 of its peak, the trace's *epoch* is closed: its scale becomes 1 again
-and no column is visited. Each column is stamped with the epoch it was last brought up to date in, and a table says what a column
-of that epoch still owes; it pays when it is next active or read.
+X = C·H lazily, with C an arrow of scalars. A step multiplies C by A, touching no vector, and adds C⁻¹B[φ; φ'] to
+the active columns of H. When the scale of a trace has shrunk to 1/100 of its peak, the trace's *epoch* is closed:
+its scale becomes 1 again and no column is visited. Each column is stamped with the epoch it was last brought up to
+date in, and a table says what a column of that epoch still owes; it pays when it is next active or read.
 
-A column's values and stamps lie side by side in memory. For θ and e that is 20 bytes in float64 and 12 in float32: 2.5 and 3 numbers
-a weight, besides a table of max(4096, n/256) epochs.
+A column's values and stamps lie side by side in memory. For θ and e that is 20 bytes in float64 and 12 in float32:
+2.5 and 3 numbers a weight, besides a table of max(4096, n/256) epochs.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def predict(⟨columns⟩, scale, epoch, table, start, index, value, out):
             out[t, k] = total
 '''
 
-# The stamp of the first trace of φ's columns is borrowed to mark their position in φ, for φ·φ'; they are up to date then.
+# The stamp of the first trace of φ's columns is borrowed to mark their position in φ, for φ·φ'; they are up to date
+# then.
 _LOOK = """C = scale[k]
 ⟨epochs⟩
 ⟨zeros⟩
@@ -376,7 +377,7 @@ def source(rule: Rule, dtype: str) -> str:
     )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     f8, i8 = types.float64, types.int64
     module = compiled.module(f"sparse_{rule.name}_{dtype}", source(rule, dtype))
@@ -384,7 +385,8 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
         return module.settle
     layout = _Layout(rule)
     column = np.zeros((1, 1), layout.fields(dtype))
-    state = [numba.typeof(column[field]).copy(layout="A") for field in layout.names]
+    typeof: Any = numba.typeof
+    state = [typeof(column[field]).copy(layout="A") for field in layout.names]
     state += [types.Array(f8, 2, "C"), types.Array(i8, 2, "C"), types.Array(f8, 4, "C")]
     index, value = types.Array(i8, 1, "C", readonly=True), types.Array(f8, 1, "A", readonly=True)
     scalars = types.Array(f8, 2, "C")
@@ -428,9 +430,7 @@ class Sparse(Engine):
         step = functools.partial(_kernel(self.rule, self.dtype, "learn"), *self._state, self.scalars)
 
         def learn(phi: Any, phi_next: Any, *parameters: float, **extra: float) -> float:
-            delta: float = step(
-                phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters, **extra
-            )
+            delta: float = step(phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters, **extra)
             return delta
 
         return learn
@@ -456,7 +456,7 @@ class Sparse(Engine):
             entry = self._table[k, j - w, np.minimum(stamp, self._table.shape[2] - 1), what]
             return np.where(stamp == self._epoch[:, 2 * (j - w), None], now, entry)
 
-        value = C[r, r] * self._columns[f"H{r}"]
+        value: NDArray[Any] = C[r, r] * self._columns[f"H{r}"]
         if r >= w:
             value = value * owed(r, w, 1.0)
         for j in at.takes.get(r, []):
@@ -475,7 +475,8 @@ class Sparse(Engine):
         assert isinstance(phi, Rows)
         out = np.zeros((len(phi), self.K))
         _kernel(self.rule, self.dtype, "predict")(*self._state, phi.start, phi.index, phi.value, out)
-        return out.astype(self.dtype, copy=False)
+        predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
+        return predictions
 
     def clear_traces(self) -> None:
         self._settle()

@@ -1,15 +1,15 @@
 """The pieces of a kernel's source that depend on the rule, with every loop over vectors written out.
 
-Written out, LLVM sees scalars instead of small arrays, and the structural zeros of A and B (which it may not drop by itself:
-0·∞ is not 0) are simply not there. Names in the text, for vectors r, c and memory i:
+Written out, LLVM sees scalars instead of small arrays, and the structural zeros of A and B (which it may not drop
+by itself: 0·∞ is not 0) are simply not there. Names in the text, for vectors r, c and memory i:
 
     a{r}{c}, b{r}, d{r}     the computed entries of A, and of B for φ and φ'
     x{r}, y{r}              X_r·φ and X_r·φ'
     f{i}, new{i}            memory before and after the step
     size{r}                 a bound on max |X_r|;  size_next{r} after the step
 
-The bound is what finds divergence without looking at n numbers: |X_r| grows by no more than the coefficients say. Only when
-it nears the end of the number range are the numbers themselves tried.
+The bound is what finds divergence without looking at n numbers: |X_r| grows by no more than the coefficients say.
+Only when it nears the end of the number range are the numbers themselves tried.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ def fill(template: str, **parts: str | list[str]) -> str:
         if isinstance(part, str):
             template = template.replace(f"⟨{name}⟩", part)
         else:
-            block = "\n".join(part)
-            template = re.sub(
-                rf"^( *)⟨{name}⟩$", lambda place, block=block: textwrap.indent(block, place[1]), template, flags=re.M
-            )
+            for place in set(re.findall(rf"^( *)⟨{name}⟩$", template, re.M)):
+                block = textwrap.indent("\n".join(part), place)
+                template = re.sub(rf"^{place}⟨{name}⟩$", block.replace("\\", r"\\"), template, flags=re.M)
     return template
 
 

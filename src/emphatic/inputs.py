@@ -1,0 +1,188 @@
+"""The checks at the door: whatever a user passes, as arrays that engines can trust, or a ``ValueError``.
+
+Every message has one form: the parameter and the function, what it must be, what was got and where.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.active import Active
+from emphatic.engines.base import Arrays, Features
+from emphatic.engines.rows import Rows, survey
+from emphatic.rules import RANGES, Rule
+
+__all__ = ["features", "numbers", "parameters", "probe", "whole"]
+
+#: How many dimensions φ may have: one step, many, or either.
+_NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
+
+
+def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
+    """The one sentence for every bad parameter."""
+    return ValueError(f"The '{name}' parameter of {function} must {wanted}. Got {got} instead.")
+
+
+def whole(name: str, value: Any, function: str = "Learner") -> int:
+    """A whole number of 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise refusal(name, function, "be a whole number of 1 or more", _shown(value))
+    return int(value)
+
+
+def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
+    """Real numbers in a regular array."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise refusal(name, function, "be real numbers in a regular array", _shown(value)) from None
+    if array.dtype.kind not in "fiub":
+        raise refusal(name, function, "be real numbers", _shown(value))
+    return array
+
+
+def features(name: str, value: Any, function: str, n: int, dtype: str) -> tuple[Features, float]:
+    """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|."""
+    if isinstance(value, Active):
+        return _active(name, value, function, n)
+    if getattr(value, "format", None) == "csr":
+        return _compressed(name, value, function, n)
+    ndims = _NDIMS[function]
+    array = numbers(name, value, function)
+    if array.ndim not in ndims or array.shape[-1] != n:
+        shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
+        raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {array.shape}")
+    given = array.reshape(-1, n)
+    with np.errstate(over="ignore"):
+        cast = np.ascontiguousarray(given, dtype)
+    top = _largest(cast)
+    if not math.isfinite(top):
+        t, i = np.argwhere(~np.isfinite(cast))[0]
+        where = f"feature {i}" if array.ndim == 1 else f"step {t}, feature {i}"
+        raise refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
+    return cast, top
+
+
+def parameters(
+    rule: Rule, function: str, T: int, K: int | None, values: tuple[Any, ...], extra: dict[str, Any]
+) -> Arrays:
+    """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
+    for name in extra:
+        if name not in rule.extra:
+            known = f" Its extra parameters are: {', '.join(rule.extra)}." if rule.extra else ""
+            raise ValueError(f"The '{name}' parameter of {function} is not one of rule {rule.name!r}.{known}")
+    for name in rule.extra:
+        if name not in extra:
+            raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
+    given = (*values, *(extra[name] for name in rule.extra))
+    return tuple(_series(function, name, value, T, K) for name, value in zip(rule.parameters, given, strict=True))
+
+
+def probe(given: Any, n: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
+    """(Phi_s, v, d) as a function of θ (K, n) that gives each learner's root mean square value error."""
+    try:
+        Phi_s, v, d = (np.asarray(part, np.float64) for part in given)
+        fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape == d.shape == Phi_s.shape[:1]
+        fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d)) and bool((d >= 0).all()) and d.sum() > 0
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        wanted = (
+            f"be (Phi_s, v, d) of shapes (S, {n}), (S,) and (S,), all finite, with weights d of 0 or more, not all 0"
+        )
+        raise refusal("probe", "run", wanted, _shown(given))
+    weight = d / d.sum()
+    return lambda theta: np.sqrt(weight @ (Phi_s @ theta.T - v[:, None]) ** 2)
+
+
+def _active(name: str, value: Active, function: str, n: int) -> tuple[Features, float]:
+    ndims = _NDIMS[function]
+    if value.indices.ndim not in ndims:
+        shapes = " or ".join({1: "(k,)", 2: "(T, k)"}[d] for d in ndims)
+        raise refusal(name, function, f"be Active of shape {shapes}", f"shape {value.shape}")
+    if value.top >= n:
+        first = np.argwhere(value.indices >= n)[0]
+        at = f" at step {first[0]}" if value.indices.ndim == 2 else ""
+        raise refusal(name, function, f"have indices below n = {n}", f"{value.indices[tuple(first)]}{at}")
+    binary = value.values.strides[0] == 0
+    return value.rows, 1.0 if binary else float(np.abs(value.values).max(initial=0.0))
+
+
+def _compressed(name: str, csr: Any, function: str, n: int) -> tuple[Features, float]:
+    """The rows of a scipy CSR array."""
+    if 2 not in _NDIMS[function] or csr.shape[1] != n:
+        raise refusal(
+            name, function, f"have {n} columns and be given to run or predict", f"a CSR array of shape {csr.shape}"
+        )
+    numbers(name, csr.data, function)
+    start, index = (np.ascontiguousarray(part, np.int64) for part in (csr.indptr, csr.indices))
+    rows = Rows(start, index, np.ascontiguousarray(csr.data, np.float64))
+    bad = ~np.isfinite(rows.value)
+    if bad.any():
+        t = int(np.searchsorted(start, np.argmax(bad), side="right")) - 1
+        raise refusal(name, function, "be finite", f"{rows.value[np.argmax(bad)]} at step {t}")
+    t, repeated, i = survey(index, start)
+    if t >= 0 or i >= n:
+        got = f"column {i} more than once at step {t}; call its sum_duplicates()" if repeated else f"column {i}"
+        raise refusal(name, function, f"have each of {n} columns at most once a row", got)
+    return rows, float(np.abs(rows.value).max(initial=0.0))
+
+
+def _series(function: str, name: str, value: Any, T: int, K: int | None) -> NDArray[np.float64]:
+    array = numbers(name, value, function)
+    shape = array.shape
+    if array.ndim == 0:
+        view = array.reshape(1, 1)
+    elif function == "learn" and K is not None and shape == (K,):
+        view = array[None, :]
+    elif function == "run" and shape == (T,) and (K != T or T == 1):
+        view = array[:, None]
+    elif function == "run" and K is not None and shape == (K,) and K != T:
+        view = array[None, :]
+    elif function == "run" and K is not None and shape in ((T, K), (T, 1), (1, K)):
+        view = array
+    else:
+        raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
+    view = np.asarray(view, np.float64)
+    low, high = RANGES.get(name, (-math.inf, math.inf))
+    if view.size and not (
+        low <= view.min() and view.max() <= high and math.isfinite(view.min()) and math.isfinite(view.max())
+    ):
+        t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
+        where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
+        bounds = "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"
+        wanted = f"be {'finite' if low == -math.inf else bounds}"
+        raise refusal(name, function, wanted, f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
+    return np.broadcast_to(view, (T, K or 1))
+
+
+def _forms(function: str, shape: tuple[int, ...], T: int, K: int | None) -> str:
+    """What shapes a parameter may have."""
+    if function == "learn":
+        return "be a number" if K is None else f"be a number or have shape ({K},)"
+    if K is None:
+        return f"be a number or have shape ({T},)"
+    if shape == (T,):
+        return f"have shape ({T}, 1) if it is a value a step or (1, {K}) if a value a learner, where T = K = {K}"
+    return f"be a number or have shape ({T},), ({K},) or ({T}, {K})"
+
+
+def _largest(array: NDArray[Any]) -> float:
+    """max |x|, or infinity or NaN if not all are finite, at memory speed."""
+    if array.size < 4096:
+        return float(np.abs(array).max(initial=0.0))
+    from emphatic.engines import scan
+
+    integer = np.dtype(f"i{array.itemsize}").type
+    top = scan.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
+    return float(integer(top).view(array.dtype.type))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}…"

@@ -1,0 +1,76 @@
+"""Every example runs: in the README, in docstrings; and what the README says of commands and speed is so."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emphatic
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_runs_and_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(blocks) >= 5
+    namespace: dict[str, Any] = {}
+    for block in blocks:
+        out = io.StringIO()
+        with redirect_stdout(out):
+            exec(block, namespace)
+        promised = re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
+        assert out.getvalue().splitlines() == promised
+
+
+def modules() -> list[str]:
+    found = pkgutil.walk_packages(emphatic.__path__, "emphatic.")
+    return ["emphatic", *(module.name for module in found)]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_run(name: str) -> None:
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+    assert module.__doc__, f"{name} does not say what it is"
+
+
+def test_what_it_is_by_line_3_and_python_by_line_15() -> None:
+    lines = README.splitlines()
+    assert lines[2].startswith("Learn long-term predictions")
+    assert any(line == "```python" for line in lines[:15])
+
+
+def test_ci_is_the_readme_s_own_test_command() -> None:
+    command = (ROOT / ".ci" / "run").read_text().splitlines()[-1]
+    assert command in README.splitlines()
+    assert command.endswith("-m pytest")
+
+
+def test_every_rule_and_engine_is_in_the_readme() -> None:
+    for name in emphatic.rules.names() + emphatic.engines.available():
+        assert f"| `{name}` |" in README
+
+
+def test_the_speed_table_is_the_measured_one() -> None:
+    quoted = README.split("<!-- speed: written by `python -m benchmarks core` -->\n")[1].split("<!-- /speed -->")[0]
+    assert quoted.strip() == (ROOT / "benchmarks" / "results" / "core.md").read_text(encoding="utf-8").strip()
+
+
+def test_public_names_are_there_and_documented() -> None:
+    for name in emphatic.__all__:
+        assert getattr(emphatic, name) is not None
+        assert name in dir(emphatic)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = emphatic.nonsense
+    assert emphatic.__version__ in (ROOT / "pyproject.toml").read_text()
