@@ -15,9 +15,7 @@ SUITES = {"core": "benchmarks.core"}
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suite", choices=sorted(SUITES))
-    parser.add_argument(
-        "--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement"
-    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", metavar="DIR")
     args = parser.parse_args()
 

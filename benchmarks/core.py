@@ -25,18 +25,15 @@ def cases(quick: bool) -> Sequence[Case]:
     lengths = {n: max(20, min(100_000, 10_000_000 // n) // short) for n in (10, 100, 1_000, 10_000, 100_000)}
     sizes = [10**power for power in range(3, 6 if quick else 8)]
     return [
-        LearnDense(100, 20_000 // short, "float64", at_least=6),
-        LearnDense(1_000, 10_000 // short, "float64", at_least=4.5),
-        LearnDense(100, 20_000 // short, "float32"),
+        LearnDense(100, 1_000, "float64", at_least=6),
+        LearnDense(1_000, 100, "float64", at_least=4.5),
+        LearnDense(100, 1_000, "float32"),
         *(RunDense(n, T, at_least={100: 60, 1_000: 10}.get(n)) for n, T in lengths.items()),
         RunSparse(million, 100_000 // short, quick),
         LearnActive(million, 20_000 // short, quick),
         Bytes(million),
         *(RunLength(100, T) for T in ((20, 200) if quick else (100, 1_000, 10_000, 100_000))),
         *(Growth("n", Sparse(n, 20_000 // short, 32, 0.9)) for n in sizes),
-        *(
-            Growth("the active features", Sparse(million, 10_000 // short, k, 0.9))
-            for k in (1, 4, 32, 128, 512)
-        ),
+        *(Growth("the active features", Sparse(million, 10_000 // short, k, 0.9)) for k in (1, 4, 32, 128, 512)),
         Limits(1_000, 10_000 // short, size=2**16 if quick else 2**23),
     ]

@@ -17,7 +17,10 @@ from emphatic.reference import TrueOnlineETD
 
 @dataclass(frozen=True)
 class LearnDense:
-    """``learn``, a call a step, all checks on, every parameter different at every step."""
+    """``learn``, a call a step, all checks on, every parameter different at every step.
+
+    The same T steps over and over, few enough to stay in cache: a φ given to ``learn`` has just been made.
+    """
 
     n: int
     T: int
@@ -100,9 +103,7 @@ class RunDense:
         yield Row(
             "run, a whole log in one call",
             f"n = {self.n:,}, T = {self.T:,}",
-            gates=tuple(
-                f"{self.name}: {side}{of}" for side in ("ours", "NumPy") for of in ("", ", predictions")
-            ),
+            gates=tuple(f"{self.name}: {side}{of}" for side in ("ours", "NumPy") for of in ("", ", predictions")),
             ours=µs["ours"],
             alternative=µs["NumPy"],
             versus="NumPy loop",

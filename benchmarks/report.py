@@ -127,7 +127,5 @@ def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row]
     console.width = max(console.width, 120)
     console.print(table)
     missed = [f"{row.section}: {row.what}" for row in rows if row.met is False]
-    console.print(
-        "all targets met" if not missed else "targets not met: " + "; ".join(missed), highlight=False
-    )
+    console.print("all targets met" if not missed else "targets not met: " + "; ".join(missed), highlight=False)
     console.print(f"written: {out / suite}.json, .md", highlight=False)

@@ -55,9 +55,7 @@ def first_steps(name: str, stream: Sparse, learn: Learn) -> Gate:
     start = replace(stream, T=min(stream.T, 1_000, 40_000 // stream.active))
     columns, rows = start.compact()
     R = start.rewards
-    calls = [
-        (start.alpha, 1.0, start.lambda_, rows[t], 1.0, R[t], rows[t + 1], GAMMA) for t in range(start.T)
-    ]
+    calls = [(start.alpha, 1.0, start.lambda_, rows[t], 1.0, R[t], rows[t + 1], GAMMA) for t in range(start.T)]
     learner = new_learner(start.n)
     learn(learner, start)
     want = learner.theta * 0.0  # untouched columns stay 0
@@ -93,9 +91,7 @@ class RunSparse:
         µs = fastest(sides, effort.rounds, effort.seconds)
         for name, stream in self.streams().items():
             target = TIMES_SWIFTTD.get(stream.gamma_lambda)
-            yield versus_swifttd(
-                section, name, f"sparse run, {name}", µs[name], µs.get(f"swifttd, {name}"), target
-            )
+            yield versus_swifttd(section, name, f"sparse run, {name}", µs[name], µs.get(f"swifttd, {name}"), target)
         times = [µs[name] for name in self.streams()]
         yield Row(
             section,

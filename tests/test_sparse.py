@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic.engines import sparse
+from emphatic.engines import sparse, sparse_text
 from tests.streams import relative_error
 
 #: What closing an epoch at 1/100 of its peak may cost; the bound of SPARSE.md with room for the sums of a long run.
-BOUND = 100 * 4e-16 / sparse.SHRUNK
+BOUND = 100 * 4e-16 / sparse_text.SHRUNK
 n, ACTIVE = 60, 4
 
 
@@ -97,8 +97,8 @@ def test_a_million_steps_lose_nothing() -> None:
 
 def test_what_never_closing_would_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is not idle: without epochs the same streams are far off."""
-    monkeypatch.setattr(sparse, "SHRUNK", 0.0)
-    monkeypatch.setattr(sparse, "LOW", 1e-280)
+    monkeypatch.setattr(sparse_text, "SHRUNK", 0.0)
+    monkeypatch.setattr(sparse_text, "LOW", 1e-280)
     sparse._kernel.cache_clear()
     try:
         assert gap(T, **PLACES["γλ = .5"]) > 1e3 * BOUND

@@ -33,7 +33,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
     target = Path(os.path.realpath(path))
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     try:
         save_file(whole, partial, metadata={_KEY: text})
         with open(partial, "rb+") as file:
