@@ -25,9 +25,11 @@ def cases(quick: bool) -> Sequence[Case]:
     lengths = {n: max(20, min(100_000, 10_000_000 // n) // short) for n in (10, 100, 1_000, 10_000, 100_000)}
     sizes = [10**power for power in range(3, 6 if quick else 8)]
     return [
-        LearnDense(100, 1_000, "float64", at_least=6),
-        LearnDense(1_000, 100, "float64", at_least=4.5),
-        LearnDense(100, 1_000, "float32"),
+        LearnDense(100, 1_000, "float64", "φ in cache", at_least=6),
+        LearnDense(100, 20_000 // short, "float64", "φ from a log", at_least=6),
+        LearnDense(1_000, 100, "float64", "φ in cache", at_least=4.5),
+        LearnDense(1_000, 10_000 // short, "float64", "φ from a log", at_least=4.5),
+        LearnDense(100, 1_000, "float32", "φ in cache"),
         *(RunDense(n, T, at_least={100: 60, 1_000: 10}.get(n)) for n, T in lengths.items()),
         RunSparse(million, 100_000 // short, quick),
         LearnActive(million, 20_000 // short, quick),

@@ -19,17 +19,19 @@ from emphatic.reference import TrueOnlineETD
 class LearnDense:
     """``learn``, a call a step, all checks on, every parameter different at every step.
 
-    The same T steps over and over, few enough to stay in cache: a φ given to ``learn`` has just been made.
+    The same T steps over and over: few enough to stay in cache, as a φ that has just been made does, or so many that
+    each φ comes from memory.
     """
 
     n: int
     T: int
     dtype: str
+    where: str
     at_least: float | None = None
 
     @property
     def name(self) -> str:
-        return f"learn, n = {self.n:,}, {self.dtype}"
+        return f"learn, n = {self.n:,}, {self.dtype}, {self.where}"
 
     def learners(self) -> dict[str, Any]:
         """Ours, then the alternatives; the target is held against the first of these."""
@@ -59,7 +61,7 @@ class LearnDense:
         for side, alternative in µs.items():
             yield Row(
                 "learn, one call a step",
-                f"n = {self.n:,}, {self.dtype}",
+                f"n = {self.n:,}, {self.dtype}, {self.where}",
                 gates=(f"{self.name}: ours", f"{self.name}: {side}"),
                 ours=ours,
                 alternative=alternative,

@@ -18,6 +18,7 @@ from rich.table import Table
 from benchmarks.measure import Gate
 
 PACKAGES = ("emphatic", "numpy", "numba", "swifttd")
+HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
 COLUMNS = ("what", "ours", "alternative", "ratio", "target", "met")
 
 
@@ -100,8 +101,8 @@ def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row]
     exact = max((gate.error for gate in gates if gate.tolerance <= 1e-10), default=0.0)
     passed = f"{len(gates)} gates passed; float64 results within {exact:.1g} of the reference, relative"
 
-    table = Table(*COLUMNS, title=command, caption=f"{passed}\n{about}", highlight=False)
-    lines = [f"`{command}`", "", about + ".", "", passed + ".", ""]
+    table = Table(*COLUMNS, title=command, caption=f"{passed}\n{HOW}\n{about}", highlight=False)
+    lines = [f"`{command}`", "", about + ".", "", passed + ". " + HOW, ""]
     lines += ["| " + " | ".join(COLUMNS) + " |", "|---|--:|--:|--:|--:|---|"]
     for section, group in groupby(rows, key=lambda row: row.section):
         table.add_row(f"[bold]{section}", end_section=False)

@@ -17,6 +17,7 @@ from benchmarks.cases import Effort, by_reference, run_cases
 from benchmarks.dense import LearnDense, RunDense
 from benchmarks.measure import GateFailed, Side, fastest, gate
 from benchmarks.report import Row
+from benchmarks.sparse import RunSparse
 from benchmarks.streams import Dense, Sparse
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +41,7 @@ def test_the_core_suite_runs_and_every_row_names_gates_that_passed(tmp_path: Pat
 
 def test_the_targets_are_all_there() -> None:
     targets = [case.at_least for case in core.cases(quick=True) if isinstance(case, LearnDense | RunDense)]
-    assert sorted(filter(None, targets)) == [4.5, 6, 10, 60]
+    assert sorted(filter(None, targets)) == [4.5, 4.5, 6, 6, 10, 60]
 
 
 def test_a_wrong_result_fails_its_gate() -> None:
@@ -73,13 +74,13 @@ def test_a_failed_gate_keeps_everything_from_being_timed(
     right = NumPySeed.learn
     monkeypatch.setattr(NumPySeed, "learn", slip)
     monkeypatch.setattr("benchmarks.dense.fastest", refuse)
-    with pytest.raises(GateFailed, match="n = 7, float64: NumPy"):
-        run_cases([RunDense(3, 20), LearnDense(7, 50, "float64")], Effort(1, 0.0))
+    with pytest.raises(GateFailed, match="n = 7, float64, here: NumPy"):
+        run_cases([RunDense(3, 20), LearnDense(7, 50, "float64", "here")], Effort(1, 0.0))
 
     monkeypatch.setattr(command, "one_thread", lambda: None)  # this process goes on to other tests
     monkeypatch.setattr(sys, "argv", ["benchmarks", "core", "--quick", "--out", str(tmp_path)])
     assert command.main() == 1
-    assert "learn, n = 100, float64: NumPy" in capsys.readouterr().err
+    assert "learn, n = 100, float64, φ in cache: NumPy" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -116,6 +117,15 @@ def test_targets_are_held_against_the_ratio() -> None:
     assert met(ratio=3.1, at_most=3) is False
     assert met(at_least=6) is False  # not measured is not met
     assert met(ratio=1.0) is None
+
+
+def test_without_swifttd_its_rows_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.sparse.has_swifttd", False)
+    case = RunSparse(2_000, 50, quick=True)
+    gates, rows = run_cases([case], Effort(1, 0.0))
+    assert not any("swifttd" in gate.name for gate in gates)
+    hints = [row for row in rows if "pip install" in row.versus]
+    assert [(row.at_least, row.ratio, row.met) for row in hints] == [(10, None, False), (500, None, False)]
 
 
 def test_every_side_gets_its_turn_in_every_round() -> None:

@@ -1,4 +1,4 @@
-"""dense: step by step in numba, two passes over memory a step: the inner products, then the update.
+"""dense: step by step in numba, one pass over memory a step: the update, and the inner products of the next step.
 
 X is (K, m, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time;
 m n numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of
@@ -35,69 +35,77 @@ def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
         return np.nan
     k = 0
     refused = np.nan
-    ⟨look⟩
+    ⟨zeros⟩
+    for i in range(n):
+        ⟨read⟩
+        p = phi[i]; q = phi_next[i]
+        ⟨sums⟩
+    ⟨products⟩
     top = 1.0 + pp + qq
-    ⟨decide⟩
-    ⟨move⟩
+    ⟨decide_one⟩
+    for i in range(n):
+        ⟨read⟩
+        p = phi[i]; q = phi_next[i]
+        ⟨update⟩
+        ⟨write⟩
     ⟨store⟩
     return delta
 
 
 def run(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, last_delta, work):
     """T steps of K learners; −1, or t·K + k where learner k would diverge at step t."""
-    K, n = X.shape[0], X.shape[2]
+    K, n, T = X.shape[0], X.shape[2], Phi.shape[0]
     keep = predictions.shape[0] > 0
-    for t in range(Phi.shape[0]):
-        phi = Phi[t]
-        phi_next = Phi_next[t]
+    for k in range(K if T > 0 else 0):
+        ⟨zeros⟩
+        for i in range(n):
+            ⟨read⟩
+            p = Phi[0, i]; q = Phi_next[0, i]
+            ⟨sums⟩
+        ⟨keep_products⟩
+    for t in range(T):
         for k in range(K):
             refused = t * K + k
             ⟨at_t_k⟩
-            ⟨look⟩
-            ⟨decide⟩
+            ⟨recall_products⟩
+            ⟨decide_many⟩
             if keep:
                 predictions[t, k] = x0
             last_delta[k] = delta
-            kept = work[k]
             ⟨keep⟩
+        s = min(t + 1, T - 1)
         for k in range(K):
-            ⟨vectors⟩
-            row = scalars[k]
-            kept = work[k]
             ⟨recall⟩
-            ⟨move⟩
+            ⟨zeros⟩
+            for i in range(n):
+                ⟨read⟩
+                p = Phi[t, i]; q = Phi_next[t, i]
+                ⟨update⟩
+                ⟨write⟩
+                p = Phi[s, i]; q = Phi_next[s, i]
+                ⟨sums⟩
+            ⟨keep_products⟩
             ⟨store⟩
     return -1
 '''
 
-_LOOK = """⟨vectors⟩
-⟨zeros⟩
-for i in range(n):
-    p = phi[i]; q = phi_next[i]
-    ⟨sums⟩
-⟨products⟩"""
-
-_DECIDE = """row = scalars[k]
-⟨load⟩
+# The coefficients of one step, or a refusal. Only when the bounds say that something may overflow is it tried.
+_DECIDE = """⟨load⟩
 ⟨call⟩
 ⟨bounds⟩
 if not (⟨finite⟩):
     return refused
 ⟨round⟩
 if not (⟨small⟩):
-    ⟨trial_bounds⟩
+    ⟨no_bounds⟩
     for i in range(n):
-        p = phi[i]; q = phi_next[i]
-        ⟨components⟩
-        ⟨trial⟩
-        if not (⟨trial_finite⟩):
+        ⟨read⟩
+        p = ⟨phi⟩; q = ⟨phi_next⟩
+        ⟨update⟩
+        ⟨rounded⟩
+        if not (⟨new_finite⟩):
             return refused
-        ⟨trial_sizes⟩"""
-
-_MOVE = """for i in range(n):
-    p = phi[i]; q = phi_next[i]
-    ⟨components⟩
-    ⟨update⟩"""
+        ⟨new_bounds⟩"""
 
 
 def source(rule: Rule, dtype: str) -> str:
@@ -105,40 +113,51 @@ def source(rule: Rule, dtype: str) -> str:
     u = Unrolled(rule)
     R = u.vectors
     limit = float(np.finfo(dtype).max)
-    # Results first, as they lie in the learner's row of scalars, then the coefficients.
-    kept = u.results() + u.coefficients
+    products = [f"{v}{r}" for r in R for v in "xy"] + ["pp", "pq", "qq"]
+    kept = u.results() + u.coefficients + products
+
+    def keep(names: list[str], suffix: str = "") -> list[str]:
+        return [f"work[k, {kept.index(name)}] = {name}{suffix}" for name in names]
+
+    def recall(names: list[str], cast: str = "") -> list[str]:
+        return [f"{name} = {cast}(work[k, {kept.index(name)}])" for name in names]
+
     return fill(
         _TEXT,
-        look=_LOOK.split("\n"),
-        decide=_DECIDE.split("\n"),
-        move=_MOVE.split("\n"),
+        decide_one=fill(_DECIDE, phi="phi[i]", phi_next="phi_next[i]").split("\n"),
+        decide_many=fill(_DECIDE, phi="Phi[t, i]", phi_next="Phi_next[t, i]").split("\n"),
         header=u.header(),
         dtype=dtype,
         parameters=", ".join(rule.parameters),
         all_parameters=", ".join(f"all_{name}" for name in rule.parameters),
         at_t_k=[f"{name} = all_{name}[t, k]" for name in rule.parameters],
         acceptable=u.acceptable(),
-        vectors=[f"X{r} = X[k, {r}]" for r in R],
-        zeros=[*(f"x_{r} = zero; y_{r} = zero" for r in R), "pp_ = zero; pq_ = zero; qq_ = zero"],
-        sums=[*(f"x_{r} += X{r}[i] * p; y_{r} += X{r}[i] * q" for r in R), "pp_ += p * p; pq_ += p * q; qq_ += q * q"],
-        products=[*(f"{v}{r} = np.float64({v}_{r})" for r in R for v in "xy"),
-                  *(f"{v} = np.float64({v}_)" for v in ("pp", "pq", "qq"))],
+        # Sums are in the learner's dtype, what is made of them in float64.
+        zeros=[f"{name}_ = zero" for name in products],
+        sums=[
+            *(f"x{r}_ += z{r} * p; y{r}_ += z{r} * q" for r in R),
+            "pp_ += p * p; pq_ += p * q; qq_ += q * q",
+        ],
+        products=[f"{name} = np.float64({name}_)" for name in products],
+        keep_products=keep(products, "_"),
+        recall_products=recall(products),
         load=u.load(),
         call=u.call(),
         bounds=u.bounds(),
         finite=u.finite(),
         round=[f"{name} = real({name})" for name in u.coefficients],
         small=u.small(limit),
-        components=[f"z{r} = X{r}[i]" for r in R],
-        trial_bounds=[f"size_next{r} = 0.0" for r in R],
-        trial=[f"v{r} = abs(np.float64(real({u.row(r)})))" for r in R],
-        trial_finite=" and ".join(f"v{r} <= {limit!r}" for r in R),
-        trial_sizes=[f"size_next{r} = max(size_next{r}, v{r})" for r in R],
-        keep=[f"kept[{i}] = {name}" for i, name in enumerate(kept)],
-        recall=[f"{name} = {f'kept[{i}]' if i < u.counter else f'real(kept[{i}])'}" for i, name in enumerate(kept)],
-        update=[f"X{r}[i] = {u.row(r)}" for r in R],
+        read=[f"z{r} = X[k, {r}, i]" for r in R],
+        update=["; ".join(f"v{r} = {u.row(r)}" for r in R), "; ".join(f"z{r} = v{r}" for r in R)],
+        write=[f"X[k, {r}, i] = z{r}" for r in R],
+        no_bounds=[f"size_next{r} = 0.0" for r in R],
+        rounded=[f"v{r} = abs(np.float64(real(z{r})))" for r in R],
+        new_finite=" and ".join(f"v{r} <= {limit!r}" for r in R),
+        new_bounds=[f"size_next{r} = max(size_next{r}, v{r})" for r in R],
+        keep=keep(u.results() + u.coefficients),
+        recall=recall(u.results()) + recall(u.coefficients, "real"),
         store=u.store(),
-    )  # fmt: skip
+    )
 
 
 @functools.cache
@@ -165,7 +184,7 @@ class Dense(Engine):
         super().__init__(rule, n, K, dtype)
         self.X: NDArray[Any] = np.zeros((K, len(rule.vectors), n), dtype)
         u = Unrolled(rule)
-        self._work = np.zeros((K, u.counter + len(u.coefficients)))
+        self._work = np.zeros((K, u.counter + len(u.coefficients) + 2 * u.m + 3))
         self._delta = np.zeros(K)
 
     def quick(self) -> Any:

@@ -89,7 +89,6 @@ def run(
             ⟨keep⟩
         for k in range(K):
             C = scale[k]
-            row = scalars[k]
             kept = work[k]
             ⟨recall⟩
             ⟨move⟩
@@ -141,8 +140,7 @@ for a in range(begin, end):
         ⟨mark⟩[k, i] = ⟨first_epoch⟩
 ⟨products⟩"""
 
-_DECIDE = """row = scalars[k]
-⟨load⟩
+_DECIDE = """⟨load⟩
 ⟨call⟩
 ⟨bounds⟩
 if not (⟨finite⟩):

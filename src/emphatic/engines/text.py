@@ -72,7 +72,8 @@ class Unrolled:
 
     def load(self) -> list[str]:
         """Memory and bounds from the learner's row of scalars."""
-        return [f"f{i} = row[{i}]" for i in range(self.M)] + [f"size{r} = row[{self.M + r}]" for r in self.vectors]
+        names = [f"f{i}" for i in range(self.M)] + [f"size{r}" for r in self.vectors]
+        return [f"{name} = scalars[k, {i}]" for i, name in enumerate(names)]
 
     def results(self) -> list[str]:
         """What a step leaves in the learner's row of scalars."""
@@ -80,7 +81,8 @@ class Unrolled:
 
     def store(self) -> list[str]:
         """The step is taken."""
-        return [f"row[{i}] = {name}" for i, name in enumerate(self.results())] + [f"row[{self.counter}] += 1.0"]
+        moved = [f"scalars[k, {i}] = {name}" for i, name in enumerate(self.results())]
+        return [*moved, f"scalars[k, {self.counter}] += 1.0"]
 
     def call(self) -> list[str]:
         """δ, then A, B and the new memory from the rule."""
