@@ -64,13 +64,16 @@ SLIPS = [
 
 #: (engine, what its kernels' text says, what the slip makes of it)
 KERNEL_SLIPS = [
-    (dense, "y_0 += X0[i] * q", "y_0 += X0[i] * p"),
-    (dense, "pq_ += p * q", "pq_ += p * p"),
-    (dense, "X0[i] = z0 + a01 * z1 + b0 * p", "X0[i] = z0 + a01 * X1[i] + b0 * q"),
-    (dense, "X1[i] = a11 * z1 + b1 * p", "X1[i] = a11 * z1"),
-    (dense, "row[0] = new0", "row[0] = f0"),
+    (dense, "sum_y0 += z0 * q", "sum_y0 += z0 * p"),
+    (dense, "sum_pq += p * q", "sum_pq += p * p"),
+    (dense, "v0 = z0 + a01 * z1 + b0 * p; v1", "v0 = z0 + a01 * z1 + b0 * q; v1"),
+    (dense, "v1 = a11 * z1 + b1 * p", "v1 = a11 * z1"),
+    (dense, "z0 = v0; z1 = v1", "z0 = v0; z1 = a11 * z1"),
+    (dense, "f0 = new0", "pass"),
+    (dense, "scalars[k, 0] = new0", "pass"),
     (dense, "gamma_next = all_gamma_next[t, k]", "gamma_next = all_gamma_next[t, 0]"),
-    (dense, "X0 = X[k, 0]", "X0 = X[0, 0]"),
+    (dense, "z0 = X[0, k, i]", "z0 = X[0, 0, i]"),
+    (dense, "s = min(t + 1, T - 1)", "s = t"),
     (dense, "predictions[t, k] = x0", "predictions[t, k] = y0"),
     (sparse, "C[1] *= a11", "C[1] = a11"),
     (sparse, "C[2] = C[2] + a01 * C[1]", "C[2] = a01 * C[1]"),
@@ -81,7 +84,7 @@ KERNEL_SLIPS = [
     (sparse, "for s in range(live, e + 1):", "for s in range(e, e + 1):"),
     (sparse, "u0 = (b0 - C[2] * u1) / C[0]", "u0 = b0 / C[0]"),
     (sparse, "u1 = b1 / C[1]", "u1 = b1"),
-    (sparse, "pq += value[begin - 1 - E1[k, i]] * v", "pq += v * v"),
+    (sparse, "pq += value[b] * v", "pq += v * v"),
     (sparse, "x0 = C[0] * hx0 + C[2] * hx1", "x0 = C[0] * hx0"),
     (sparse, "C[2] = 0.0", "pass"),
 ]
@@ -125,7 +128,8 @@ def kernel_violations(engine: Any) -> list[str]:
     rule = "true_online_etd"
     with np.errstate(all="ignore"):
         try:
-            return violations(rule, lambda n, K: emphatic.Learner(rule, n, K, engine=name), 2, "float64")
+            maker = partial(emphatic.Learner, rule, engine=name)
+            return violations(rule, maker, None, "float64") + violations(rule, maker, 2, "float64")
         except (emphatic.Diverged, ZeroDivisionError) as error:
             return [str(error)]
 

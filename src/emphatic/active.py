@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic.engines.rows import Rows, survey
 
 __all__ = ["Active"]
+
+#: Up to here, comparing all pairs is quicker than any table.
+_FEW = 128
 
 
 class Active:
@@ -41,20 +45,8 @@ class Active:
         array = np.array(given, np.int64) if given.ndim == 1 else np.ascontiguousarray(given, np.int64)
         self.indices: NDArray[np.int64] = array
         self.values: NDArray[np.float64] = _ones(array.shape) if values is None else _checked(values, array)
-        start = _start(array.shape[0]) if array.ndim == 1 else _starts(array.shape)
-        row, repeated, top = survey(array.reshape(-1), start)
-        if row >= 0:
-            at = f" at step {row}" if array.ndim == 2 else ""
-            if repeated:
-                raise ValueError(
-                    f"The 'indices' parameter of Active must be all different within one step. Got {top} more than "
-                    f"once{at} instead; merge the repeated features and pad with -1."
-                )
-            raise ValueError(
-                f"The 'indices' parameter of Active must be 0 or more, or -1 for none. Got {top}{at} instead."
-            )
         #: The largest index (−1 if there is none), so that a learner need not look at every one again.
-        self.top: int = top
+        self.top: int = highest(array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,6 +67,32 @@ class Active:
             binary = bool((self.values == 1.0).all())
             return f"Active({self.indices.tolist()}{'' if binary else f', {self.values.tolist()}'})"
         return f"<Active features of shape {self.shape}>"
+
+
+@functools.cache
+def _of_few() -> Any:
+    from emphatic.engines import scan  # late: numba is imported with the first Active
+
+    return scan.highest_of_few
+
+
+def highest(indices: NDArray[np.int64]) -> int:
+    """The largest index, if all are allowed."""
+    if indices.ndim == 1 and indices.shape[0] <= _FEW:
+        top: int = _of_few()(indices)
+        if top >= -1:
+            return top
+    start = _start(indices.shape[0]) if indices.ndim == 1 else _starts(indices.shape)
+    row, repeated, top = survey(indices.reshape(-1), start)
+    if row < 0:
+        return top
+    at = f" at step {row}" if indices.ndim == 2 else ""
+    if repeated:
+        raise ValueError(
+            f"The 'indices' parameter of Active must be all different within one step. Got {top} more than "
+            f"once{at} instead; merge the repeated features and pad with -1."
+        )
+    raise ValueError(f"The 'indices' parameter of Active must be 0 or more, or -1 for none. Got {top}{at} instead.")
 
 
 def _checked(values: ArrayLike, indices: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -46,8 +46,13 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     return array
 
 
-def features(name: str, value: Any, function: str, n: int, dtype: str) -> tuple[Features, float]:
-    """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|."""
+def features(
+    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True
+) -> tuple[Features, float]:
+    """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
+
+    Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN).
+    """
     if isinstance(value, Active):
         return _active(name, value, function, n)
     if getattr(value, "format", None) == "csr":
@@ -60,8 +65,8 @@ def features(name: str, value: Any, function: str, n: int, dtype: str) -> tuple[
     given = array.reshape(-1, n)
     with np.errstate(over="ignore"):
         cast = np.ascontiguousarray(given, dtype)
-    top = _largest(cast)
-    if not math.isfinite(top):
+    top = _largest(cast) if look_over else math.nan
+    if look_over and not math.isfinite(top):
         t, i = np.argwhere(~np.isfinite(cast))[0]
         where = f"feature {i}" if array.ndim == 1 else f"step {t}, feature {i}"
         raise refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")

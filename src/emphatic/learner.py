@@ -49,7 +49,7 @@ class Learner:
     raises ``Diverged``.
     """
 
-    __slots__ = ("_K", "_decided", "_dtype", "_engine", "_quick", "_theta", "_threads", "_type", "rule")
+    __slots__ = ("_K", "_decided", "_dtype", "_engine", "_quick", "_quick_predict", "_threads", "_type", "rule")
 
     def __init__(
         self,
@@ -165,14 +165,13 @@ class Learner:
         termination pass ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first
         state; or give the terminal state a call of its own with φ = 0 and I = 0.
         """
-        quick = self._quick
-        if quick is not None:
+        quick = self._quick or self._quickly()
+        if quick is not None and (phi.__class__ is Active or getattr(phi, "dtype", None) is self._type):
             # The kernel looks at everything but the array's type, and answers NaN where anything is amiss.
             try:
-                if phi.__class__ is Active or phi.dtype is self._type:
-                    delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                    if delta == delta:
-                        return delta
+                delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                if delta == delta:
+                    return delta
             except (TypeError, AttributeError):
                 pass
         return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
@@ -183,11 +182,19 @@ class Learner:
         following, top_next = inputs.features("phi_next", phi_next, "learn", self.n, self._dtype)
         parameters = inputs.parameters(self.rule, "learn", 1, self._K, values, extra)
         self._decide(isinstance(now, Rows) or isinstance(following, Rows))
+        fit, fit_next = self._fit(now), self._fit(following)
+        quick = self._quickly()
+        if quick is not None:  # the same kernel as ever, so that the same steps give the same bits
+            one, one_next = (f if isinstance(f, Rows) else f[0] for f in (fit, fit_next))
+            delta = quick(one, one_next, *(float(p[0, 0]) for p in parameters))
+            if delta != delta:
+                raise Diverged(self.steps, of="learning")
+            return delta
         none = np.empty((0, self._engine.K), self._dtype)
-        status, delta = self._engine.run(self._fit(now), self._fit(following), max(top, top_next), parameters, none)
-        if status >= 0:
+        status, deltas = self._engine.run(fit, fit_next, max(top, top_next), parameters, none)
+        if status != -1:
             raise Diverged(self.steps, status, of="learning")
-        return float(delta[0]) if self._K is None else delta.copy()
+        return float(deltas[0]) if self._K is None else deltas.copy()
 
     def run(
         self,
@@ -219,19 +226,10 @@ class Learner:
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
         """
-        now, top = inputs.features("Phi", Phi, "run", self.n, self._dtype)
-        rows = len(now)
-        if Phi_next is None:
-            T = rows - 1
-            if T < 0:
-                raise inputs.refusal("Phi", "run", "have T+1 rows, one at least", "none")
-            now, following = _block(now, 0, T), _block(now, 1, T + 1)
-        else:
-            T = rows
-            following, top_next = inputs.features("Phi_next", Phi_next, "run", self.n, self._dtype)
-            top = max(top, top_next)
-            if len(following) != T:
-                raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {T}", str(len(following)))
+        # An engine that looks the features over as it goes need not wait for a look before.
+        trusting = self._decided and self._engine.looks_over
+        now, following, top = self._log(Phi, Phi_next, look_over=not trusting)
+        T = len(now)
         parameters = inputs.parameters(self.rule, "run", T, self._K, (alpha, I, lambda_, rho, gamma_next, R), extra)
         goal = None if probe is None else inputs.probe(probe, self.n)
         every = inputs.whole("probe_every", probe_every, "run")
@@ -246,6 +244,7 @@ class Learner:
         error = np.empty((0 if goal is None else -(-T // every), K))
         converts = self._engine.takes_rows != isinstance(now, Rows) or type(now) is not type(following)
         block = every if goal is not None else max(1, _BLOCK // self.n) if converts else max(1, T)
+        before = self._engine.copy() if trusting else None
         for begin in range(0, T, block):
             end = min(begin + block, T)
             if goal is not None:
@@ -257,17 +256,41 @@ class Learner:
                 tuple(p[begin:end] for p in parameters),
                 out[begin:end],
             )
-            if status >= 0:
+            if status != -1:
+                if before is not None:
+                    after = self._engine
+                    self._take(before)
+                    self._log(Phi, Phi_next)  # raises if the features are at fault, and then nothing has changed
+                    self._take(after)
                 raise Diverged(begin + status // K, status % K)
         answer = self._drop_K(out) if predictions else None
         return answer if goal is None else (answer, self._drop_K(error))
 
+    def _log(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
+        """φ and φ' of every step, and the largest |component|."""
+        now, top = inputs.features("Phi", Phi, "run", self.n, self._dtype, look_over=look_over)
+        if Phi_next is None:
+            T = len(now) - 1
+            if T < 0:
+                raise inputs.refusal("Phi", "run", "have T+1 rows, one at least", "none")
+            return _block(now, 0, T), _block(now, 1, T + 1), top
+        following, top_next = inputs.features("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
+        if len(following) != len(now):
+            raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", str(len(following)))
+        return now, following, max(top, top_next)
+
     def predict(self, phi: Any) -> Any:
         """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
-        if self._theta is not None and getattr(phi, "dtype", None) is self._type and phi.shape == self._theta.shape:
-            value = float(phi @ self._theta)
-            if math.isfinite(value):
-                return value
+        if self._quick_predict is None and self._K is None and self._decided:
+            self._quick_predict = self._engine.quick_predict()
+        quick = self._quick_predict
+        if quick is not None and (phi.__class__ is Active or getattr(phi, "dtype", None) is self._type):
+            try:
+                value = quick(phi)
+                if math.isfinite(value):
+                    return value
+            except (TypeError, AttributeError):
+                pass
         features, _ = inputs.features("phi", phi, "predict", self.n, self._dtype)
         answer = self._engine.predict(self._fit(features))
         one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
@@ -312,10 +335,14 @@ class Learner:
 
     def _take(self, engine: Engine) -> None:
         self._engine = engine
-        single = self._K is None and self._decided
-        self._quick: Callable[..., float] | None = engine.quick() if single else None
-        X = getattr(engine, "X", None)
-        self._theta: NDArray[Any] | None = X[0, 0] if single and X is not None else None
+        self._quick: Callable[..., float] | None = None
+        self._quick_predict: Callable[[Any], float] | None = None
+
+    def _quickly(self) -> Callable[..., float] | None:
+        """The engine's own way of taking one step, compiled when it is first wanted."""
+        if self._quick is None and self._K is None and self._decided:
+            self._quick = self._engine.quick()
+        return self._quick
 
     def _decide(self, active: bool) -> None:
         """``auto``: choose the engine and hand it what has been set so far."""

@@ -14,7 +14,10 @@ from emphatic.engines.rows import Rows
 if TYPE_CHECKING:
     from emphatic.rules import Rule
 
-__all__ = ["Arrays", "Engine", "Features"]
+__all__ = ["UNFIT", "Arrays", "Engine", "Features"]
+
+#: The status of a run whose features are not all finite: it stopped somewhere, and its state means nothing.
+UNFIT = -2
 
 Features = NDArray[Any] | Rows
 Arrays = tuple[NDArray[np.float64], ...]
@@ -40,11 +43,18 @@ class Engine(ABC):
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
     ) -> tuple[int, NDArray[np.float64]]:
-        """Take T steps. ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``.
+        """Take T steps.
+
+        ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``.
 
         Fills ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows. Returns −1, or t·K + k if learner k would
         diverge at step t (then every learner stands before step t), and the last step's δ.
         """
+
+    @property
+    def looks_over(self) -> bool:
+        """Whether ``run`` itself finds features that are not finite: it then returns UNFIT, and cannot go on."""
+        return False
 
     @abstractmethod
     def vector(self, r: int) -> NDArray[Any]:
@@ -73,6 +83,10 @@ class Engine(ABC):
         It returns NaN, having changed nothing, where anything is amiss. None where there is no faster way than
         ``run`` with T = 1.
         """
+        return None
+
+    def quick_predict(self) -> Callable[[Any], float] | None:
+        """A function of one φ that returns θ·φ, or NaN where anything is amiss; None as for ``quick``."""
         return None
 
     def pending(self) -> dict[str, NDArray[Any]]:

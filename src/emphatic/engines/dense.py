@@ -1,8 +1,8 @@
 """dense: step by step in numba, one pass over memory a step: the update, and the inner products of the next step.
 
-X is (K, m, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time;
-m n numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of
-them diverges all stand before that same step.
+X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time; m n
+numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
+diverges all stand before that same step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.base import UNFIT, Arrays, Engine, Features
 from emphatic.engines.text import Unrolled, fill
 
 if TYPE_CHECKING:
@@ -34,69 +34,136 @@ def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
     if phi.shape[0] != n or phi_next.shape[0] != n or not (⟨acceptable⟩):
         return np.nan
     k = 0
-    refused = np.nan
     ⟨zeros⟩
+    norm = zero
     for i in range(n):
         ⟨read⟩
         p = phi[i]; q = phi_next[i]
         ⟨sums⟩
+        norm += p * p + q * q
     ⟨products⟩
-    top = 1.0 + pp + qq
+    top = 1.0 + np.float64(norm)
+    ⟨load⟩
     ⟨decide_one⟩
+    if not fine:
+        return np.nan
     for i in range(n):
         ⟨read⟩
         p = phi[i]; q = phi_next[i]
         ⟨update⟩
         ⟨write⟩
     ⟨store⟩
+    scalars[k, ⟨counter⟩] += 1.0
     return delta
 
 
-def run(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, last_delta, work):
-    """T steps of K learners; −1, or t·K + k where learner k would diverge at step t."""
-    K, n, T = X.shape[0], X.shape[2], Phi.shape[0]
+def run(X, scalars, Phi, Phi_next, bits, bits_next, ⟨all_parameters⟩, predictions, last_delta):
+    """T steps of one learner; −1, t where it would diverge at step t, or UNFIT if φ is not finite.
+
+    Features are looked over a block ahead: they are checked, their largest component is known, and they are near.
+    """
+    n, T, k = X.shape[2], Phi.shape[0], 0
     keep = predictions.shape[0] > 0
-    for k in range(K if T > 0 else 0):
+    ahead = max(1, ⟨block⟩ // n)
+    seen = 0
+    top = 0.0
+    status = -1
+    delta = 0.0
+    ⟨load⟩
+    ⟨no_products⟩
+    for t in range(T):
+        if t == seen:
+            seen = min(t + ahead, T)
+            most = bits[t, 0] & ⟨mask⟩
+            for s in range(t, seen):
+                for i in range(n):
+                    most = max(most, bits[s, i] & ⟨mask⟩)
+                for i in range(n):
+                    most = max(most, bits_next[s, i] & ⟨mask⟩)
+            if most >= ⟨infinity⟩:
+                status = ⟨UNFIT⟩
+                break
+            top = as_float(most)
+        if t == 0:
+            ⟨zeros⟩
+            for i in range(n):
+                ⟨read⟩
+                p = Phi[t, i]; q = Phi_next[t, i]
+                ⟨sums⟩
+            ⟨products⟩
+        ⟨at_t_k⟩
+        ⟨decide_many⟩
+        if not fine:
+            status = t
+            break
+        if keep:
+            predictions[t, k] = x0
+        s = min(t + 1, T - 1)
         ⟨zeros⟩
         for i in range(n):
             ⟨read⟩
-            p = Phi[0, i]; q = Phi_next[0, i]
+            p = Phi[t, i]; q = Phi_next[t, i]
+            ⟨update⟩
+            ⟨write⟩
+            p = Phi[s, i]; q = Phi_next[s, i]
             ⟨sums⟩
-        ⟨keep_products⟩
+        ⟨products⟩
+        ⟨carry⟩
+        scalars[k, ⟨counter⟩] += 1.0
+    ⟨save⟩
+    last_delta[k] = delta
+    return status
+
+
+def run_many(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, last_delta, work):
+    """T steps of K learners; −1, or t·K + k where learner k would diverge at step t."""
+    K, n, T = X.shape[1], X.shape[2], Phi.shape[0]
+    keep = predictions.shape[0] > 0
     for t in range(T):
         for k in range(K):
-            refused = t * K + k
             ⟨at_t_k⟩
-            ⟨recall_products⟩
+            ⟨zeros⟩
+            for i in range(n):
+                ⟨read⟩
+                p = Phi[t, i]; q = Phi_next[t, i]
+                ⟨sums⟩
+            ⟨products⟩
+            ⟨load⟩
             ⟨decide_many⟩
+            if not fine:
+                return t * K + k
             if keep:
                 predictions[t, k] = x0
             last_delta[k] = delta
             ⟨keep⟩
-        s = min(t + 1, T - 1)
         for k in range(K):
             ⟨recall⟩
-            ⟨zeros⟩
             for i in range(n):
                 ⟨read⟩
                 p = Phi[t, i]; q = Phi_next[t, i]
                 ⟨update⟩
                 ⟨write⟩
-                p = Phi[s, i]; q = Phi_next[s, i]
-                ⟨sums⟩
-            ⟨keep_products⟩
             ⟨store⟩
+            scalars[k, ⟨counter⟩] += 1.0
     return -1
+
+
+def as_float(bits):
+    """The float of those bits."""
+    one = np.empty(1, np.int⟨width⟩)
+    one[0] = bits
+    return np.float64(one.view(real)[0])
+
+
+as_float = numba.njit(**OPTIONS)(as_float)
 '''
 
-# The coefficients of one step, or a refusal. Only when the bounds say that something may overflow is it tried.
-_DECIDE = """⟨load⟩
-⟨call⟩
+# The coefficients of one step. Only when the bounds say that something may overflow is the step tried on X itself.
+_DECIDE = """⟨call⟩
 ⟨bounds⟩
-if not (⟨finite⟩):
-    return refused
+fine = ⟨finite⟩
 ⟨round⟩
-if not (⟨small⟩):
+if fine and not (⟨small⟩):
     ⟨no_bounds⟩
     for i in range(n):
         ⟨read⟩
@@ -104,8 +171,11 @@ if not (⟨small⟩):
         ⟨update⟩
         ⟨rounded⟩
         if not (⟨new_finite⟩):
-            return refused
+            fine = False
         ⟨new_bounds⟩"""
+
+#: How many components of φ are looked over ahead: a quarter of a common second-level cache.
+_BLOCK = 1 << 15
 
 
 def source(rule: Rule, dtype: str) -> str:
@@ -113,50 +183,50 @@ def source(rule: Rule, dtype: str) -> str:
     u = Unrolled(rule)
     R = u.vectors
     limit = float(np.finfo(dtype).max)
-    products = [f"{v}{r}" for r in R for v in "xy"] + ["pp", "pq", "qq"]
-    kept = u.results() + u.coefficients + products
-
-    def keep(names: list[str], suffix: str = "") -> list[str]:
-        return [f"work[k, {kept.index(name)}] = {name}{suffix}" for name in names]
-
-    def recall(names: list[str], cast: str = "") -> list[str]:
-        return [f"{name} = {cast}(work[k, {kept.index(name)}])" for name in names]
-
+    integer = np.dtype(f"i{np.dtype(dtype).itemsize}")
+    infinity = int(np.array(np.inf, dtype).view(integer))
+    products, unused = u.products()
+    terms = {"x": "z{r} * p", "y": "z{r} * q", "pp": "p * p", "pq": "p * q", "qq": "q * q"}
+    kept = u.results() + u.coefficients
     return fill(
         _TEXT,
         decide_one=fill(_DECIDE, phi="phi[i]", phi_next="phi_next[i]").split("\n"),
         decide_many=fill(_DECIDE, phi="Phi[t, i]", phi_next="Phi_next[t, i]").split("\n"),
         header=u.header(),
         dtype=dtype,
+        width=str(8 * integer.itemsize),
+        mask=str(np.iinfo(integer).max),
+        infinity=str(infinity),
+        block=str(_BLOCK),
+        UNFIT=str(UNFIT),
+        counter=str(u.counter),
         parameters=", ".join(rule.parameters),
         all_parameters=", ".join(f"all_{name}" for name in rule.parameters),
         at_t_k=[f"{name} = all_{name}[t, k]" for name in rule.parameters],
         acceptable=u.acceptable(),
         # Sums are in the learner's dtype, what is made of them in float64.
-        zeros=[f"{name}_ = zero" for name in products],
-        sums=[
-            *(f"x{r}_ += z{r} * p; y{r}_ += z{r} * q" for r in R),
-            "pp_ += p * p; pq_ += p * q; qq_ += q * q",
-        ],
-        products=[f"{name} = np.float64({name}_)" for name in products],
-        keep_products=keep(products, "_"),
-        recall_products=recall(products),
+        zeros=[f"sum_{name} = zero" for name in products],
+        sums=[f"sum_{name} += {terms[name.rstrip('0123456789')].format(r=name[1:])}" for name in products],
+        products=[f"{name} = np.float64(sum_{name})" for name in products] + [f"{name} = 0.0" for name in unused],
+        no_products=[f"{name} = 0.0" for name in products + unused],
         load=u.load(),
         call=u.call(),
         bounds=u.bounds(),
         finite=u.finite(),
         round=[f"{name} = real({name})" for name in u.coefficients],
         small=u.small(limit),
-        read=[f"z{r} = X[k, {r}, i]" for r in R],
+        read=[f"z{r} = X[{r}, k, i]" for r in R],
         update=["; ".join(f"v{r} = {u.row(r)}" for r in R), "; ".join(f"z{r} = v{r}" for r in R)],
-        write=[f"X[k, {r}, i] = z{r}" for r in R],
+        write=[f"X[{r}, k, i] = z{r}" for r in R],
         no_bounds=[f"size_next{r} = 0.0" for r in R],
         rounded=[f"v{r} = abs(np.float64(real(z{r})))" for r in R],
         new_finite=" and ".join(f"v{r} <= {limit!r}" for r in R),
         new_bounds=[f"size_next{r} = max(size_next{r}, v{r})" for r in R],
-        keep=keep(u.results() + u.coefficients),
-        recall=recall(u.results()) + recall(u.coefficients, "real"),
-        store=u.store(),
+        carry=[f"{old} = {new}" for old, new in zip(u.remembered(), u.results(), strict=True)],
+        save=[f"scalars[k, {i}] = {name}" for i, name in enumerate(u.remembered())],
+        store=[f"scalars[k, {i}] = {name}" for i, name in enumerate(u.results())],
+        keep=[f"work[k, {i}] = {name}" for i, name in enumerate(kept)],
+        recall=[f"{name} = {'real' if name in u.coefficients else ''}(work[k, {i}])" for i, name in enumerate(kept)],
     )
 
 
@@ -169,9 +239,12 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
         phi = types.Array(real, 1, "C", readonly=True)
         return compiled.kernel(module, name, *state, phi, phi, *[f8] * len(rule.parameters))
     Phi = types.Array(real, 2, "C", readonly=True)
+    bits = types.Array(getattr(types, f"int{real.bitwidth}"), 2, "C", readonly=True)
     parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
-    out = (types.Array(real, 2, "C"), types.Array(f8, 1, "C"), types.Array(f8, 2, "C"))
-    return compiled.kernel(module, name, *state, Phi, Phi, f8, *parameters, *out)
+    out = [types.Array(real, 2, "C"), types.Array(f8, 1, "C")]
+    if name == "run":
+        return compiled.kernel(module, name, *state, Phi, Phi, bits, bits, *parameters, *out)
+    return compiled.kernel(module, name, *state, Phi, Phi, f8, *parameters, *out, types.Array(f8, 2, "C"))
 
 
 class Dense(Engine):
@@ -182,36 +255,53 @@ class Dense(Engine):
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
-        self.X: NDArray[Any] = np.zeros((K, len(rule.vectors), n), dtype)
-        u = Unrolled(rule)
-        self._work = np.zeros((K, u.counter + len(u.coefficients) + 2 * u.m + 3))
+        self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
+        self._work = np.zeros((K, self.scalars.shape[1] + len(Unrolled(rule).coefficients)))
         self._delta = np.zeros(K)
+
+    @property
+    def looks_over(self) -> bool:
+        return self.K == 1
 
     def quick(self) -> Any:
         if self.K > 1:
             return None
         return functools.partial(_kernel(self.rule, self.dtype, "learn"), self.X, self.scalars)
 
+    def quick_predict(self) -> Any:
+        if self.K > 1:
+            return None
+        theta = self.X[0, 0]
+        return lambda phi: float(phi @ theta) if phi.shape == theta.shape else np.nan
+
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
     ) -> tuple[int, NDArray[np.float64]]:
-        kernel = _kernel(self.rule, self.dtype, "run")
-        status = kernel(self.X, self.scalars, phi, phi_next, top, *parameters, predictions, self._delta, self._work)
+        assert isinstance(phi, np.ndarray)
+        assert isinstance(phi_next, np.ndarray)
+        state = (self.X, self.scalars, phi, phi_next)
+        if self.K == 1:
+            bits = f"i{self.X.itemsize}"
+            kernel = _kernel(self.rule, self.dtype, "run")
+            status = kernel(*state, phi.view(bits), phi_next.view(bits), *parameters, predictions, self._delta)
+        else:
+            kernel = _kernel(self.rule, self.dtype, "run_many")
+            status = kernel(*state, top, *parameters, predictions, self._delta, self._work)
         return status, self._delta
 
     def vector(self, r: int) -> NDArray[Any]:
-        return self.X[:, r].copy()
+        return np.array(self.X[r])
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
-        self.X[:, r] = value
+        self.X[r] = value
 
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, np.ndarray)
-        out: NDArray[Any] = phi @ self.X[:, 0].T
+        out: NDArray[Any] = phi @ self.X[0].T
         return out
 
     def clear_traces(self) -> None:
-        self.X[:, len(self.rule.weights) :] = 0.0
+        self.X[len(self.rule.weights) :] = 0.0
 
     @property
     def nbytes(self) -> int:

@@ -26,7 +26,7 @@ class Reference(Engine):
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
-        self.X: NDArray[Any] = np.zeros((K, len(rule.vectors), n), dtype)
+        self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
@@ -40,35 +40,35 @@ class Reference(Engine):
             (pp, pq), (_, qq) = (P @ P.T).tolist()
             with np.errstate(all="ignore"):
                 for k in range(self.K):
-                    x, x_next = (self.X[k] @ P.T).T.tolist()
+                    x, x_next = (self.X[:, k] @ P.T).T.tolist()
                     step = [float(p[t, k]) for p in parameters]
                     step[5] = delta[k] = step[5] + step[4] * x_next[0] - x[0]  # R gives way to δ
                     A, B, memory[k] = self.rule.function(
                         tuple(step), tuple(self.scalars[k, : self.M].tolist()), tuple(x), tuple(x_next), (pp, pq, qq)
                     )
-                    X[k] = np.array(A) @ self.X[k] + np.array(B) @ P
-                    if not (np.isfinite(delta[k]) and np.isfinite(memory[k]).all() and np.isfinite(X[k]).all()):
+                    X[:, k] = np.array(A) @ self.X[:, k] + np.array(B) @ P
+                    if not (np.isfinite(delta[k]) and np.isfinite(memory[k]).all() and np.isfinite(X[:, k]).all()):
                         return t * self.K + k, delta
             if len(predictions):
-                predictions[t] = self.X[:, 0] @ phi[t]
+                predictions[t] = self.X[0] @ phi[t]
             self.X[:] = X
             self.scalars[:, : self.M] = memory
             self.scalars[:, -1] += 1.0
         return -1, delta
 
     def vector(self, r: int) -> NDArray[Any]:
-        return self.X[:, r].copy()
+        return np.array(self.X[r])
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
-        self.X[:, r] = value
+        self.X[r] = value
 
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, np.ndarray)
-        out: NDArray[Any] = phi @ self.X[:, 0].T
+        out: NDArray[Any] = phi @ self.X[0].T
         return out
 
     def clear_traces(self) -> None:
-        self.X[:, len(self.rule.weights) :] = 0.0
+        self.X[len(self.rule.weights) :] = 0.0
 
     @property
     def nbytes(self) -> int:

@@ -22,6 +22,16 @@ class Rows:
     def __len__(self) -> int:
         return len(self.start) - 1
 
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """All indices; of one row, what ``Active`` calls so."""
+        return self.index[self.start[0] : self.start[-1]]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values of ``indices``."""
+        return self.value[self.start[0] : self.start[-1]]
+
     def block(self, begin: int, end: int) -> Rows:
         """Rows begin … end−1, without a copy."""
         return Rows(self.start[begin : end + 1], self.index, self.value)
@@ -29,11 +39,9 @@ class Rows:
     def dense(self, n: int, dtype: Any) -> NDArray[Any]:
         """The same as an array (T, n)."""
         out = np.zeros((len(self), n), dtype)
-        inside = slice(self.start[0], self.start[-1])
         row = np.repeat(np.arange(len(self)), np.diff(self.start))
-        index = self.index[inside]
-        active = index >= 0
-        out[row[active], index[active]] = self.value[inside][active]
+        active = self.indices >= 0
+        out[row[active], self.indices[active]] = self.values[active]
         return out
 
     @staticmethod

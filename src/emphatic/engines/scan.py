@@ -38,6 +38,23 @@ def survey(index, start):
 
 
 @jit
+def highest_of_few(index):
+    """The largest of a few indices, −1 if there is none; −2 if one is below −1 or repeated."""
+    top = -1
+    for a in range(index.shape[0]):
+        i = index[a]
+        if i < -1:
+            return -2
+        same = 0
+        for b in range(a):
+            same += index[b] == i
+        if same > 0 and i >= 0:
+            return -2
+        top = max(top, i)
+    return top
+
+
+@jit
 def largest(bits, mask):
     """The largest of the floats' bits without their signs: those of max |x|, beyond infinity's if there is a NaN."""
     top = bits[0] & mask

@@ -5,8 +5,8 @@ the active columns of H. When the scale of a trace has shrunk to 1/100 of its pe
 its scale becomes 1 again and no column is visited. Each column is stamped with the epoch it was last brought up to
 date in, and a table says what a column of that epoch still owes; it pays when it is next active or read.
 
-A column's values and stamps lie side by side in memory. For θ and e that is 20 bytes in float64 and 12 in float32:
-2.5 and 3 numbers a weight, besides a table of max(4096, n/256) epochs.
+A column's values and stamps lie side by side in memory. For θ and e that is 20 bytes in float64 and 10 in float32:
+2.5 numbers a weight, besides a table of max(4096, n/256) epochs (at most 32,767 in float32).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from emphatic.engines import compiled
 from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.rows import Rows
-from emphatic.engines.sparse_text import Layout, source
+from emphatic.engines.sparse_text import STAMP, Layout, source
 from emphatic.engines.text import Unrolled
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     rows = [index, index, value]
     if name == "learn":
         arguments = [*state, scalars, index, value, index, value, *[f8] * len(rule.parameters)]
+    elif name == "predict_one":
+        arguments = [*state, index, value]
     elif name == "predict":
         arguments = [*state, *rows, types.Array(f8, 2, "C")]
     else:
@@ -68,7 +70,9 @@ class Sparse(Engine):
         self._columns = np.zeros((K, n), self._layout.fields(dtype))
         self._scale = self._layout.fresh(K)
         self._epoch = np.zeros((K, 2 * len(rule.traces)), np.int64)
-        self._table = np.zeros((K, len(rule.traces), max(4096, n // 256), len(rule.weights) + 1))
+        self._table = np.zeros(
+            (K, len(rule.traces), min(max(4096, n // 256), np.iinfo(STAMP[dtype]).max), len(rule.weights) + 1)
+        )
         u = Unrolled(rule)
         self._work = np.zeros((K, u.counter + 1 + len(u.coefficients)))
         self._delta = np.zeros(K)
@@ -88,6 +92,12 @@ class Sparse(Engine):
             return delta
 
         return learn
+
+    def quick_predict(self) -> Any:
+        if self.K > 1:
+            return None
+        value = functools.partial(_kernel(self.rule, self.dtype, "predict_one"), *self._state)
+        return lambda phi: value(phi.indices, phi.values)
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]

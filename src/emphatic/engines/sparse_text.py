@@ -16,7 +16,7 @@ from emphatic.engines.text import Unrolled, fill
 if TYPE_CHECKING:
     from emphatic.rules import Rule
 
-__all__ = ["DEAD", "HIGH", "LOW", "NEAR_THE_END", "SHRUNK", "Layout", "source"]
+__all__ = ["DEAD", "HIGH", "LOW", "NEAR_THE_END", "SHRUNK", "STAMP", "Layout", "source"]
 
 #: An epoch is closed when its trace's scale is below this part of its peak: the error is about 4e-16 divided by it.
 SHRUNK = 1e-2
@@ -24,6 +24,8 @@ SHRUNK = 1e-2
 LOW, HIGH = 1e-10, 1e10
 #: What an epoch's columns keep of a trace counts as nothing below this.
 DEAD = 1e-100
+#: The type of stamps, which holds a position in φ too (modulo its largest value).
+STAMP = {"float64": "int32", "float32": "int16"}
 #: Beyond this, steps are taken on plain columns (C = 1), as the dense engine does: C and H need room that X does not.
 NEAR_THE_END = {"float64": 1e280, "float32": 1e25}
 
@@ -96,6 +98,21 @@ def run(
     return -1
 
 
+def predict_one(⟨columns⟩, scale, epoch, table, index, value):
+    """θ·φ of one learner, changing nothing; NaN if an index is out of range."""
+    n, k = H0.shape[1], 0
+    C = scale[k]
+    total = 0.0
+    for a in range(index.shape[0]):
+        i = index[a]
+        if not -1 <= i < n:
+            return np.nan
+        if i >= 0:
+            ⟨read_theta⟩
+            total += value[a] * theta
+    return total
+
+
 def predict(⟨columns⟩, scale, epoch, table, start, index, value, out):
     """θ·φ for every row and learner, changing nothing."""
     K, n = H0.shape
@@ -121,7 +138,7 @@ for a in range(begin, end):
     if 0 <= i < n and ⟨mark⟩[k, i] >= 0:
         v = value[a]
         ⟨fetch⟩
-        ⟨mark⟩[k, i] = begin - 1 - a
+        ⟨mark⟩[k, i] = -1 - (a - begin) % ⟨PERIOD⟩
         pp += v * v
         ⟨sums⟩
 for a in range(begin_next, end_next):
@@ -129,7 +146,10 @@ for a in range(begin_next, end_next):
     if 0 <= i < n:
         v = value_next[a]
         if ⟨mark⟩[k, i] < 0:
-            pq += value[begin - 1 - ⟨mark⟩[k, i]] * v
+            b = begin - 1 - ⟨mark⟩[k, i]
+            while index[b] != i:
+                b += ⟨PERIOD⟩
+            pq += value[b] * v
         else:
             ⟨fetch⟩
         qq += v * v
@@ -228,7 +248,7 @@ class Layout:
 
     def fields(self, dtype: str) -> np.dtype[Any]:
         """One column: a value a vector, a stamp a trace."""
-        return np.dtype([(name, dtype if name[0] == "H" else "int32") for name in self.names])
+        return np.dtype([(name, dtype if name[0] == "H" else STAMP[dtype]) for name in self.names])
 
     def fresh(self, K: int) -> NDArray[np.float64]:
         """C = 1, peaks = 1."""
@@ -357,8 +377,12 @@ def source(rule: Rule, dtype: str) -> str:
         increments=increments,
         add=[f"H{r}[k, i] += u{r} * v" for r in R],
         read_theta=read_theta,
-        store=u.store(),
+        store=[
+            *(f"scalars[k, {i}] = {name}" for i, name in enumerate(u.results())),
+            f"scalars[k, {u.counter}] += 1.0",
+        ],
         LOW=repr(LOW),
         HIGH=repr(HIGH),
         DEAD=repr(DEAD),
+        PERIOD=str(np.iinfo(STAMP[dtype]).max),
     )

@@ -70,19 +70,24 @@ class Unrolled:
             f"{source}\n\nrule = numba.njit(inline='always', **OPTIONS)({self.rule.function.__name__})\n"
         )
 
-    def load(self) -> list[str]:
-        """Memory and bounds from the learner's row of scalars."""
-        names = [f"f{i}" for i in range(self.M)] + [f"size{r}" for r in self.vectors]
-        return [f"{name} = scalars[k, {i}]" for i, name in enumerate(names)]
+    def products(self) -> tuple[list[str], list[str]]:
+        """The inner products that the rule uses, and those that it does not."""
+        x, y, g = self.rule.products
+        pairs = [(f"x{r}", x[r]) for r in self.vectors] + [(f"y{r}", y[r]) for r in self.vectors]
+        pairs += zip(("pp", "pq", "qq"), g, strict=True)
+        return [name for name, used in pairs if used], [name for name, used in pairs if not used]
+
+    def remembered(self) -> list[str]:
+        """What a learner's row of scalars holds: memory, then bounds."""
+        return [f"f{i}" for i in range(self.M)] + [f"size{r}" for r in self.vectors]
 
     def results(self) -> list[str]:
-        """What a step leaves in the learner's row of scalars."""
+        """The same after a step."""
         return [f"new{i}" for i in range(self.M)] + [f"size_next{r}" for r in self.vectors]
 
-    def store(self) -> list[str]:
-        """The step is taken."""
-        moved = [f"scalars[k, {i}] = {name}" for i, name in enumerate(self.results())]
-        return [*moved, f"scalars[k, {self.counter}] += 1.0"]
+    def load(self) -> list[str]:
+        """Memory and bounds from the learner's row of scalars."""
+        return [f"{name} = scalars[k, {i}]" for i, name in enumerate(self.remembered())]
 
     def call(self) -> list[str]:
         """δ, then A, B and the new memory from the rule."""

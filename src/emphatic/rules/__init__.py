@@ -94,14 +94,10 @@ class Rule:
     @functools.cached_property
     def form(self) -> tuple[tuple[tuple[float | None, ...], ...], tuple[tuple[float | None, ...], ...]]:
         """The structure of A and B: a literal entry is its value (0.0 or 1.0), a computed one is None."""
-        m = len(self.vectors)
-        counts = (len(STEP) + len(self.extra), len(self.memory), m, m, 3)
-        either: dict[str, Any] = {"min": lambda a, b: _Computed(), "max": lambda a, b: _Computed()}
-        function = types.FunctionType(self.function.__code__, either)
-        A, B, _ = function(*(tuple(_Computed() for _ in range(count)) for count in counts))
+        A, B, _ = self._traced[0]
         A0 = tuple(tuple(_literal(a) for a in row) for row in A)
         B0 = tuple(tuple(_literal(b) for b in row) for row in B)
-        first = len(self.weights)
+        m, first = len(self.vectors), len(self.weights)
         for r in range(m):
             for c in range(m):
                 if r != c and A0[r][c] != 0.0 and not r < first <= c:
@@ -113,12 +109,39 @@ class Rule:
                 raise ValueError(f"Rule {self.name!r} is not an arrow: the trace {self.vectors[r]} takes φ'.")
         return A0, B0
 
+    @functools.cached_property
+    def products(self) -> tuple[tuple[bool, ...], tuple[bool, ...], tuple[bool, ...]]:
+        """Which of x, x_next and g an engine needs: what the function uses, and θ·φ and θ·φ' for δ."""
+        x, x_next, g = self._traced[1]
+        return (True, *x[1:]), (True, *x_next[1:]), g
+
+    @functools.cached_property
+    def _traced(self) -> tuple[Update, list[tuple[bool, ...]]]:
+        """What the function returns for computed scalars, and which of x, x_next and g it used."""
+        m = len(self.vectors)
+        counts = (len(STEP) + len(self.extra), len(self.memory), m, m, 3)
+        arguments = [tuple(_Computed() for _ in range(count)) for count in counts]
+        either: dict[str, Any] = {"min": _Computed.either, "max": _Computed.either}
+        update: Update = types.FunctionType(self.function.__code__, either)(*arguments)
+        for part in (*update[0], *update[1], update[2]):
+            _Computed.either(*part)  # what is returned as it came is used too
+        return update, [tuple(scalar.used for scalar in group) for group in arguments[2:]]
+
 
 class _Computed:
-    """Stands for any computed scalar: every operation on it gives a computed scalar again."""
+    """Stands for any computed scalar: every operation on it gives a computed scalar again, and marks it as used."""
+
+    used = False
 
     def _same(self, *_: object) -> _Computed:
-        return self
+        return self.either(self, *_)
+
+    @staticmethod
+    def either(*operands: object) -> _Computed:
+        for operand in operands:
+            if isinstance(operand, _Computed):
+                operand.used = True
+        return _Computed()
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
     __truediv__ = __rtruediv__ = __neg__ = __lt__ = __gt__ = __le__ = __ge__ = _same
