@@ -99,9 +99,7 @@ def emphasis_as_a_sum(s: Sequence, discount: Array | None = None) -> Array:
     M = np.zeros(s.T)
     for t in range(s.T):
         inside = (g * s.lambda_ * s.rho)[:t]
-        M[t] = s.I[t] + sum(
-            M[k] * s.rho[k] * np.prod(inside[k + 1 :]) * g[t] * (1.0 - s.lambda_[t]) for k in range(t)
-        )
+        M[t] = s.I[t] + sum(M[k] * s.rho[k] * np.prod(inside[k + 1 :]) * g[t] * (1.0 - s.lambda_[t]) for k in range(t))
     return M
 
 

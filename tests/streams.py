@@ -181,9 +181,7 @@ class Expected:
 # ------------------------------------------------------------------------------------------------ making them
 
 
-def scaled_alpha(
-    a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: Array, I: Array, beta: Array
-) -> Array:
+def scaled_alpha(a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: Array, I: Array, beta: Array) -> Array:
     """a_t / max(1, ‖φ‖²_max ε_t), where ε_t‖φ‖_max bounds the length of the accumulating trace for the
     largest emphasis that any of the rules would give. So α_tρ_tM_tφ_t·φ_t ≤ a_t: no rule overshoots far."""
     alpha = np.zeros_like(a)
@@ -257,9 +255,7 @@ def make(
     both = np.concatenate([Phi, Phi_next])
     alpha = scaled_alpha(a, both, gamma_next, lambda_, rho, I, b)
     extra = {"beta": b} if beta else NO_EXTRA
-    return Stream(
-        Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=Phi_next if separate else None, **sparse
-    )
+    return Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=Phi_next if separate else None, **sparse)
 
 
 def densify(indices: npt.NDArray[np.int64], values: Array | None, n: int) -> Array:

@@ -82,6 +82,4 @@ def test_the_equations_are_the_forward_view(rule: str, seed: int) -> None:
 def test_emphasis_by_F_is_emphasis_as_a_sum(seed: int) -> None:
     s = make(seed, T=30, beta=True).sequence()
     for discount in (s.gamma, equations.beta_discount(s)):
-        assert (
-            relative_error(equations.emphasis(s, discount), equations.emphasis_as_a_sum(s, discount)) < EXACT
-        )
+        assert relative_error(equations.emphasis(s, discount), equations.emphasis_as_a_sum(s, discount)) < EXACT

@@ -127,6 +127,9 @@ def test_cut_forgets_all_but_the_weights(rule: str, engine: str) -> None:
         uncut = learner.copy()
         learner.cut()
         assert relative_error(learner.theta, uncut.theta) < 1e-15
+        assert np.any(uncut.e)
+        assert not np.any(learner.e)
+        assert not any(getattr(learner, name) for name in memory_of(learner))
         goes_on_like_new(learner, stream[k:])
         stream[k:].run(uncut)
         assert relative_error(uncut.theta, learner.theta) > 1e-3
@@ -175,7 +178,8 @@ def test_linearity_in_the_first_weights_and_the_cumulant(rule: str, engine: str)
 def test_the_weights_may_be_set_in_mid_stream(rule: str, engine: str) -> None:
     """What is remembered does not depend on θ: setting θ to itself changes nothing, and what follows is
     affine in what it is set to."""
-    stream, k = stream_for(rule, 11), 30
+    k = 30
+    stream = lively(stream_for(rule, 11), k)
     learner = learner_at(rule, engine, start(11, N))
     stream[:k].run(learner)
     same = learner.copy()
@@ -240,9 +244,7 @@ def test_at_lambda_1_emphasis_is_interest(prefix: str, engine: str) -> None:
 
 @every_rule
 @settings(max_examples=20)
-@given(
-    cuts=st.sets(st.integers(1, 30), max_size=6), by_learn=st.sets(st.integers(0, 6)), seed=st.integers(0, 99)
-)
+@given(cuts=st.sets(st.integers(1, 30), max_size=6), by_learn=st.sets(st.integers(0, 6)), seed=st.integers(0, 99))
 def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[int], seed: int) -> None:
     """One `run`, any split into several, and `learn` for any of the parts: the same predictions and state."""
     stream = stream_for(rule, seed, T=31)
@@ -296,9 +298,7 @@ def test_learners_do_not_know_of_each_other(rule: str, engine: str) -> None:
 @every_engine
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("learners", [None, K])
-def test_active_features_are_their_dense_vectors(
-    rule: str, engine: str, binary: bool, learners: int | None
-) -> None:
+def test_active_features_are_their_dense_vectors(rule: str, engine: str, binary: bool, learners: int | None) -> None:
     """`Active` in `run`, in `learn` and in `predict`, and the same features as full vectors, on every
     engine: what the equations say. So sparse = dense."""
     for separate in (False, True):
@@ -311,6 +311,34 @@ def test_active_features_are_their_dense_vectors(
                 assert relative_error(feed(learner, active=active), expected.predictions) < CLOSE
                 assert relative_error(learner.theta, expected.theta) < CLOSE
                 assert relative_error(learner.e, expected.e) < CLOSE
+
+
+@every_rule
+@every_engine
+def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) -> None:
+    """No trace is too small to matter: with λ = 1 and interest in the first state only, e shrinks to 1e-42 of what it
+    was and, as ρ > 1, grows back, while that state's column is never looked at."""
+    half, c = 80, 0.3
+    rho = np.repeat([c / 0.9, 1 / c / 0.9], half)
+    rng = np.random.default_rng(21)
+    constant = np.ones(2 * half)
+    stream = Stream(
+        Phi=np.hstack([np.zeros((2 * half + 1, 1)), rng.normal(size=(2 * half + 1, 3))]),
+        R=rng.normal(size=2 * half),
+        gamma_next=0.9 * constant,
+        alpha=0.1 * constant,
+        lambda_=constant,
+        rho=rho,
+        I=0.0 * constant,
+        extra={"beta": 0.5 * constant} if rule.endswith("_beta") else {},
+    )
+    stream.Phi[0], stream.I[0] = [1.0, 0.0, 0.0, 0.0], 1.0
+    expected = stream.expected(rule)
+    assert np.abs(expected.e).max() > 0.01
+    learner = learner_at(rule, engine, np.zeros(4))
+    assert relative_error(stream.run(learner), expected.predictions) < CLOSE
+    assert relative_error(learner.theta, expected.theta) < CLOSE
+    assert relative_error(learner.e, expected.e) < CLOSE
 
 
 @every_rule

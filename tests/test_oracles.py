@@ -58,9 +58,7 @@ class Chain:
 
     def fixed_point(self, lambda_: float, emphatic: bool) -> FixedPoint:
         r, lambdas = np.full(self.S, self.R), np.full(self.S, lambda_)
-        return fixed_point(
-            self.Phi, self.P(self.pi), r, self.gamma, lambdas, self.d, self.I, emphatic=emphatic
-        )
+        return fixed_point(self.Phi, self.P(self.pi), r, self.gamma, lambdas, self.d, self.I, emphatic=emphatic)
 
     def histories(self, T: int) -> Iterator[tuple[float, list[int], list[float]]]:
         """All paths of T steps that can begin in d_μ: probability, the T + 1 states, the T ratios ρ."""

@@ -18,15 +18,11 @@ EMPHATIC = ("etd", "true_online_etd")
 # ------------------------------------------------------------------------------------ emphasis (section 9.11)
 
 
-def emphases(
-    rule: str, engine: str, I: npt.ArrayLike, lambda_: npt.ArrayLike, rho: npt.ArrayLike
-) -> list[float]:
+def emphases(rule: str, engine: str, I: npt.ArrayLike, lambda_: npt.ArrayLike, rho: npt.ArrayLike) -> list[float]:
     """M_0, M_1, … at γ = 1, seen in e: φ_t is a unit vector of its own, so e_t has ρ_tM_t (true online:
     α_tρ_tM_t) there. M_t does not depend on ρ_t, which is taken to be 1 for the looking."""
     T = np.size(I)
-    I, lambda_, rho = np.broadcast_arrays(
-        np.asarray(I, float), np.asarray(lambda_, float), np.asarray(rho, float)
-    )
+    I, lambda_, rho = np.broadcast_arrays(np.asarray(I, float), np.asarray(lambda_, float), np.asarray(rho, float))
     alpha, Phi, seen = 0.5, np.eye(T + 1), []
     for t in range(T):
         learner = emphatic.Learner(rule, T + 1, engine=engine)
@@ -61,9 +57,7 @@ ROW = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])  # the four sta
 FIRST = np.array([1.0, 0.0, 0.0, 0.0])
 
 
-def present(
-    learner: emphatic.Learner, episodes: int, alpha: npt.ArrayLike, I: Array, lambda_: Array
-) -> Array:
+def present(learner: emphatic.Learner, episodes: int, alpha: npt.ArrayLike, I: Array, lambda_: Array) -> Array:
     """θ after this many episodes in a row, R = 1 each step and γ = 1 until the end, the terminal call
     skipped."""
     T = 4 * episodes
@@ -112,9 +106,7 @@ def test_example_9_4(rule: str, I: Array, lambda_: list[float], w: list[float]) 
     P = np.diag(np.ones(3), 1)
     point = fixed_point(ROW, P, np.ones(4), np.ones(4), np.array(lambda_), np.full(4, 0.25), I)
     assert point.theta == pytest.approx(w)
-    large, small = present(
-        emphatic.Learner(rule, 2, 2, engine="dense"), 5_000, [0.01, 0.005], I, np.array(lambda_)
-    )
+    large, small = present(emphatic.Learner(rule, 2, 2, engine="dense"), 5_000, [0.01, 0.005], I, np.array(lambda_))
     assert 2 * small - large == pytest.approx(w, abs=1e-5)
 
 
@@ -177,9 +169,7 @@ def test_baird_expected_emphatic_updates(engine: str) -> None:
     projection on the direction that no feature sees, 44·(1,1,1,1,1,1,4,−2)/26 = (22/13 …, 88/13, −44/13)."""
     P = np.zeros((7, 7))
     P[:, 6] = 1.0
-    f = fixed_point(
-        BAIRD, P, np.zeros(7), np.full(7, BAIRD_GAMMA), np.zeros(7), np.full(7, 1 / 7), np.ones(7)
-    ).f
+    f = fixed_point(BAIRD, P, np.zeros(7), np.full(7, BAIRD_GAMMA), np.zeros(7), np.full(7, 1 / 7), np.ones(7)).f
     w = swept("etd", engine, 0.1, f, 1000)
     assert w == pytest.approx([22 / 13] * 6 + [88 / 13, -44 / 13], abs=1e-9)
 

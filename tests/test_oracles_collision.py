@@ -112,9 +112,7 @@ def test_emphatic_td_over_step_sizes() -> None:
         ("etd_beta", 2.0**-8, 0.9, 0.8, 0.0987, 0.0047),
     ],
 )
-def test_best_settings(
-    rule: str, alpha: float, lambda_: float, beta: float | None, mean: float, error: float
-) -> None:
+def test_best_settings(rule: str, alpha: float, lambda_: float, beta: float | None, mean: float, error: float) -> None:
     ours, ours_error = rmsve(rule, np.array([alpha]), lambda_, **({} if beta is None else {"beta": beta}))
     assert abs(ours[0] - mean) < 3 * np.hypot(ours_error[0], error)
 

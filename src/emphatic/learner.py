@@ -49,6 +49,9 @@ class Learner:
     raises ``Diverged``.
     """
 
+    _quick: Callable[..., float] | None
+    _quick_predict: Callable[[Any], float] | None
+
     __slots__ = ("_K", "_decided", "_dtype", "_engine", "_quick", "_quick_predict", "_threads", "_type", "rule")
 
     def __init__(
@@ -166,12 +169,13 @@ class Learner:
         state; or give the terminal state a call of its own with φ = 0 and I = 0.
         """
         quick = self._quick or self._quickly()
-        if quick is not None and (phi.__class__ is Active or getattr(phi, "dtype", None) is self._type):
+        if quick is not None:
             # The kernel looks at everything but the array's type, and answers NaN where anything is amiss.
             try:
-                delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                if delta == delta:
-                    return delta
+                if phi.__class__ is Active or phi.dtype is self._type:
+                    delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                    if delta == delta:
+                        return delta
             except (TypeError, AttributeError):
                 pass
         return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
@@ -335,8 +339,7 @@ class Learner:
 
     def _take(self, engine: Engine) -> None:
         self._engine = engine
-        self._quick: Callable[..., float] | None = None
-        self._quick_predict: Callable[[Any], float] | None = None
+        self._quick = self._quick_predict = None
 
     def _quickly(self) -> Callable[..., float] | None:
         """The engine's own way of taking one step, compiled when it is first wanted."""

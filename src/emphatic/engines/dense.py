@@ -57,10 +57,11 @@ def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
     return delta
 
 
-def run(X, scalars, Phi, Phi_next, bits, bits_next, ⟨all_parameters⟩, predictions, last_delta):
+def run(X, scalars, Phi, Phi_next, bits, bits_next, one_log, ⟨all_parameters⟩, predictions, last_delta):
     """T steps of one learner; −1, t where it would diverge at step t, or UNFIT if φ is not finite.
 
     Features are looked over a block ahead: they are checked, their largest component is known, and they are near.
+    In one log the φ' of a step is the φ of the next and need not be looked at twice.
     """
     n, T, k = X.shape[2], Phi.shape[0], 0
     keep = predictions.shape[0] > 0
@@ -76,8 +77,9 @@ def run(X, scalars, Phi, Phi_next, bits, bits_next, ⟨all_parameters⟩, predic
             seen = min(t + ahead, T)
             most = bits[t, 0] & ⟨mask⟩
             for s in range(t, seen):
-                for i in range(n):
-                    most = max(most, bits[s, i] & ⟨mask⟩)
+                if s == 0 or not one_log:
+                    for i in range(n):
+                        most = max(most, bits[s, i] & ⟨mask⟩)
                 for i in range(n):
                     most = max(most, bits_next[s, i] & ⟨mask⟩)
             if most >= ⟨infinity⟩:
@@ -243,7 +245,7 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
     out = [types.Array(real, 2, "C"), types.Array(f8, 1, "C")]
     if name == "run":
-        return compiled.kernel(module, name, *state, Phi, Phi, bits, bits, *parameters, *out)
+        return compiled.kernel(module, name, *state, Phi, Phi, bits, bits, types.boolean, *parameters, *out)
     return compiled.kernel(module, name, *state, Phi, Phi, f8, *parameters, *out, types.Array(f8, 2, "C"))
 
 
@@ -281,9 +283,10 @@ class Dense(Engine):
         assert isinstance(phi_next, np.ndarray)
         state = (self.X, self.scalars, phi, phi_next)
         if self.K == 1:
-            bits = f"i{self.X.itemsize}"
+            bits = [part.view(f"i{part.itemsize}") for part in (phi, phi_next)]
+            one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
             kernel = _kernel(self.rule, self.dtype, "run")
-            status = kernel(*state, phi.view(bits), phi_next.view(bits), *parameters, predictions, self._delta)
+            status = kernel(*state, *bits, one_log, *parameters, predictions, self._delta)
         else:
             kernel = _kernel(self.rule, self.dtype, "run_many")
             status = kernel(*state, top, *parameters, predictions, self._delta, self._work)
