@@ -90,7 +90,7 @@ def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str
 @every_engine
 @every_K
 def test_the_file_is_open_to_other_tools(tmp_path: Path, engine: str, K: int | None) -> None:
-    """Plain safetensors: θ, e and the memory under their names in the learner's shapes, and a JSON header in the metadata."""
+    """Plain safetensors: θ, e and the memory under their names, in the learner's shapes, and JSON in the metadata."""
     learner = Learner("true_online_etd", n, K, engine=engine)
     stream_for("true_online_etd", K).run(learner)
     path = tmp_path / "model.safetensors"
@@ -205,11 +205,11 @@ path, n = sys.argv[1], int(sys.argv[2])
 try:
     learner = emphatic.load(path)
 except FileNotFoundError:
-    learner = emphatic.Learner("td", n, engine="reference")
+    learner = emphatic.Learner("td", n, 20, engine="reference")
 phi = np.zeros(n)
 while True:
     learner.learn(0.0, 1.0, 0.0, phi, 1.0, 0.0, phi, 0.5)
-    learner.theta = np.full(n, float(learner.steps))
+    learner.theta = np.full((20, n), float(learner.steps))
     learner.save(path)
     print(learner.steps, flush=True)
 """
@@ -220,7 +220,7 @@ def test_kill_9(tmp_path: Path) -> None:
 
     Each writes θ = steps · 1 over a few pages, so that a file of two halves would show.
     """
-    path, size = tmp_path / "model.safetensors", 150_000
+    path, size = tmp_path / "model.safetensors", 4_000
     moments = random.Random(1)
     seen = 0
     for _ in range(12):
@@ -228,14 +228,14 @@ def test_kill_9(tmp_path: Path) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             first = int(child.stdout.readline())
-            assert first == seen + 1 or first == seen + 2  # the one that killed may have saved without saying so
+            assert first == seen + 1
             time.sleep(moments.uniform(0.0, 0.08))
             child.send_signal(signal.SIGKILL)
             said = [first, *map(int, child.stdout.read().split())]
         assert child.returncode == -signal.SIGKILL
         learner = emphatic.load(path)
         assert learner.steps - said[-1] in (0, 1)
-        assert np.array_equal(learner.theta, np.full(size, float(learner.steps)))
+        assert np.array_equal(learner.theta, np.full((20, size), float(learner.steps)))
         seen = learner.steps
     assert seen > 24
     left = [name for name in os.listdir(tmp_path) if name != path.name]
@@ -301,7 +301,7 @@ def test_permissions_follow_the_umask(tmp_path: Path, umask: int) -> None:
 
 
 def test_odd_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links (also to nothing yet) stay links; strings, bytes, relative, long and foreign names are names like others."""
+    """Links (also to nothing yet) stay links; bytes, relative, long and foreign names are names like others."""
     learner = Learner("td", 3, engine="reference")
     learner.theta = [1.0, 2.0, 3.0]
     real, link = tmp_path / "real", tmp_path / "link"
@@ -423,7 +423,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         emphatic.load(tmp_path / "pipe")
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         archive.writestr("theta.npy", bytes(100))
-    with pytest.raises(CheckpointError, match="z.zip"):
+    with pytest.raises(CheckpointError, match=r"z\.zip"):
         emphatic.load(tmp_path / "z.zip")
 
 
@@ -490,10 +490,10 @@ def test_tampered_headers(tmp_path: Path, good: bytes, change: Any) -> None:
         refuse(tmp_path / "m", pack(header, body), engine="reference")
 
 
-def tampered_shapes() -> Iterator[tuple[str, Callable[[dict[str, Any]], None]]]:
+def tampered_shapes() -> Iterator[tuple[str, Callable[[dict[str, Any]], object]]]:
     """The table of tensors: dtype, shape and place of θ."""
 
-    def entry(**changed: Any) -> Callable[[dict[str, Any]], None]:
+    def entry(**changed: Any) -> Callable[[dict[str, Any]], object]:
         def change(header: dict[str, Any]) -> None:
             header["theta"].update(changed)
 
@@ -534,41 +534,52 @@ def tampered_shapes() -> Iterator[tuple[str, Callable[[dict[str, Any]], None]]]:
         yield f"dtype {dtype}", entry(dtype=dtype)
     yield "offsets of another array", lambda header: header["theta"].update(data_offsets=header["e"]["data_offsets"])
     yield "two arrays in one place", lambda header: header.update(extra=dict(header["theta"]))
-    yield "no θ", lambda header: header.pop("theta") and None
+    yield "no θ", lambda header: header.pop("theta")
     yield "an entry that is null", lambda header: header.update(theta=None)
     yield "an entry that is a list", lambda header: header.update(theta=[1, 2])
 
 
 @pytest.mark.parametrize("change", [c for _, c in tampered_shapes()], ids=[w for w, _ in tampered_shapes()])
-def test_tampered_shapes(tmp_path: Path, good: bytes, change: Callable[[dict[str, Any]], None]) -> None:
+def test_tampered_shapes(tmp_path: Path, good: bytes, change: Callable[[dict[str, Any]], object]) -> None:
     header, body = parts(good)
     change(header)
     refuse(tmp_path / "m", pack(header, body))
 
 
+def put(name: str, value: float, at: Any = ...) -> Callable[[Arrays], object]:
+    def change(arrays: Arrays) -> None:
+        arrays[name][at] = value
+
+    return change
+
+
+def remake(name: str, how: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Callable[[Arrays], object]:
+    def change(arrays: Arrays) -> None:
+        arrays[name] = how(arrays[name])
+
+    return change
+
+
+def drop(name: str) -> Callable[[Arrays], object]:
+    return lambda arrays: arrays.pop(name)
+
+
 def tampered_arrays() -> Iterator[tuple[str, Callable[[Arrays], object]]]:
     """The numbers themselves, in files that are sound safetensors."""
-
-    def put(name: str, value: float, at: Any = ...) -> Callable[[Arrays], object]:
-        def change(arrays: Arrays) -> None:
-            arrays[name][at] = value
-
-        return change
-
     for name in ("theta", "e", "gamma", "D", "F"):
+        yield f"no {name}", drop(name)
         for value in (math.nan, math.inf, -math.inf):
             yield f"{name} = {value}", put(name, value, -1)
-        yield f"no {name}", lambda arrays, name=name: arrays.pop(name)
-        yield f"{name} in float32", lambda arrays, name=name: arrays.update({name: arrays[name].astype(np.float32)})
-        yield f"{name} in int64", lambda arrays, name=name: arrays.update({name: arrays[name].astype(np.int64)})
-        yield f"{name} of another shape", lambda arrays, name=name: arrays.update({name: arrays[name][:-1]})
-        yield f"{name} with an axis more", lambda arrays, name=name: arrays.update({name: arrays[name][None]})
+        yield f"{name} in float32", remake(name, lambda a: a.astype(np.float32))
+        yield f"{name} in int64", remake(name, lambda a: a.astype(np.int64))
+        yield f"{name} of another shape", remake(name, lambda a: a[:-1])
+        yield f"{name} with an axis more", remake(name, lambda a: a[None])
     for name in ("H0", "H1", "E1", "scale", "epoch", "table"):
         key = f"sparse.{name}"
-        yield f"no {key}", lambda arrays, key=key: arrays.pop(key)
-        yield f"{key} of another shape", lambda arrays, key=key: arrays.update({key: arrays[key][..., :-1]})
-        yield f"{key} empty", lambda arrays, key=key: arrays.update({key: arrays[key][:0]})
-        yield f"{key} of another kind", lambda arrays, key=key: arrays.update({key: arrays[key].astype(np.float32)})
+        yield f"no {key}", drop(key)
+        yield f"{key} of another shape", remake(key, lambda a: a[..., :-1])
+        yield f"{key} empty", remake(key, lambda a: a[:0])
+        yield f"{key} of another kind", remake(key, lambda a: a.astype(np.float32))
         if name in ("H0", "H1", "scale", "table"):
             yield f"{key} NaN", put(key, math.nan, -1)
             yield f"{key} infinite", put(key, math.inf, -1)
@@ -624,7 +635,7 @@ print("done")
 def test_giants_are_refused_without_making_them(tmp_path: Path, good: bytes) -> None:
     """In a process that may have no more than 300 MB besides."""
     header, body = parts(good)
-    paths = []
+    paths: list[Path] = []
 
     def add(data: bytes) -> None:
         paths.append(tmp_path / str(len(paths)))

@@ -127,6 +127,7 @@ def test_two_states_in_closed_form() -> None:
     point = TWO.fixed_point(0.0, emphatic=True)
     assert point.f == pytest.approx([0.5, 9.5])
     assert point.key == pytest.approx(np.array([[0.5, -0.45], [0.0, 0.95]]))
+    assert point.key.sum(axis=0) == pytest.approx([0.5, 0.5])
     assert TWO.fixed_point(0.5, emphatic=True).m == pytest.approx([0.5, 5.0])
     assert TWO.fixed_point(1.0, emphatic=True).m == pytest.approx(TWO.d)
 

@@ -238,7 +238,7 @@ class Learner:
         goal = None if probe is None else inputs.probe(probe, self.n)
         every = inputs.whole("probe_every", probe_every, "run")
         gamma = parameters[4]
-        constant = gamma.strides[0] == 0
+        constant = T > 1 and gamma.strides[0] == 0
         if constant or T >= _EPISODE:
             warn_if_never_terminating(gamma[:1] if constant else gamma)
         self._decide(isinstance(now, Rows) or isinstance(following, Rows))
