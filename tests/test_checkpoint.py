@@ -66,22 +66,24 @@ def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str
     stream = stream_for(rule, K)
     path = tmp_path / "model.safetensors"
     saved, plain = (Learner(rule, n, K, dtype=dtype, engine=engine) for _ in range(2))
+    by_step = rule == "true_online_etd"  # compiling it for every rule would take most of the time
     for learner in (saved, plain):
         learner.theta = np.random.default_rng(1).normal(size=n if K is None else (K, n))
-        stream[:40].run(learner)
-        stream[40:45].learn(learner)
+        stream[:45].run(learner)
+        if by_step:
+            stream[45:50].learn(learner)
     before = state(saved)
     saved.save(path)
     assert state(saved) == before
     loaded = emphatic.load(path)
     assert (repr(loaded), state(loaded)) == (repr(saved), before)
-    for part in (stream[45:60], stream[60:61], stream[61:]):
+    for part in (stream[50:65], stream[65:66], stream[66:]):
         expected = part.run(plain)
         assert np.array_equal(part.run(saved), expected)
         assert np.array_equal(part.run(loaded), expected)
-    stream[80:].learn(plain)
-    stream[80:].learn(loaded)
-    stream[80:].learn(saved)
+    if by_step:
+        for learner in (saved, plain, loaded):
+            stream[80:].learn(learner)
     assert state(saved) == state(plain) == state(loaded)
     if engine == "sparse":
         assert load_file(path)["sparse.table"].shape[2] > 3, "no lazy state was pending"

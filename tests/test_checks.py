@@ -73,7 +73,7 @@ def objection(call: Callable[[], object], *words: str, learner: Learner | None =
     return [] if not learner or state(learner) == before else [f"left a trace: {words}"]
 
 
-def none(found: list[str]) -> None:
+def none_of(found: list[str]) -> None:
     """Every hole at once, in full."""
     assert not found, "\n".join(["", *dict.fromkeys(found)])
 
@@ -87,6 +87,10 @@ def step(K: int | None, changed: dict[str, Any] | None = None) -> dict[str, Any]
 def log(K: int | None, changed: dict[str, Any] | None = None) -> dict[str, Any]:
     """Good arguments of one ``run``, but for what is changed."""
     return {"Phi": STREAMS[K].Phi, **STREAMS[K].parameters(), **(changed or {})}
+
+
+def without_beta(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name != "beta"}
 
 
 #: Not numbers at all, and what the message should say was got.
@@ -128,7 +132,7 @@ def test_a_bad_parameter_of_learn(engine: str, K: int | None, name: str) -> None
     if K is not None:
         last = partial(learner.learn, **step(K, {name: [0.5, 0.5, math.nan]}))
         found += objection(last, f"'{name}' parameter of learn", "nan", "learner 2", learner=learner)
-    none(found)
+    none_of(found)
 
 
 @engines
@@ -160,7 +164,7 @@ def test_a_bad_parameter_of_run(engine: str, K: int | None, name: str) -> None:
     for value, got in bad:
         words = (f"'{name}' parameter of run", *got)
         found += objection(partial(learner.run, **log(K, {name: value})), *words, learner=learner)
-    none(found)
+    none_of(found)
 
 
 def csr(rows: int, **changed: Any) -> Any:
@@ -235,7 +239,7 @@ def test_bad_features_of_learn(engine: str, K: int | None, name: str) -> None:
         for good in ({}, {"phi": Active([1]), "phi_next": Active([1])}):
             call = partial(learner.learn, **step(K, {**good, name: value}))
             found += [f"{what}: {o}" for o in objection(call, *words, learner=learner)]
-    none(found)
+    none_of(found)
 
 
 @engines
@@ -256,7 +260,31 @@ def test_bad_features_of_run(engine: str, K: int | None, name: str) -> None:
     for nothing in (np.ones((0, n)), Active(np.ones((0, 1), int)), sp.csr_array((0, n))):
         call = partial(learner.run, **log(K, {"Phi": nothing}))
         found += objection(call, "'Phi' parameter of run", "none", learner=learner)
-    none(found)
+    none_of(found)
+
+
+@engines
+@both_K
+def test_a_bad_row_far_into_a_wide_log(engine: str, K: int | None) -> None:
+    """Rows may be looked over as a run goes on: then the steps before are taken back, also where they diverge first."""
+    wide = 40_000
+    Phi = np.zeros((7, wide))
+    Phi[:, :3] = 1.0
+    learner = Learner("td", wide, K, engine=engine)
+    learner.run(Phi, 1.0, 0.9, alpha=0.1, lambda_=0.5)
+    Phi[5, wide - 1] = math.nan
+    words = ("'Phi", "nan", f"feature {wide - 1}")
+    calls: list[dict[str, Any]] = [{}, {"predictions": False}, {"alpha": 1e300}]
+    calls += [{"probe": (Phi[:1], [1.0], [1.0]), "probe_every": 2}, {"Phi": Phi[:-1], "Phi_next": Phi[1:]}]
+    found = []
+    for call in calls:
+        arguments: dict[str, Any] = {"Phi": Phi, "R": 1.0, "gamma_next": 0.9, "alpha": 0.1, **call}
+        found += objection(partial(learner.run, **arguments), *words, learner=learner)
+    none_of(found)
+    again = learner.copy()
+    for each in (learner, again):
+        each.run(Phi[:4], 1.0, 0.9, alpha=0.1)
+    assert state(learner) == state(again)
 
 
 @engines
@@ -269,27 +297,30 @@ def test_bad_features_of_predict(engine: str, K: int | None) -> None:
         if what not in good:
             words = ("'phi' parameter of predict", *got)
             found += [f"{what}: {o}" for o in objection(partial(learner.predict, value), *words, learner=learner)]
-    none(found)
+    none_of(found)
 
 
 @pytest.mark.parametrize("engine", ["dense", "sparse", "reference"])
 @pytest.mark.parametrize("K", [None, 3])
 def test_what_float32_cannot_hold(engine: str, K: int | None) -> None:
     """1e300 is a fine number, but not in a float32 learner, however it comes."""
-    learner = warm(engine, K, dtype="float32")
+    learner = warm(engine, K, rule="td", dtype="float32")
     Phi = np.full((T + 1, n), 1e300)
     where = {"an array": Phi, "a list": Phi.tolist(), "a CSR array": sp.csr_array(Phi)}
     where["an Active"] = Active([[0]] * (T + 1), np.full((T + 1, 1), 1e300))
     found = []
     for what, Phi in where.items():
-        calls = {"Phi": partial(learner.run, **log(K, {"Phi": Phi})), "phi": partial(learner.predict, Phi)}
+        calls = {
+            "Phi": partial(learner.run, **without_beta(log(K, {"Phi": Phi}))),
+            "phi": partial(learner.predict, Phi),
+        }
         for name, call in calls.items():
             found += [f"{what}: {o}" for o in objection(call, f"'{name}'", "float32", "1e+300", learner=learner)]
     for phi in (np.full(n, 1e300), Active([0, 1], [1.0, 1e300])):
         for name in ("phi", "phi_next"):
-            call = partial(learner.learn, **step(K, {name: phi}))
+            call = partial(learner.learn, **without_beta(step(K, {name: phi})))
             found += objection(call, f"'{name}' parameter of learn", "float32", "1e+300", learner=learner)
-    none(found)
+    none_of(found)
 
 
 @engines
@@ -301,7 +332,7 @@ def test_where_T_is_K(engine: str) -> None:
     a = np.linspace(0.01, 0.02, T)
     learner = warm(engine, K)
     words = ("'alpha' parameter of run", "(8, 1)", "(1, 8)", "Got shape (8,)")
-    none(objection(partial(learner.run, stream.Phi, **{**p, "alpha": a}), *words, learner=learner))
+    none_of(objection(partial(learner.run, stream.Phi, **{**p, "alpha": a}), *words, learner=learner))
     for view, full in ((a[:, None], np.repeat(a[:, None], K, 1)), (a[None, :], np.repeat(a[None, :], T, 0))):
         one, other = warm(engine, K), warm(engine, K)
         one.run(stream.Phi, **{**p, "alpha": view})
@@ -315,15 +346,14 @@ def test_where_T_is_K(engine: str) -> None:
 @both_K
 def test_missing_and_unknown_extra_parameters(engine: str, K: int | None) -> None:
     learner, plain = warm(engine, K), warm(engine, K, rule="td")
-    one, many = step(K), log(K)
-    del one["beta"], many["beta"]
+    one, many = without_beta(step(K)), without_beta(log(K))
     found = objection(partial(learner.learn, **one), "'beta' parameter of learn", "required", RULE, learner=learner)
     found += objection(partial(learner.run, **many), "'beta' parameter of run", "required", RULE, learner=learner)
     for name in ("beta", "X", "k", "scalars", "index", "pi"):
         for call in (partial(plain.learn, **one), partial(plain.run, **many)):
             found += objection(partial(call, **{name: 0.5}), f"'{name}' parameter", "'td'", learner=plain)
     found += objection(partial(learner.learn, **one, Beta=0.5), "'Beta'", RULE, "beta", learner=learner)
-    none(found)
+    none_of(found)
     with pytest.raises(TypeError):
         plain.learn(0.1, 1.0)  # type: ignore[call-arg]
 
@@ -349,7 +379,7 @@ def test_a_bad_probe(engine: str, K: int | None) -> None:
     for every in (0, -1, 1.5, True, "2", None):
         call = partial(run, probe=PROBE, probe_every=every)
         found += objection(call, "'probe_every' parameter of run", repr(every), learner=learner)
-    none(found)
+    none_of(found)
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
@@ -368,7 +398,7 @@ def test_a_bad_theta(engine: str, K: int | None) -> None:
         found += objection(partial(setattr, learner, "theta", value), "'theta'", got, learner=learner)
     single = Learner("td", n, K, dtype="float32", engine="reference")
     found += objection(partial(setattr, single, "theta", good * 1e300), "'theta'", "float32", learner=single)
-    none(found)
+    none_of(found)
 
 
 def test_bad_constructors() -> None:
@@ -391,7 +421,7 @@ def test_bad_constructors() -> None:
         for engine in ("auto", *ENGINES) if name in ("n", "K") else ("auto",):
             call = partial(Learner, **{"rule": "td", "n": 3, "engine": engine, name: value})
             found += [f"{name}={value!r}: {o}" for o in objection(call, f"'{name}' parameter", got)]
-    none(found)
+    none_of(found)
 
 
 def test_bad_active() -> None:
@@ -448,7 +478,7 @@ def test_bad_active() -> None:
     late = np.ones((4, 2))
     late[3, 1] = math.nan
     found += objection(partial(Active, [[1, 2]] * 4, late), "'values' parameter of Active", "nan", "step 3")
-    none(found)
+    none_of(found)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -601,13 +631,13 @@ def test_no_steps(engine: str, K: int | None) -> None:
     learner = warm(engine, K)
     before = state(learner)
     shape = (0,) if K is None else (0, K)
-    none: Any = np.empty((0, n))
+    nothing: Any = np.empty((0, n))
     calls: list[dict[str, Any]] = [
         {"Phi": np.ones((1, n))},
         {"Phi": [[1.0] * n], "R": 1.0, "gamma_next": 0.5, "alpha": 0.1, "beta": 0.5},
-        {"Phi": none, "Phi_next": none},
+        {"Phi": nothing, "Phi_next": nothing},
         {"Phi": Active(np.array([[1]]))},
-        {"Phi": Active(np.empty((0, 3), int)), "Phi_next": none},
+        {"Phi": Active(np.empty((0, 3), int)), "Phi_next": nothing},
         {"Phi": sp.csr_array((1, n))},
         {"Phi": sp.csr_array((0, n)), "Phi_next": sp.csr_array((0, n))},
     ]
@@ -620,9 +650,11 @@ def test_no_steps(engine: str, K: int | None) -> None:
         answer, error = learner.run(**{**empty, **call}, probe=PROBE, probe_every=2)
         assert answer.shape == error.shape == shape
         assert learner.run(**{**empty, **call}, predictions=False) is None
-    for phi in (none, Active(np.empty((0, 2), int)), sp.csr_array((0, n))):
+    for phi in (nothing, Active(np.empty((0, 2), int)), sp.csr_array((0, n))):
         assert learner.predict(phi).shape == shape
     assert state(learner) == before
+    bad = [[1.0] * (n - 1) + [math.nan]]  # though no step uses it
+    none_of(objection(partial(learner.run, bad, **empty), "'Phi' parameter of run", "nan", learner=learner))
 
 
 @engines
@@ -669,7 +701,7 @@ def test_one_of_K_is_one(engine: str) -> None:
     assert other.predict(phi).shape == (1,)
     assert one.predict(stream.Phi).shape == (T + 1,)
     assert other.predict(stream.Phi).shape == (T + 1, 1)
-    none(objection(partial(other.learn, **step(None, {"alpha": np.ones((1, 1))})), "'alpha'", "(1, 1)"))
+    none_of(objection(partial(other.learn, **step(None, {"alpha": np.ones((1, 1))})), "'alpha'", "(1, 1)"))
 
 
 @engines
@@ -740,8 +772,9 @@ def test_theta_can_be_set_at_any_time(engine: str, K: int | None, dtype: str) ->
     """Before the first step and in mid-stream; traces and memory stay, and the caller's array is not kept."""
     rng = np.random.default_rng(2)
     first, second = (rng.normal(size=n if K is None else (K, n)).astype(dtype) for _ in range(2))
-    learner, reference = (Learner(RULE, n, K, engine=e, dtype=dtype) for e in (engine, "reference"))
-    stream = STREAMS[K]
+    rule = RULE if dtype == "float64" else "td"
+    learner, reference = (Learner(rule, n, K, engine=e, dtype=dtype) for e in (engine, "reference"))
+    stream = make(3, T, n, K, beta=rule == RULE)
     for each in (learner, reference):
         given = first.copy()
         each.theta = given

@@ -18,9 +18,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The installed ``emphatic`` command, as a user runs it."""
     program = Path(sys.executable).with_name("emphatic")
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
-    return subprocess.run(
-        [program, *arguments], capture_output=True, encoding="utf-8", env=environment, check=False
-    )
+    return subprocess.run([program, *arguments], capture_output=True, encoding="utf-8", env=environment, check=False)
 
 
 def test_examples_in_the_docstrings_run() -> None:
@@ -78,11 +76,7 @@ def test_the_command_prints_what_was_learned() -> None:
     done = command("demo", "--steps", "20000", "--seed", "7")
     assert (done.returncode, done.stderr) == (0, "")
     chain = demo.learn_chain(20_000, 7)
-    rows = [
-        [cell.strip() for cell in line.strip("│").split("│")]
-        for line in done.stdout.splitlines()
-        if "│" in line
-    ]
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in done.stdout.splitlines() if "│" in line]
     columns = (chain.v_pi, chain.etd, chain.etd_fixed_point, chain.td, chain.td_fixed_point)
     for s in range(5):
         assert [str(s + 1), *(f"{v[s]:.3f}" for v in columns)] in rows

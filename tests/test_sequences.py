@@ -124,9 +124,7 @@ def test_the_mask_tells_the_tail_that_a_long_log_cannot_know() -> None:
      (np.array([[0.5, 0.9, 0.9, 1.0]]), " for learner 3")],
 )  # fmt: skip
 def test_a_log_that_never_terminates_is_warned_of(gamma_next: npt.ArrayLike, whose: str) -> None:
-    with pytest.warns(
-        UndiscountedWarning, match=f"'gamma_next' never falls below 1 in this log{whose}:"
-    ) as seen:
+    with pytest.warns(UndiscountedWarning, match=f"'gamma_next' never falls below 1 in this log{whose}:") as seen:
         returns(R_TK[:, 0], gamma_next)
     assert len(seen) == 1
     assert seen[0].filename == __file__

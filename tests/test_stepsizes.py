@@ -33,9 +33,7 @@ def test_constant_is_a_fraction_of_the_longest_feature_vector() -> None:
 
 
 def test_constant_adds_in_float64_whatever_the_features_are() -> None:
-    assert constant(np.full((2, 3), 4097.0, dtype=np.float32)) == pytest.approx(
-        0.1 / (3 * 4097**2), rel=1e-14
-    )
+    assert constant(np.full((2, 3), 4097.0, dtype=np.float32)) == pytest.approx(0.1 / (3 * 4097**2), rel=1e-14)
     assert constant(np.full((2, 300), 1, dtype=np.int8)) == 0.1 / 300  # past the largest int8
     assert constant(np.ones((2, 300), dtype=bool)) == 0.1 / 300
 

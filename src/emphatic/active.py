@@ -31,11 +31,13 @@ class Active:
     __slots__ = ("indices", "top", "values")
 
     def __init__(self, indices: ArrayLike, values: ArrayLike | None = None) -> None:
-        given = np.asarray(indices)
+        given = indices if type(indices) is np.ndarray else _regular("indices", indices)
         if given.dtype.kind not in "iu" and given.size:
             raise ValueError(
                 f"The 'indices' parameter of Active must be integers. Got an array of {given.dtype} instead."
             )
+        if given.dtype.kind == "u" and given.size and given.max() >= 1 << 63:
+            raise ValueError(f"The 'indices' parameter of Active must be below 2**63. Got {given.max()} instead.")
         if given.ndim not in (1, 2):
             raise ValueError(
                 "The 'indices' parameter of Active must have shape (k,) for one step or (T, k) for many. "
@@ -95,8 +97,23 @@ def highest(indices: NDArray[np.int64]) -> int:
     raise ValueError(f"The 'indices' parameter of Active must be 0 or more, or -1 for none. Got {top}{at} instead.")
 
 
+def _regular(name: str, value: Any) -> NDArray[Any]:
+    """An array without masked values."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"The '{name}' parameter of Active must be a regular array. Got {value!r} instead.") from None
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"The '{name}' parameter of Active must have no masked value. Got {value!r} instead.")
+    return array
+
+
 def _checked(values: ArrayLike, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-    weight = np.array(values, np.float64)
+    given = _regular("values", values)
+    if given.dtype.kind not in "fiub":
+        raise ValueError(f"The 'values' parameter of Active must be real numbers. Got {values!r} instead.")
+    with np.errstate(over="ignore"):
+        weight = np.array(given, np.float64)
     if weight.shape != indices.shape:
         raise ValueError(
             f"The 'values' parameter of Active must have the shape of 'indices', {indices.shape}. "

@@ -28,15 +28,19 @@ _KEY = "emphatic"
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Put header and arrays in one file, atomically."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
-    target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    target = Path(os.path.realpath(os.fsdecode(path)))
+    if target.exists() and not target.is_file():  # a folder, or a device or pipe that a rename would destroy
+        raise OSError(f"{str(target)!r} is there already and is not a file: no checkpoint can take its place.")
+    partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    data = save(whole, metadata={_KEY: text})
     try:
-        save_file(whole, partial, metadata={_KEY: text})
-        with open(partial, "rb+") as file:
+        with open(partial, "xb") as file:  # not safetensors' own save_file: its files are for the owner only
+            file.write(data)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
     except BaseException:
@@ -55,9 +59,12 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     """The header and the arrays; ``CheckpointError`` if the file is not a whole checkpoint."""
     from safetensors import SafetensorError, safe_open
 
-    where = repr(os.fspath(path))
+    path = os.fsdecode(path)
+    where = repr(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f"There is no checkpoint at {where}.")
+    if not os.path.isfile(path):
+        raise CheckpointError(f"{where} is not a file but a folder, a pipe or a device.")
     try:
         with safe_open(path, framework="numpy") as file:
             header = _header(where, file.metadata() or {})

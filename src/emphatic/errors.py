@@ -12,13 +12,17 @@ class Diverged(ArithmeticError):
     learned so far. ``learner`` is the index k of the first learner to diverge.
     """
 
-    def __init__(self, step: int, learner: int = 0, *, of: str = "run") -> None:
+    def __init__(self, step: int, learner: int = 0, of: str = "run") -> None:
         super().__init__(
             f"Learner {learner} diverged at step {step} of {of}: its update is no longer a finite number. "
             "Every learner stands as it was before that step. Try a smaller alpha, or smaller rho or I."
         )
         self.step = step
         self.learner = learner
+        self.of = of
+
+    def __reduce__(self) -> tuple[type[Diverged], tuple[int, int, str]]:
+        return type(self), (self.step, self.learner, self.of)
 
 
 class CheckpointError(ValueError):

@@ -29,8 +29,8 @@ def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
 
 
 def whole(name: str, value: Any, function: str = "Learner") -> int:
-    """A whole number of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+    """A whole number of 1 or more, and not beyond any machine."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
         raise refusal(name, function, "be a whole number of 1 or more", _shown(value))
     return int(value)
 
@@ -43,6 +43,8 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
         raise refusal(name, function, "be real numbers in a regular array", _shown(value)) from None
     if array.dtype.kind not in "fiub":
         raise refusal(name, function, "be real numbers", _shown(value))
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
+        raise refusal(name, function, "have no masked value", _shown(value))
     return array
 
 
@@ -54,9 +56,9 @@ def features(
     Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN).
     """
     if isinstance(value, Active):
-        return _active(name, value, function, n)
+        return _active(name, value, function, n, dtype)
     if getattr(value, "format", None) == "csr":
-        return _compressed(name, value, function, n)
+        return _compressed(name, value, function, n, dtype)
     ndims = _NDIMS[function]
     array = numbers(name, value, function)
     if array.ndim not in ndims or array.shape[-1] != n:
@@ -91,7 +93,7 @@ def parameters(
 def probe(given: Any, n: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
     """(Phi_s, v, d) as a function of θ (K, n) that gives each learner's root mean square value error."""
     try:
-        Phi_s, v, d = (np.asarray(part, np.float64) for part in given)
+        Phi_s, v, d = (np.asarray(numbers("probe", part, "run"), np.float64) for part in given)
         fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape == d.shape == Phi_s.shape[:1]
         fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d)) and bool((d >= 0).all()) and d.sum() > 0
     except (TypeError, ValueError):
@@ -105,7 +107,7 @@ def probe(given: Any, n: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
     return lambda theta: np.sqrt(weight @ (Phi_s @ theta.T - v[:, None]) ** 2)
 
 
-def _active(name: str, value: Active, function: str, n: int) -> tuple[Features, float]:
+def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tuple[Features, float]:
     ndims = _NDIMS[function]
     if value.indices.ndim not in ndims:
         shapes = " or ".join({1: "(k,)", 2: "(T, k)"}[d] for d in ndims)
@@ -114,28 +116,41 @@ def _active(name: str, value: Active, function: str, n: int) -> tuple[Features, 
         first = np.argwhere(value.indices >= n)[0]
         at = f" at step {first[0]}" if value.indices.ndim == 2 else ""
         raise refusal(name, function, f"have indices below n = {n}", f"{value.indices[tuple(first)]}{at}")
-    binary = value.values.strides[0] == 0
-    return value.rows, 1.0 if binary else float(np.abs(value.values).max(initial=0.0))
+    rows = value.rows
+    return rows, 1.0 if value.values.strides[0] == 0 else _held(name, function, rows, dtype)
 
 
-def _compressed(name: str, csr: Any, function: str, n: int) -> tuple[Features, float]:
+def _held(name: str, function: str, rows: Rows, dtype: str) -> float:
+    """The largest |value|, if the dtype can hold them all."""
+    top = float(np.abs(rows.value).max(initial=0.0))
+    limit = float(np.finfo(dtype).max)
+    if not top <= limit:
+        at = int(np.argmax(~(np.abs(rows.value) <= limit)))
+        t = int(np.searchsorted(rows.start, at, side="right")) - 1
+        raise refusal(name, function, f"be finite in {dtype}", f"{rows.value[at]} at step {t}")
+    return top
+
+
+def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple[Features, float]:
     """The rows of a scipy CSR array."""
-    if 2 not in _NDIMS[function] or csr.shape[1] != n:
+    if 2 not in _NDIMS[function] or len(csr.shape) != 2 or csr.shape[1] != n:
         raise refusal(
             name, function, f"have {n} columns and be given to run or predict", f"a CSR array of shape {csr.shape}"
         )
     numbers(name, csr.data, function)
     start, index = (np.ascontiguousarray(part, np.int64) for part in (csr.indptr, csr.indices))
     rows = Rows(start, index, np.ascontiguousarray(csr.data, np.float64))
-    bad = ~np.isfinite(rows.value)
-    if bad.any():
-        t = int(np.searchsorted(start, np.argmax(bad), side="right")) - 1
-        raise refusal(name, function, "be finite", f"{rows.value[np.argmax(bad)]} at step {t}")
+    ends = len(start) == csr.shape[0] + 1 and start[0] == 0 and start[-1] <= len(index) == len(rows.value)
+    if not (ends and (np.diff(start) >= 0).all()):
+        raise refusal(name, function, "be a sound CSR array", "row starts that do not fit its columns and values")
+    top = _held(name, function, rows, dtype)
     t, repeated, i = survey(index, start)
-    if t >= 0 or i >= n:
+    if t < 0 and index[: start[-1]].min(initial=0) < 0:
+        i = -1  # "none" in an Active, an error here
+    if t >= 0 or (not 0 <= i < n and start[-1]):
         got = f"column {i} more than once at step {t}; call its sum_duplicates()" if repeated else f"column {i}"
         raise refusal(name, function, f"have each of {n} columns at most once a row", got)
-    return rows, float(np.abs(rows.value).max(initial=0.0))
+    return rows, top
 
 
 def _series(function: str, name: str, value: Any, T: int, K: int | None) -> NDArray[np.float64]:
@@ -153,11 +168,11 @@ def _series(function: str, name: str, value: Any, T: int, K: int | None) -> NDAr
         view = array
     else:
         raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
-    view = np.asarray(view, np.float64)
+    with np.errstate(over="ignore"):
+        view = np.asarray(view, np.float64)
     low, high = RANGES.get(name, (-math.inf, math.inf))
-    if view.size and not (
-        low <= view.min() and view.max() <= high and math.isfinite(view.min()) and math.isfinite(view.max())
-    ):
+    least, most = (float(view.min()), float(view.max())) if view.size else (low, high)
+    if view.size and not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
         t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
         where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
         bounds = "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"

@@ -23,6 +23,7 @@ __all__ = ["ETD", "TD", "ETDBeta", "Learner", "TrueOnlineETD", "TrueOnlineETDBet
 
 #: Components of φ that are converted at a time when features do not come in the form the engine reads.
 _BLOCK = 1 << 21
+_plain = np.ndarray
 #: A log shorter than this may well lie within one episode, whose end is in the next call.
 _EPISODE = 10
 
@@ -75,7 +76,7 @@ class Learner:
         if self._dtype not in ("float32", "float64"):
             raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {dtype!r} instead.")
         self._type = np.dtype(self._dtype)
-        self._decided = engine != "auto"
+        self._decided = not isinstance(engine, str) or engine != "auto"
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
         self._take(engines.make(name, self.rule, int(n), self._K or 1, self._dtype))
@@ -120,15 +121,11 @@ class Learner:
     @theta.setter
     def theta(self, value: ArrayLike) -> None:
         array = inputs.numbers("theta", value, "Learner")
-        try:
-            whole = np.broadcast_to(array, (self._engine.K, self.n)) if array.ndim else None
-        except ValueError:
-            whole = None
-        if whole is None or (self._K is None and array.shape != (self.n,)):
-            shape = (self.n,) if self._K is None else (self._K, self.n)
+        shape = (self.n,) if self._K is None else (self._K, self.n)
+        if array.shape not in (shape, (self.n,)):
             raise inputs.refusal("theta", "Learner", f"have shape {shape}", f"shape {array.shape}")
         with np.errstate(over="ignore"):
-            cast = whole.astype(self._dtype)
+            cast = np.broadcast_to(array, (self._engine.K, self.n)).astype(self._dtype)
         if not np.isfinite(cast).all():
             raise inputs.refusal("theta", "Learner", f"be finite in {self._dtype}", "NaN or infinity")
         self._engine.put(0, cast)
@@ -172,11 +169,14 @@ class Learner:
         if quick is not None:
             # The kernel looks at everything but the array's type, and answers NaN where anything is amiss.
             try:
-                if phi.__class__ is Active or phi.dtype is self._type:
+                # (numba takes masked arrays for plain ones)
+                if phi.__class__ is Active or (
+                    phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type
+                ):
                     delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
                     if delta == delta:
                         return delta
-            except (TypeError, AttributeError):
+            except Exception:  # not what a kernel takes: the long way says what is wrong
                 pass
         return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
 
@@ -234,6 +234,8 @@ class Learner:
         trusting = self._decided and self._engine.looks_over
         now, following, top = self._log(Phi, Phi_next, look_over=not trusting)
         T = len(now)
+        if trusting and T == 0:
+            self._log(Phi, Phi_next)  # no step will look at the one row there is
         parameters = inputs.parameters(self.rule, "run", T, self._K, (alpha, I, lambda_, rho, gamma_next, R), extra)
         goal = None if probe is None else inputs.probe(probe, self.n)
         every = inputs.whole("probe_every", probe_every, "run")
@@ -288,12 +290,12 @@ class Learner:
         if self._quick_predict is None and self._K is None and self._decided:
             self._quick_predict = self._engine.quick_predict()
         quick = self._quick_predict
-        if quick is not None and (phi.__class__ is Active or getattr(phi, "dtype", None) is self._type):
+        if quick is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
             try:
                 value = quick(phi)
                 if math.isfinite(value):
                     return value
-            except (TypeError, AttributeError):
+            except Exception:
                 pass
         features, _ = inputs.features("phi", phi, "predict", self.n, self._dtype)
         answer = self._engine.predict(self._fit(features))
@@ -314,6 +316,19 @@ class Learner:
         other._K, other._decided = self._K, self._decided
         other._take(self._engine.copy())
         return other
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> Learner:
+        return self.copy()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.rule, self._K, self._dtype, self._threads, self._decided, self._engine
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.rule, self._K, self._dtype, self._threads, self._decided, engine = state
+        self._type = np.dtype(self._dtype)
+        self._take(engine)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file that ``emphatic.load`` and other tools can open; whole or not at all."""
@@ -382,13 +397,17 @@ def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule 
 
     ``engine`` names another engine to go on with. A learner of a ``Rule`` of your own needs that ``rule`` again.
     """
+    if engine is not None and (not isinstance(engine, str) or engine not in ("auto", *engines.available())):
+        raise inputs.refusal("engine", "load", f"be 'auto' or one of {', '.join(engines.available())}", repr(engine))
+    if rule is not None and not isinstance(rule, Rule):
+        raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
     header, arrays = checkpoint.read(path)
     try:
         return _restored(header, arrays, engine, rule)
     except CheckpointError:
         raise
     except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
-        raise CheckpointError(f"{os.fspath(path)!r} is not a sound checkpoint: {error}") from error
+        raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
 def _restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: str | None, own: Rule | None) -> Learner:
@@ -420,6 +439,10 @@ def _restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: s
     inner.scalars[:, -1] = steps
     prefix = f"{learner.engine}."
     inner.resume({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
+    with np.errstate(all="ignore"):
+        for r, name in enumerate(rule.vectors):
+            if not np.array_equal(inner.vector(r), arrays[name].reshape(inner.K, n)):
+                raise ValueError(f"what the {learner.engine} engine needs to go on does not give its {name!r}")
     return learner
 
 

@@ -27,6 +27,9 @@ def choose(active: bool) -> str:
 
 def make(name: str, rule: Rule, n: int, K: int, dtype: str) -> Engine:
     """An engine with all vectors and memory 0."""
+    if not isinstance(name, str) or name not in available():
+        known = ", ".join(available())
+        raise ValueError(f"The 'engine' parameter must be 'auto' or one of {known}. Got {name!r} instead.")
     if name == "reference":
         from emphatic.engines.reference import Reference
 
@@ -35,8 +38,6 @@ def make(name: str, rule: Rule, n: int, K: int, dtype: str) -> Engine:
         from emphatic.engines.dense import Dense
 
         return Dense(rule, n, K, dtype)
-    if name == "sparse":
-        from emphatic.engines.sparse import Sparse
+    from emphatic.engines.sparse import Sparse
 
-        return Sparse(rule, n, K, dtype)
-    raise ValueError(f"The 'engine' parameter must be 'auto' or one of {', '.join(available())}. Got {name!r} instead.")
+    return Sparse(rule, n, K, dtype)

@@ -12,10 +12,12 @@ import functools
 import hashlib
 import linecache
 import os
+import secrets
 import sys
 import tempfile
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,25 +82,39 @@ def jit(function: Callable[..., Any]) -> Any:
     return _compiled(function, True, ())
 
 
-def _compiled(function: Callable[..., Any], cache: bool, signature: tuple[Any, ...]) -> Any:
+def jit_for(*signatures: tuple[Any, ...]) -> Callable[[Callable[..., Any]], Any]:
+    """The same for exactly these argument types, compiled or read from the disk at once."""
+
+    def made(function: Callable[..., Any]) -> Any:
+        out = _compiled(function, True, list(signatures))
+        if not numba.core.config.DISABLE_JIT:  # type: ignore[attr-defined]
+            out.disable_compile()
+        return out
+
+    return made
+
+
+def _compiled(function: Callable[..., Any], cache: bool, signature: Any) -> Any:
     njit: Any = numba.njit
     given = (signature,) if signature else ()
     if cache:
         try:
             return njit(*given, cache=True, **OPTIONS)(function)
-        except (RuntimeError, OSError):  # numba found no folder to write to, or could not write there
+        except Exception:  # no folder to write to, a full disk, or a damaged file there: numba lets anything through
             pass
     return njit(*given, **OPTIONS)(function)
 
 
 def _written(path: Path, source: str) -> bool:
     """Put the source there unless it is there already; whole or not at all, whoever else does the same."""
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        if path.exists() and path.read_text(encoding="utf-8") == source:
+        if path.exists() and path.read_bytes() == source.encode():
             return True
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
-            file.write(source)
-        os.replace(file.name, path)
+        partial.write_bytes(source.encode())
+        os.replace(partial, path)
         return True
     except OSError:
+        with suppress(OSError):
+            partial.unlink()
         return False

@@ -176,8 +176,8 @@ if fine and not (⟨small⟩):
             fine = False
         ⟨new_bounds⟩"""
 
-#: How many components of φ are looked over ahead: a quarter of a common second-level cache.
-_BLOCK = 1 << 15
+#: How many components of φ are looked over ahead: half of a common second-level cache.
+_BLOCK = 1 << 16
 
 
 def source(rule: Rule, dtype: str) -> str:

@@ -37,8 +37,8 @@ class Reference(Engine):
         X, memory = np.empty_like(self.X), np.empty((self.K, self.M))
         for t in range(len(phi)):
             P = np.stack([phi[t], phi_next[t]])
-            (pp, pq), (_, qq) = (P @ P.T).tolist()
             with np.errstate(all="ignore"):
+                (pp, pq), (_, qq) = (P @ P.T).tolist()
                 for k in range(self.K):
                     x, x_next = (self.X[:, k] @ P.T).T.tolist()
                     step = [float(p[t, k]) for p in parameters]

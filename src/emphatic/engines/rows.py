@@ -40,7 +40,7 @@ class Rows:
         """The same as an array (T, n)."""
         out = np.zeros((len(self), n), dtype)
         row = np.repeat(np.arange(len(self)), np.diff(self.start))
-        active = self.indices >= 0
+        active = (self.indices >= 0) & (self.indices < n)
         out[row[active], self.indices[active]] = self.values[active]
         return out
 

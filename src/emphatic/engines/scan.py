@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from emphatic.engines.compiled import jit
+from emphatic.engines.compiled import jit_for
+
+_i4, _i8 = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int64))
 
 
-@jit
+@jit_for((_i8, _i8))
 def survey(index, start):
     """See ``rows.survey``: a small hash table, whose slots are stamped with the row so that none is ever cleared."""
     widest = 1
@@ -37,7 +40,7 @@ def survey(index, start):
     return -1, False, top
 
 
-@jit
+@jit_for((_i8,))
 def highest_of_few(index):
     """The largest of a few indices, −1 if there is none; −2 if one is below −1 or repeated."""
     top = -1
@@ -54,7 +57,7 @@ def highest_of_few(index):
     return top
 
 
-@jit
+@jit_for((_i8, types.int64), (_i4, types.int64))
 def largest(bits, mask):
     """The largest of the floats' bits without their signs: those of max |x|, beyond infinity's if there is a NaN."""
     top = bits[0] & mask

@@ -35,8 +35,6 @@ __all__ = ["Sparse"]
 def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     f8, i8 = types.float64, types.int64
     module = compiled.module(f"sparse_{rule.name}_{dtype}", source(rule, dtype))
-    if name == "settle":
-        return module.settle
     layout = Layout(rule)
     column = np.zeros((1, 1), layout.fields(dtype))
     typeof: Any = numba.typeof
@@ -47,6 +45,8 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     rows = [index, index, value]
     if name == "learn":
         arguments = [*state, scalars, index, value, index, value, *[f8] * len(rule.parameters)]
+    elif name == "settle_all":
+        arguments = state
     elif name == "predict_one":
         arguments = [*state, index, value]
     elif name == "predict":
@@ -128,8 +128,7 @@ class Sparse(Engine):
         return value.astype(self.dtype, copy=False)
 
     def _settle(self) -> None:
-        for k in range(self.K):
-            _kernel(self.rule, self.dtype, "settle")(k, *self._state)
+        _kernel(self.rule, self.dtype, "settle_all")(*self._state)
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
         self._settle()
@@ -151,6 +150,7 @@ class Sparse(Engine):
         """C, H and the stamps as they are, and of the table what some column may still owe."""
         used = int(self._epoch[:, ::2].max())
         fields = {name: self._columns[name] for name in self._layout.names}
+        fields["bounds"] = self.scalars[:, self.M : -1]
         return fields | {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :, :used]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
@@ -172,6 +172,9 @@ class Sparse(Engine):
                 stamp, j = pending[name], int(name[1:]) - self._layout.w
                 if not ((stamp >= 0) & (stamp <= now[:, j, None])).all():
                     raise ValueError(f"its stamps {name!r} are out of range")
+        bounds = self.scalars[:, self.M : -1]
+        _hold("bounds", pending["bounds"], "float64", bounds.shape)
+        bounds[:] = np.maximum(bounds, pending["bounds"])
         for name in self._layout.names:
             self._columns[name] = pending[name]
         self._scale[:], self._epoch[:] = pending["scale"], epoch

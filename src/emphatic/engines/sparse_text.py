@@ -48,6 +48,12 @@ def settle(k, ⟨columns⟩, scale, epoch, table):
 settle = numba.njit(**OPTIONS)(settle)
 
 
+def settle_all(⟨columns⟩, scale, epoch, table):
+    """The same for every learner."""
+    for k in range(scale.shape[0]):
+        settle(k, ⟨columns⟩, scale, epoch, table)
+
+
 def learn(⟨columns⟩, scale, epoch, table, scalars, index, value, index_next, value_next, ⟨parameters⟩):
     """One step of one learner; its TD error, or NaN if the step was refused and nothing changed."""
     n = H0.shape[1]
@@ -363,7 +369,8 @@ def source(rule: Rule, dtype: str) -> str:
         load=u.load(),
         call=u.call(),
         bounds=u.bounds(),
-        finite=u.finite(),
+        # Sums are in float64 here; what a prediction in the dtype could not hold has diverged.
+        finite=f"{u.finite()} and abs(x0) <= {limit!r} and abs(y0) <= {limit!r}",
         small=u.small(NEAR_THE_END[dtype]),
         components=[f"z{r} = H{r}[k, i]" for r in R],
         trial_bounds=[f"size_next{r} = 0.0" for r in R],

@@ -64,7 +64,7 @@ def names() -> tuple[str, ...]:
 
 def get(name: str) -> Rule:
     """The rule of that name: ``rule`` in the module ``emphatic.rules.<name>``."""
-    if name not in _NAMES:
+    if not isinstance(name, str) or name not in _NAMES:
         raise ValueError(f"The 'rule' parameter must be one of {', '.join(_NAMES)}. Got {name!r} instead.")
     rule: Rule = importlib.import_module(f"emphatic.rules.{name}").rule
     return rule
