@@ -16,7 +16,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", metavar="DIR")
+    parser.add_argument("--out", type=Path, default=None, metavar="DIR")
     args = parser.parse_args()
 
     one_thread()  # before a suite imports numpy
@@ -28,7 +28,7 @@ def main() -> int:
         print(f"gate failed, nothing timed: {failure}", file=sys.stderr)
         return 1
     command = f"python -m benchmarks {args.suite}" + (" --quick" if args.quick else "")
-    report.publish(args.suite, command, gates, rows, args.out)
+    report.publish(args.suite, command, gates, rows, args.out or report.RESULTS)
     return 0
 
 

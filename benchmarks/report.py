@@ -19,6 +19,8 @@ from benchmarks.measure import Gate
 
 PACKAGES = ("emphatic", "numpy", "numba", "swifttd")
 HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
+#: Where results go unless told otherwise; the README quotes these.
+RESULTS = Path(__file__).parent / "results"
 COLUMNS = ("what", "ours", "alternative", "ratio", "target", "met")
 
 
@@ -94,6 +96,29 @@ def _cpu() -> str:
         return platform.processor() or platform.machine()
 
 
+def headline(table: str) -> str:
+    """Of a suite's Markdown, what the README quotes: the rows that have a target, under their sections."""
+    kept: list[str] = []
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        is_section = line.startswith("| **")
+        if is_section and kept[-1].startswith("| **"):
+            kept.pop()  # a section without such rows
+        if is_section or not line.startswith("| ") or cells[1] == COLUMNS[0] or cells[5]:
+            kept.append(line)
+    if kept[-1].startswith("| **"):
+        kept.pop()
+    return "\n".join(kept)
+
+
+def quote_in(readme: Path, suite: str, table: str) -> None:
+    """Put the suite's headline between its marks in the README."""
+    begin, end = f"<!-- speed: {suite} -->", "<!-- /speed -->"
+    before, rest = readme.read_text(encoding="utf-8").split(begin)
+    after = rest.split(end, 1)[1]
+    readme.write_text(f"{before}{begin}\n{headline(table)}\n{end}{after}", encoding="utf-8")
+
+
 def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row], out: Path) -> None:
     """Print the table; write ``suite.json`` and ``suite.md`` under ``out``."""
     host = machine()
@@ -114,6 +139,8 @@ def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row]
 
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{suite}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if out == RESULTS:
+        quote_in(RESULTS.parent.parent / "README.md", suite, "\n".join(lines))
     record = {
         "suite": suite,
         "command": command,

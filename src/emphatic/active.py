@@ -14,6 +14,7 @@ __all__ = ["Active"]
 
 #: Up to here, comparing all pairs is quicker than any table.
 _FEW = 128
+_INT64 = np.dtype(np.int64)
 
 
 class Active:
@@ -31,6 +32,20 @@ class Active:
     __slots__ = ("indices", "top", "values")
 
     def __init__(self, indices: ArrayLike, values: ArrayLike | None = None) -> None:
+        if (
+            values is None
+            and type(indices) is np.ndarray
+            and indices.dtype is _INT64
+            and indices.ndim == 1
+            and len(indices) <= _FEW
+        ):
+            # The common case, a step at a time; whatever is amiss is said below.
+            self.indices: NDArray[np.int64] = indices.copy()
+            self.values: NDArray[np.float64] = _one_row(len(indices))
+            #: The largest index (−1 if there is none), so that a learner need not look at every one again.
+            self.top: int = _of_few()(self.indices)
+            if self.top >= -1:
+                return
         given = indices if type(indices) is np.ndarray else _regular("indices", indices)
         if given.dtype.kind not in "iu" and given.size:
             raise ValueError(
@@ -45,10 +60,9 @@ class Active:
             )
         # One step is copied (it is small, and callers reuse their buffers); a log is not, where it need not be.
         array = np.array(given, np.int64) if given.ndim == 1 else np.ascontiguousarray(given, np.int64)
-        self.indices: NDArray[np.int64] = array
-        self.values: NDArray[np.float64] = _ones(array.shape) if values is None else _checked(values, array)
-        #: The largest index (−1 if there is none), so that a learner need not look at every one again.
-        self.top: int = highest(array)
+        self.indices = array
+        self.values = _ones(array.shape) if values is None else _checked(values, array)
+        self.top = highest(array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,10 +94,6 @@ def _of_few() -> Any:
 
 def highest(indices: NDArray[np.int64]) -> int:
     """The largest index, if all are allowed."""
-    if indices.ndim == 1 and indices.shape[0] <= _FEW:
-        top: int = _of_few()(indices)
-        if top >= -1:
-            return top
     start = _start(indices.shape[0]) if indices.ndim == 1 else _starts(indices.shape)
     row, repeated, top = survey(indices.reshape(-1), start)
     if row < 0:

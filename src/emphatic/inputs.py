@@ -171,14 +171,24 @@ def _series(function: str, name: str, value: Any, T: int, K: int | None) -> NDAr
     with np.errstate(over="ignore"):
         view = np.asarray(view, np.float64)
     low, high = RANGES.get(name, (-math.inf, math.inf))
-    least, most = (float(view.min()), float(view.max())) if view.size else (low, high)
-    if view.size and not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
+    if view.size and not _within(view, low, high):
         t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
         where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
         bounds = "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"
         wanted = f"be {'finite' if low == -math.inf else bounds}"
         raise refusal(name, function, wanted, f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
     return np.broadcast_to(view, (T, K or 1))
+
+
+def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
+    """Whether every number is finite and in the range."""
+    if low == 0.0 and view.flags.c_contiguous:
+        # As unsigned integers, floats from 0 on are in order, and negative ones, infinity and NaN come after them.
+        limit = np.nextafter(high, 0.0) if high == math.inf else high
+        if int(view.view(np.uint64).max()) <= int(np.float64(limit).view(np.uint64)):
+            return True
+    least, most = float(view.min()), float(view.max())
+    return low <= least and most <= high and math.isfinite(least) and math.isfinite(most)
 
 
 def _forms(function: str, shape: tuple[int, ...], T: int, K: int | None) -> str:

@@ -43,6 +43,7 @@ def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
         norm += p * p + q * q
     ⟨products⟩
     top = 1.0 + np.float64(norm)
+    top_next = top
     ⟨load⟩
     ⟨decide_one⟩
     if not fine:
@@ -60,14 +61,14 @@ def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
 def run(X, scalars, Phi, Phi_next, bits, bits_next, one_log, ⟨all_parameters⟩, predictions, last_delta):
     """T steps of one learner; −1, t where it would diverge at step t, or UNFIT if φ is not finite.
 
-    Features are looked over a block ahead: they are checked, their largest component is known, and they are near.
-    In one log the φ' of a step is the φ of the next and need not be looked at twice.
+    Wide features are looked over a block ahead: that brings them near, faster than the products would. In one log the
+    φ' of a step is the φ of the next and need not be looked at twice. Narrow ones come soon enough, and if one is not
+    finite neither is δ.
     """
     n, T, k = X.shape[2], Phi.shape[0], 0
     keep = predictions.shape[0] > 0
     ahead = max(1, ⟨block⟩ // n)
-    seen = 0
-    top = 0.0
+    seen = 0 if n >= ⟨WIDE⟩ else T
     status = -1
     delta = 0.0
     ⟨load⟩
@@ -85,14 +86,14 @@ def run(X, scalars, Phi, Phi_next, bits, bits_next, one_log, ⟨all_parameters�
             if most >= ⟨infinity⟩:
                 status = ⟨UNFIT⟩
                 break
-            top = as_float(most)
         if t == 0:
-            ⟨zeros⟩
+            ⟨run_zeros⟩
             for i in range(n):
                 ⟨read⟩
                 p = Phi[t, i]; q = Phi_next[t, i]
-                ⟨sums⟩
-            ⟨products⟩
+                ⟨run_sums⟩
+            ⟨run_products⟩
+        top, top_next = 1.0 + pp, 1.0 + qq
         ⟨at_t_k⟩
         ⟨decide_many⟩
         if not fine:
@@ -101,15 +102,15 @@ def run(X, scalars, Phi, Phi_next, bits, bits_next, one_log, ⟨all_parameters�
         if keep:
             predictions[t, k] = x0
         s = min(t + 1, T - 1)
-        ⟨zeros⟩
+        ⟨run_zeros⟩
         for i in range(n):
             ⟨read⟩
             p = Phi[t, i]; q = Phi_next[t, i]
             ⟨update⟩
             ⟨write⟩
             p = Phi[s, i]; q = Phi_next[s, i]
-            ⟨sums⟩
-        ⟨products⟩
+            ⟨run_sums⟩
+        ⟨run_products⟩
         ⟨carry⟩
         scalars[k, ⟨counter⟩] += 1.0
     ⟨save⟩
@@ -120,6 +121,7 @@ def run(X, scalars, Phi, Phi_next, bits, bits_next, one_log, ⟨all_parameters�
 def run_many(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, last_delta, work):
     """T steps of K learners; −1, or t·K + k where learner k would diverge at step t."""
     K, n, T = X.shape[1], X.shape[2], Phi.shape[0]
+    top_next = top
     keep = predictions.shape[0] > 0
     for t in range(T):
         for k in range(K):
@@ -149,15 +151,6 @@ def run_many(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, 
             scalars[k, ⟨counter⟩] += 1.0
     return -1
 
-
-def as_float(bits):
-    """The float of those bits."""
-    one = np.empty(1, np.int⟨width⟩)
-    one[0] = bits
-    return np.float64(one.view(real)[0])
-
-
-as_float = numba.njit(**OPTIONS)(as_float)
 '''
 
 # The coefficients of one step. Only when the bounds say that something may overflow is the step tried on X itself.
@@ -176,6 +169,8 @@ if fine and not (⟨small⟩):
             fine = False
         ⟨new_bounds⟩"""
 
+#: From here on features are looked over ahead of the steps.
+_WIDE = 256
 #: How many components of φ are looked over ahead: half of a common second-level cache.
 _BLOCK = 1 << 16
 
@@ -188,15 +183,29 @@ def source(rule: Rule, dtype: str) -> str:
     integer = np.dtype(f"i{np.dtype(dtype).itemsize}")
     infinity = int(np.array(np.inf, dtype).view(integer))
     products, unused = u.products()
+    # In a run, bounds need the length of φ, and of φ' if the rule uses that.
+    uses_next = any(u.B[r][1] != 0.0 for r in R)
+    in_run = [name for name in (*products, *unused) if name in products or name == "pp" or (name == "qq" and uses_next)]
     terms = {"x": "z{r} * p", "y": "z{r} * q", "pp": "p * p", "pq": "p * q", "qq": "q * q"}
     kept = u.results() + u.coefficients
+
+    def zeros(names: list[str]) -> list[str]:
+        return [f"sum_{name} = zero" for name in names]
+
+    def sums(names: list[str]) -> list[str]:
+        return [f"sum_{name} += {terms[name.rstrip('0123456789')].format(r=name[1:])}" for name in names]
+
+    def results(names: list[str]) -> list[str]:
+        rest = [name for name in products + unused if name not in names]
+        return [f"{name} = np.float64(sum_{name})" for name in names] + [f"{name} = 0.0" for name in rest]
+
     return fill(
         _TEXT,
         decide_one=fill(_DECIDE, phi="phi[i]", phi_next="phi_next[i]").split("\n"),
         decide_many=fill(_DECIDE, phi="Phi[t, i]", phi_next="Phi_next[t, i]").split("\n"),
         header=u.header(),
         dtype=dtype,
-        width=str(8 * integer.itemsize),
+        WIDE=str(_WIDE),
         mask=str(np.iinfo(integer).max),
         infinity=str(infinity),
         block=str(_BLOCK),
@@ -207,9 +216,12 @@ def source(rule: Rule, dtype: str) -> str:
         at_t_k=[f"{name} = all_{name}[t, k]" for name in rule.parameters],
         acceptable=u.acceptable(),
         # Sums are in the learner's dtype, what is made of them in float64.
-        zeros=[f"sum_{name} = zero" for name in products],
-        sums=[f"sum_{name} += {terms[name.rstrip('0123456789')].format(r=name[1:])}" for name in products],
-        products=[f"{name} = np.float64(sum_{name})" for name in products] + [f"{name} = 0.0" for name in unused],
+        zeros=zeros(products),
+        sums=sums(products),
+        products=results(products),
+        run_zeros=zeros(in_run),
+        run_sums=sums(in_run),
+        run_products=results(in_run),
         no_products=[f"{name} = 0.0" for name in products + unused],
         load=u.load(),
         call=u.call(),

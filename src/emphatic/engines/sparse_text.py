@@ -69,7 +69,7 @@ def learn(⟨columns⟩, scale, epoch, table, scalars, index, value, index_next,
     refused = np.nan
     begin, end, begin_next, end_next = 0, index.shape[0], 0, index_next.shape[0]
     ⟨look⟩
-    top = 1.0 + pp + qq
+    top, top_next = 1.0 + pp, 1.0 + qq
     ⟨decide⟩
     ⟨move⟩
     ⟨store⟩
@@ -82,6 +82,7 @@ def run(
 ):
     """T steps of K learners; −1, or t·K + k where learner k would diverge at step t."""
     K, n = H0.shape
+    top_next = top
     keep = predictions.shape[0] > 0
     for t in range(start.shape[0] - 1):
         begin, end, begin_next, end_next = start[t], start[t + 1], start_next[t], start_next[t + 1]

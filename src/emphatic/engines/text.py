@@ -7,6 +7,7 @@ by itself: 0·∞ is not 0) are simply not there. Names in the text, for vectors
     x{r}, y{r}              X_r·φ and X_r·φ'
     f{i}, new{i}            memory before and after the step
     size{r}                 a bound on max |X_r|;  size_next{r} after the step
+    top, top_next           a bound on max |φ| and max |φ'|
 
 The bound is what finds divergence without looking at n numbers: |X_r| grows by no more than the coefficients say.
 Only when it nears the end of the number range are the numbers themselves tried.
@@ -111,9 +112,9 @@ class Unrolled:
                 for c in self.vectors
                 if self.A[r][c] != 0.0
             ]
-            for name, entry in ((f"b{r}", self.B[r][0]), (f"d{r}", self.B[r][1])):
+            for name, entry, top in ((f"b{r}", self.B[r][0], "top"), (f"d{r}", self.B[r][1], "top_next")):
                 if entry != 0.0:
-                    terms.append("top" if entry == 1.0 else f"abs({name}) * top")
+                    terms.append(top if entry == 1.0 else f"abs({name}) * {top}")
             out.append(f"size_next{r} = " + " + ".join(terms))
         return out
 
