@@ -17,11 +17,12 @@ Maker = Callable[[int, int | None], Learner]
 
 
 def streams(rule: str, K: int | None, seed: int = 0, T: int = 101) -> Iterator[tuple[str, Stream]]:
-    """Dense, with a separate φ', and sparse: binary and signed."""
+    """Dense, with a separate φ', of many features, and sparse: binary and signed."""
     beta = rule.endswith("_beta")
     yield "dense", make(seed, T, 6, K, beta=beta)
     yield "separate", make(seed + 1, T, 5, K, beta=beta, separate=True)
     yield "binary", make(seed + 2, T, 23, K, beta=beta, active=4)
+    yield "wide", make(seed + 4, 31, 300, K, beta=beta)
     yield "signed", make(seed + 3, T, 11, K, beta=beta, active=3, binary=False, separate=True)
 
 

@@ -28,6 +28,16 @@ real = np.⟨dtype⟩
 zero = real(0)
 
 
+def as_float(bits):
+    """The float of those bits."""
+    one = np.empty(1, np.int⟨width⟩)
+    one[0] = bits
+    return np.float64(one.view(real)[0])
+
+
+as_float = numba.njit(**OPTIONS)(as_float)
+
+
 def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
     """One step of one learner; its TD error, or NaN if the step was refused and nothing changed."""
     n = X.shape[2]
@@ -58,64 +68,10 @@ def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
     return delta
 
 
-def run(X, scalars, Phi, Phi_next, bits, bits_next, one_log, ⟨all_parameters⟩, predictions, last_delta):
-    """T steps of one learner; −1, t where it would diverge at step t, or UNFIT if φ is not finite.
+⟨run_narrow⟩
 
-    Wide features are looked over a block ahead: that brings them near, faster than the products would. In one log the
-    φ' of a step is the φ of the next and need not be looked at twice. Narrow ones come soon enough, and if one is not
-    finite neither is δ.
-    """
-    n, T, k = X.shape[2], Phi.shape[0], 0
-    keep = predictions.shape[0] > 0
-    ahead = max(1, ⟨block⟩ // n)
-    seen = 0 if n >= ⟨WIDE⟩ else T
-    status = -1
-    delta = 0.0
-    ⟨load⟩
-    ⟨no_products⟩
-    for t in range(T):
-        if t == seen:
-            seen = min(t + ahead, T)
-            most = bits[t, 0] & ⟨mask⟩
-            for s in range(t, seen):
-                if s == 0 or not one_log:
-                    for i in range(n):
-                        most = max(most, bits[s, i] & ⟨mask⟩)
-                for i in range(n):
-                    most = max(most, bits_next[s, i] & ⟨mask⟩)
-            if most >= ⟨infinity⟩:
-                status = ⟨UNFIT⟩
-                break
-        if t == 0:
-            ⟨run_zeros⟩
-            for i in range(n):
-                ⟨read⟩
-                p = Phi[t, i]; q = Phi_next[t, i]
-                ⟨run_sums⟩
-            ⟨run_products⟩
-        top, top_next = 1.0 + pp, 1.0 + qq
-        ⟨at_t_k⟩
-        ⟨decide_many⟩
-        if not fine:
-            status = t
-            break
-        if keep:
-            predictions[t, k] = x0
-        s = min(t + 1, T - 1)
-        ⟨run_zeros⟩
-        for i in range(n):
-            ⟨read⟩
-            p = Phi[t, i]; q = Phi_next[t, i]
-            ⟨update⟩
-            ⟨write⟩
-            p = Phi[s, i]; q = Phi_next[s, i]
-            ⟨run_sums⟩
-        ⟨run_products⟩
-        ⟨carry⟩
-        scalars[k, ⟨counter⟩] += 1.0
-    ⟨save⟩
-    last_delta[k] = delta
-    return status
+
+⟨run_wide⟩
 
 
 def run_many(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, last_delta, work):
@@ -153,6 +109,66 @@ def run_many(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, 
 
 '''
 
+_RUN = '''def ⟨name⟩(X, scalars, Phi, Phi_next, bits, bits_next, one_log, ⟨all_parameters⟩, predictions, last_delta):
+    """T steps of one learner; −1, t where it would diverge at step t, or UNFIT if φ is not finite."""
+    n, T, k = X.shape[2], Phi.shape[0], 0
+    keep = predictions.shape[0] > 0
+    status = -1
+    delta = 0.0
+    ⟨load⟩
+    ⟨no_products⟩
+    ⟨prepare⟩
+    for t in range(T):
+        ⟨look⟩
+        if t == 0:
+            ⟨zeros⟩
+            for i in range(n):
+                ⟨read⟩
+                p = Phi[t, i]; q = Phi_next[t, i]
+                ⟨sums⟩
+            ⟨products⟩
+        ⟨tops⟩
+        ⟨at_t_k⟩
+        ⟨decide_many⟩
+        if not fine:
+            status = t
+            break
+        if keep:
+            predictions[t, k] = x0
+        s = min(t + 1, T - 1)
+        ⟨zeros⟩
+        for i in range(n):
+            ⟨read⟩
+            p = Phi[t, i]; q = Phi_next[t, i]
+            ⟨update⟩
+            ⟨write⟩
+            p = Phi[s, i]; q = Phi_next[s, i]
+            ⟨sums⟩
+        ⟨products⟩
+        ⟨carry⟩
+        scalars[k, ⟨counter⟩] += 1.0
+    ⟨save⟩
+    last_delta[k] = delta
+    return status'''
+
+# Wide features are looked over a block ahead: that brings them near, faster than the products would. In one log the φ'
+# of a step is the φ of the next and need not be looked at twice. Narrow ones come soon enough; their length bounds
+# their components, and if one is not finite neither is δ.
+_LOOK = """if t == seen:
+    seen = min(t + max(1, ⟨block⟩ // n), T)
+    most = bits[t, 0] & ⟨mask⟩
+    for s in range(t, seen):
+        if s == 0 or not one_log:
+            for i in range(n):
+                most = max(most, bits[s, i] & ⟨mask⟩)
+        for i in range(n):
+            most = max(most, bits_next[s, i] & ⟨mask⟩)
+    if most >= ⟨infinity⟩:
+        status = ⟨UNFIT⟩
+        break
+    top = as_float(most)
+    top_next = top"""
+
 # The coefficients of one step. Only when the bounds say that something may overflow is the step tried on X itself.
 _DECIDE = """⟨call⟩
 ⟨bounds⟩
@@ -183,9 +199,8 @@ def source(rule: Rule, dtype: str) -> str:
     integer = np.dtype(f"i{np.dtype(dtype).itemsize}")
     infinity = int(np.array(np.inf, dtype).view(integer))
     products, unused = u.products()
-    # In a run, bounds need the length of φ, and of φ' if the rule uses that.
     uses_next = any(u.B[r][1] != 0.0 for r in R)
-    in_run = [name for name in (*products, *unused) if name in products or name == "pp" or (name == "qq" and uses_next)]
+    with_length = [name for name in products + unused if name in products or name in ("pp", "qq")[: 1 + uses_next]]
     terms = {"x": "z{r} * p", "y": "z{r} * q", "pp": "p * p", "pq": "p * q", "qq": "q * q"}
     kept = u.results() + u.coefficients
 
@@ -199,13 +214,19 @@ def source(rule: Rule, dtype: str) -> str:
         rest = [name for name in products + unused if name not in names]
         return [f"{name} = np.float64(sum_{name})" for name in names] + [f"{name} = 0.0" for name in rest]
 
+    def run(name: str, names: list[str], prepare: list[str], look: str, tops: list[str]) -> list[str]:
+        parts = {"zeros": zeros(names), "sums": sums(names), "products": results(names)}
+        return fill(_RUN, name=name, prepare=prepare, look=look.split("\n"), tops=tops, **parts).split("\n")
+
     return fill(
         _TEXT,
+        run_narrow=run("run", with_length, ["pass"], "pass", ["top, top_next = 1.0 + pp, 1.0 + qq"]),
+        run_wide=run("run_wide", products, ["seen, top, top_next = 0, 0.0, 0.0"], _LOOK, ["pass"]),
         decide_one=fill(_DECIDE, phi="phi[i]", phi_next="phi_next[i]").split("\n"),
         decide_many=fill(_DECIDE, phi="Phi[t, i]", phi_next="Phi_next[t, i]").split("\n"),
         header=u.header(),
         dtype=dtype,
-        WIDE=str(_WIDE),
+        width=str(8 * integer.itemsize),
         mask=str(np.iinfo(integer).max),
         infinity=str(infinity),
         block=str(_BLOCK),
@@ -219,9 +240,6 @@ def source(rule: Rule, dtype: str) -> str:
         zeros=zeros(products),
         sums=sums(products),
         products=results(products),
-        run_zeros=zeros(in_run),
-        run_sums=sums(in_run),
-        run_products=results(in_run),
         no_products=[f"{name} = 0.0" for name in products + unused],
         load=u.load(),
         call=u.call(),
@@ -256,7 +274,7 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     bits = types.Array(getattr(types, f"int{real.bitwidth}"), 2, "C", readonly=True)
     parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
     out = [types.Array(real, 2, "C"), types.Array(f8, 1, "C")]
-    if name == "run":
+    if name in ("run", "run_wide"):
         return compiled.kernel(module, name, *state, Phi, Phi, bits, bits, types.boolean, *parameters, *out)
     return compiled.kernel(module, name, *state, Phi, Phi, f8, *parameters, *out, types.Array(f8, 2, "C"))
 
@@ -297,7 +315,7 @@ class Dense(Engine):
         if self.K == 1:
             bits = [part.view(f"i{part.itemsize}") for part in (phi, phi_next)]
             one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
-            kernel = _kernel(self.rule, self.dtype, "run")
+            kernel = _kernel(self.rule, self.dtype, "run_wide" if self.n >= _WIDE else "run")
             status = kernel(*state, *bits, one_log, *parameters, predictions, self._delta)
         else:
             kernel = _kernel(self.rule, self.dtype, "run_many")
