@@ -6,6 +6,7 @@ step to step. This text follows the guide's equations (1)–(5) and keeps every 
 where it is written.
 
     td, true_online_td, etd, etd_beta, true_online_etd, true_online_etd_beta      sequence → Result
+    the gradient rules and those with their own bootstrapping: `tests.equations_gradient`
     forward_view         the weights each true online rule is DEFINED to have, without traces: O(T²)
     emphasis_as_a_sum    M_t without F
     fixed_point, …       what the expected updates converge to, in closed form
@@ -15,58 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.floating[Any]]
+from tests.equations_gradient import abtd, gq, gtd, gtd2, htd, proximal_gtd2, tdrc, tree_backup, true_online_gtd, vtrace
+from tests.sequence import Array, Result, Sequence
 
-
-@dataclass(frozen=True)
-class Sequence:
-    """What one learner is given: at t: φ_t, φ'_t, R_{t+1}, γ_{t+1}, α_t, λ_t, ρ_t, I_t, perhaps β_t.
-
-    φ'_t is φ_{t+1} in a single sequence; it need not be where several sequences are joined.
-    """
-
-    Phi: Array  # (T, n)
-    Phi_next: Array  # (T, n)
-    R: Array  # this and all below: (T,)
-    gamma_next: Array
-    alpha: Array
-    lambda_: Array
-    rho: Array
-    I: Array
-    theta_0: Array  # (n,)
-    beta: Array | None = None
-
-    @property
-    def T(self) -> int:
-        return len(self.R)
-
-    @property
-    def gamma(self) -> Array:
-        """γ_t. Before the first step there is nothing to discount: γ_0 = 0."""
-        return np.concatenate([[0.0], self.gamma_next[:-1]])
-
-
-@dataclass(frozen=True)
-class Result:
-    """Rows θ_0 … θ_T of `Theta`, e_{−1} … e_{T−1} of `E`; the prediction θ_t·φ_t and M_t of every step."""
-
-    Theta: Array
-    E: Array
-    predictions: Array
-    M: Array
-
-    @property
-    def theta(self) -> Array:
-        return np.array(self.Theta[-1])
-
-    @property
-    def e(self) -> Array:
-        return np.array(self.E[-1])
+__all__ = [
+    "CORE",
+    "RULES",
+    "Array",
+    "FixedPoint",
+    "Result",
+    "Sequence",
+    "fixed_point",
+    "msve",
+    "stationary",
+    "true_values",
+]
 
 
 # --------------------------------------------------------------------------------------------------- emphasis
@@ -114,7 +81,7 @@ def plain(s: Sequence, M: Array) -> Result:
         delta = s.R[t] + s.gamma_next[t] * Theta[t] @ s.Phi_next[t] - Theta[t] @ s.Phi[t]
         E[t + 1] = s.rho[t] * (gamma[t] * s.lambda_[t] * E[t] + M[t] * s.Phi[t])
         Theta[t + 1] = Theta[t] + s.alpha[t] * delta * E[t + 1]
-    return Result(Theta, E, np.sum(Theta[:-1] * s.Phi, axis=1), M)
+    return Result({"theta": Theta, "e": E}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
 
 
 def true_online(s: Sequence, M: Array) -> Result:
@@ -134,7 +101,7 @@ def true_online(s: Sequence, M: Array) -> Result:
         E[t + 1] = c * E[t] + s.rho[t] * s.alpha[t] * M[t] * (1.0 - c * phi @ E[t]) * phi
         D = (Theta[t] - Theta[t - 1]) @ s.Phi_next[t - 1] if t > 0 else 0.0
         Theta[t + 1] = Theta[t] + delta * E[t + 1] + (E[t + 1] - s.alpha[t] * M[t] * s.rho[t] * phi) * D
-    return Result(Theta, E, np.sum(Theta[:-1] * s.Phi, axis=1), M)
+    return Result({"theta": Theta, "e": E}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
 
 
 def td(s: Sequence) -> Result:
@@ -167,8 +134,12 @@ def true_online_etd_beta(s: Sequence) -> Result:
     return true_online(s, emphasis(s, beta_discount(s)))
 
 
-RULES: dict[str, Callable[[Sequence], Result]] = {
+#: The rules with emphasis, and those they come from.
+CORE: dict[str, Callable[[Sequence], Result]] = {
     f.__name__: f for f in (td, true_online_td, etd, etd_beta, true_online_etd, true_online_etd_beta)
+}
+RULES = CORE | {
+    f.__name__: f for f in (gtd, gtd2, true_online_gtd, htd, proximal_gtd2, tdrc, gq, tree_backup, vtrace, abtd)
 }
 
 

@@ -3,9 +3,9 @@
 α, I, λ, ρ, γ and R all change every step; ρ = 0, γ = 0, I = 0, α = 0 and λ ∈ {0, 1} all occur; features are
 signed, states recur, and some φ are 0. (On an on-policy walk with constant parameters half of the one-line
 slips in the pseudocode go unnoticed.) The step size is scaled by what it meets, so that results stay O(1)
-however long the stream.
+however long the stream. A rule's own parameters (β, λ', κ, π, μ, ξ) change every step too, independently.
 
-    make(seed, T, n, K, …)      one seeded stream
+    make(seed, T, n, K, …)      one seeded stream, for any of the rules
     streams(…)                  the same kind, drawn and shrunk by hypothesis
     relative_error, TOLERANCE   how far apart two results are, and how far they may be
 """
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import emphatic
-from tests.equations import RULES, Array, Result, Sequence
+from tests.equations import CORE, RULES, Array, Result, Sequence
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 
@@ -160,22 +160,27 @@ class Stream:
 
 @dataclass(frozen=True)
 class Expected:
-    """The last θ and e and every prediction, of all learners: (K, n), (K, n), (T, K)."""
+    """Every vector as the last step leaves it, by name, and every prediction, of all learners: (K, n), (T, K)."""
 
-    theta: Array
-    e: Array
+    vectors: Mapping[str, Array]
     predictions: Array
+
+    @property
+    def theta(self) -> Array:
+        return self.vectors["theta"]
+
+    @property
+    def e(self) -> Array:
+        return self.vectors["e"]
 
     @classmethod
     def of(cls, results: list[Result]) -> Expected:
-        return cls(
-            np.array([r.theta for r in results]),
-            np.array([r.e for r in results]),
-            np.array([r.predictions for r in results]).T,
-        )
+        last = [r.last for r in results]
+        vectors = {name: np.array([vectors[name] for vectors in last]) for name in last[0]}
+        return cls(vectors, np.array([r.predictions for r in results]).T)
 
     def __getitem__(self, k: int) -> Expected:
-        return Expected(self.theta[k], self.e[k], self.predictions[:, k])
+        return Expected({name: rows[k] for name, rows in self.vectors.items()}, self.predictions[:, k])
 
 
 # ------------------------------------------------------------------------------------------------ making them
@@ -196,20 +201,69 @@ def scaled_alpha(a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: A
     return alpha
 
 
+#: A rule's own parameters that may be left out.
+OPTIONAL = ("beta", "lambda_next", "kappa")
+
+
+def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: str) -> Stream:
+    """The stream with the rule's own parameters and with I = 1 if it has no interest.
+
+    Both step sizes are scaled by φ and by the traces that the rule itself will have, so that α_tρ_t‖e_t‖‖φ‖ ≤ a_t.
+    """
+    rng, shape = np.random.default_rng([seed, 16]), stream.R.shape
+
+    def drawn(low: float, high: float, *special: float) -> Array:
+        otherwise = low + (high - low) * rng.random(shape)
+        return np.where(rng.random(shape) < 0.3, rng.choice(special, shape), otherwise)
+
+    own = {
+        "beta": drawn(0.1, 0.7, 0.0, 0.5),
+        "eta": drawn(0.0, 1.5, 0.0, 1.0),
+        "lambda_next": drawn(0.0, 1.0, 0.0, 1.0),
+        "kappa": drawn(0.0, 2.0, 0.0, 1.0),
+        "pi": drawn(0.0, 1.0, 0.0, 1.0),
+        "mu": drawn(0.05, 1.0, 1.0),
+        "xi": drawn(0.0, 3.0, 0.0, 1.0, 2.0),
+    }
+    traits = emphatic.rules.get(rule)
+    extra = {name: own[name] for name in traits.extra if given == "all" or name not in OPTIONAL}
+    if given == "eta" and "beta" in traits.extra:
+        extra["eta"] = own["eta"]
+    I = stream.I if traits.interest else np.ones(shape)
+    still = {name: np.zeros(shape) if name == "beta" else v for name, v in extra.items()}
+    frozen = replace(stream, alpha=np.zeros(shape), I=I, extra=still)
+    learners = [None] if stream.K is None else range(stream.K)
+    lengths = np.empty((stream.T, len(learners)))
+    for column, k in enumerate(learners):
+        s = frozen.sequence(k)
+        rows = RULES[rule](s).rows
+        vectors = [s.Phi, *(rows[name][1:] for name in traits.traces)]
+        lengths[:, column] = np.max([np.linalg.norm(vector, axis=1) for vector in vectors], axis=0)
+    both = stream.Phi if stream.Phi_next is None else np.concatenate([stream.Phi, stream.Phi_next])
+    longest = np.linalg.norm(both, axis=1).max()
+    scale = 1.0 / np.maximum(1.0, longest * np.maximum(stream.rho, 1.0) * lengths.reshape(shape))
+    if "beta" in extra:
+        extra["beta"] = extra["beta"] * scale
+    return replace(stream, alpha=a * scale, I=I, extra=extra)
+
+
 def make(
     seed: int,
     T: int = 101,
     n: int = 6,
     K: int | None = None,
     *,
+    rule: str = "td",
+    given: str = "all",
     beta: bool = False,
     active: int | None = None,
     binary: bool = True,
     separate: bool = False,
 ) -> Stream:
-    """One seeded stream of T steps.
+    """One seeded stream of T steps for `rule`, with its own parameters in `extra`.
 
-    `beta` adds β to `extra`; `active` gives φ as at most that many `Active` features, all 1 if `binary` and
+    Of those that may be left out, `given` = "all" gives β, λ' and κ, "eta" only eta, and "" none. `beta` adds β
+    whatever the rule; `active` gives φ as at most that many `Active` features, all 1 if `binary` and
     signed if not, with −1 for "none" here and there; `separate` gives a Phi_next, mostly the next φ.
     """
     rng = np.random.default_rng(seed)
@@ -254,8 +308,10 @@ def make(
     a = one_of([0.0], 0.05, 0.1 + 0.6 * uniform(shape))
     both = np.concatenate([Phi, Phi_next])
     alpha = scaled_alpha(a, both, gamma_next, lambda_, rho, I, b)
-    extra = {"beta": b} if beta else NO_EXTRA
-    return Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=Phi_next if separate else None, **sparse)
+    extra = {"beta": b} if beta or rule.endswith("_beta") else NO_EXTRA
+    further = Phi_next if separate else None
+    stream = Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=further, **sparse)
+    return stream if rule in CORE else with_parameters_of(rule, stream, seed, a, given)
 
 
 def densify(indices: npt.NDArray[np.int64], values: Array | None, n: int) -> Array:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,12 @@ class Log:
     Phi_next: Array
     R: Array
     gamma_next: Array
-    rho: Array
+    pi: Array
+    mu: Array
+
+    @property
+    def rho(self) -> Array:
+        return self.pi / self.mu
 
 
 @functools.cache
@@ -55,15 +61,18 @@ def log(run: int) -> Log:
         Phi_next=np.where(end[:, None], 0.0, Phi_s[(state + 1) % 8]),
         R=np.where(end & ~turned, 1.0, 0.0),
         gamma_next=np.where(end, 0.0, GAMMA),
-        rho=np.where(state < 4, 1.0, np.where(turned, 0.0, 2.0)),
+        pi=np.where(turned, 0.0, 1.0),
+        mu=np.where(state < 4, 1.0, 0.5),
     )
 
 
-def rmsve(rule: str, alpha: Array, lambda_: float, **extra: float) -> tuple[Array, Array]:
-    """The RMSVE over all steps (every 50th) and runs, and its standard error, for each of some step sizes."""
+def rmsve(rule: str, alpha: Array, lambda_: Any, **extra: Any) -> tuple[Array, Array]:
+    """The RMSVE over all steps (every 50th) and runs, and its standard error, for each of some settings: step sizes,
+    and numbers or (1, K) of the other parameters."""
     means = []
     for run in range(RUNS):
         experience = log(run)
+        logged = {name: getattr(experience, name) for name in ("pi", "mu") if name in emphatic.rules.get(rule).extra}
         learner = emphatic.Learner(rule, 6, len(alpha), engine="dense")
         _, errors = learner.run(
             experience.Phi,
@@ -76,6 +85,7 @@ def rmsve(rule: str, alpha: Array, lambda_: float, **extra: float) -> tuple[Arra
             predictions=False,
             probe=(experience.Phi_s, V, D_MU),
             probe_every=50,
+            **logged,
             **extra,
         )
         assert errors[0] == pytest.approx(0.68908, abs=5e-6)  # of w = 0
@@ -101,20 +111,42 @@ def test_emphatic_td_over_step_sizes() -> None:
     assert mean[12] > 100.0
 
 
-@pytest.mark.parametrize(
-    ("rule", "alpha", "lambda_", "beta", "mean", "error"),
-    [
-        ("td", 2.0**-5, 0.0, None, 0.326, 0.020),
-        ("td", 2.0**-8, 0.9, None, 0.1025, 0.0031),
-        ("etd", 2.0**-8, 0.0, None, 0.125, 0.006),
-        ("etd", 2.0**-8, 0.875, None, 0.0975, 0.0036),
-        ("etd_beta", 2.0**-9, 0.0, 1.0, 0.128, 0.009),
-        ("etd_beta", 2.0**-8, 0.9, 0.8, 0.0987, 0.0047),
-    ],
-)
-def test_best_settings(rule: str, alpha: float, lambda_: float, beta: float | None, mean: float, error: float) -> None:
-    ours, ours_error = rmsve(rule, np.array([alpha]), lambda_, **({} if beta is None else {"beta": beta}))
-    assert abs(ours[0] - mean) < 3 * np.hypot(ours_error[0], error)
+@dataclass(frozen=True)
+class Best:
+    """A rule's best settings, over all λ and at λ = 0: λ, α, the second parameter, mean RMSVE and standard error."""
+
+    lambda_: float
+    alpha: tuple[float, float]
+    mean: tuple[float, float]
+    error: tuple[float, float]
+    second: tuple[str, float, float] | None = None
+
+
+#: That of Tree Backup, V-trace and ABTD, for they are the same here: the trace keeps all of an action that π takes.
+KEPT = Best(1.0, (2.0**-6, 2.0**-5), (0.1622, 0.326), (0.0083, 0.020))
+BEST = {
+    "td": Best(0.9, (2.0**-8, 2.0**-5), (0.1025, 0.326), (0.0031, 0.020)),
+    "gtd": Best(0.9, (2.0**-8, 2.0**-4), (0.1024, 0.341), (0.0040, 0.033), ("eta", 4.0, 1 / 16)),
+    "gtd2": Best(0.9, (2.0**-8, 2.0**-4), (0.1055, 0.335), (0.0046, 0.032), ("eta", 16.0, 1 / 4)),
+    "htd": Best(0.9, (2.0**-8, 2.0**-5), (0.1049, 0.335), (0.0042, 0.032), ("eta", 1 / 64, 1 / 16)),
+    "proximal_gtd2": Best(0.9, (2.0**-8, 2.0**-4), (0.0981, 0.179), (0.0041, 0.015), ("eta", 16.0, 1.0)),
+    "tdrc": Best(0.9, (2.0**-8, 2.0**-5), (0.1021, 0.327), (0.0030, 0.020), ("eta", 1.0, 1.0)),
+    "etd": Best(0.875, (2.0**-8, 2.0**-8), (0.0975, 0.125), (0.0036, 0.006)),
+    "etd_beta": Best(0.9, (2.0**-8, 2.0**-9), (0.0987, 0.128), (0.0047, 0.009), ("beta", 0.8, 1.0)),
+    "tree_backup": KEPT,
+    "vtrace": KEPT,
+    # ζ = .5 and ζ = 0: ξ = 2ζξ₀ + max(0, 2ζ − 1)(ξ_max − 2ξ₀), and ξ₀ = 1/max(π, μ) = 1.
+    "abtd": Best(1.0, KEPT.alpha, KEPT.mean, KEPT.error, ("xi", 1.0, 0.0)),
+}
+
+
+@pytest.mark.parametrize("rule", BEST)
+def test_best_settings(rule: str) -> None:
+    """Both settings are one Horde."""
+    best = BEST[rule]
+    second = {} if best.second is None else {best.second[0]: np.array([best.second[1:]])}
+    mean, error = rmsve(rule, np.array(best.alpha), np.array([[best.lambda_, 0.0]]), **second)
+    assert (np.abs(mean - best.mean) < 3 * np.hypot(error, best.error)).all()
 
 
 def test_true_online_survives_where_plain_diverges() -> None:

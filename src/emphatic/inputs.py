@@ -79,15 +79,35 @@ def parameters(
     rule: Rule, function: str, T: int, K: int | None, values: tuple[Any, ...], extra: dict[str, Any]
 ) -> Arrays:
     """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
+    names = tuple(rule.extra) + ("eta",) * ("eta" in rule.defaults.values())
     for name in extra:
-        if name not in rule.extra:
-            known = f" Its extra parameters are: {', '.join(rule.extra)}." if rule.extra else ""
+        if name not in names:
+            known = f" Its extra parameters are: {', '.join(names)}." if names else ""
             raise ValueError(f"The '{name}' parameter of {function} is not one of rule {rule.name!r}.{known}")
+    if "eta" in extra and "beta" in extra:
+        raise ValueError(f"The 'eta' parameter of {function} must not be given beside 'beta': β = eta·α unless given.")
+    own = rule.parameters[: len(values)]
+    found = {name: _series(function, name, value, T, K, rule) for name, value in zip(own, values, strict=True)}
     for name in rule.extra:
-        if name not in extra:
+        default = rule.defaults.get(name)
+        if name in extra:
+            found[name] = _series(function, name, extra[name], T, K, rule)
+        elif default == "eta":
+            eta = _series(function, "eta", extra.get("eta", 1.0), T, K, rule)
+            found[name] = found["alpha"] if "eta" not in extra else _product(eta, found["alpha"])
+        elif isinstance(default, str):
+            found[name] = found[default]
+        elif default is not None:
+            found[name] = _series(function, name, default, T, K, rule)
+        else:
             raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
-    given = (*values, *(extra[name] for name in rule.extra))
-    return tuple(_series(function, name, value, T, K) for name, value in zip(rule.parameters, given, strict=True))
+    return tuple(found.values())
+
+
+def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """a·b without expanding an axis along which both are constant."""
+    axes = tuple(slice(None) if a.strides[axis] or b.strides[axis] else slice(0, 1) for axis in (0, 1))
+    return np.broadcast_to(a[axes] * b[axes], a.shape)
 
 
 def probe(given: Any, n: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
@@ -153,7 +173,7 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
     return rows, top
 
 
-def _series(function: str, name: str, value: Any, T: int, K: int | None) -> NDArray[np.float64]:
+def _series(function: str, name: str, value: Any, T: int, K: int | None, rule: Rule) -> NDArray[np.float64]:
     array = numbers(name, value, function)
     shape = array.shape
     if array.ndim == 0:
@@ -170,11 +190,15 @@ def _series(function: str, name: str, value: Any, T: int, K: int | None) -> NDAr
         raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
     with np.errstate(over="ignore"):
         view = np.asarray(view, np.float64)
-    low, high = RANGES.get(name, (-math.inf, math.inf))
+    low, high = rule.ranges.get(name, RANGES.get(name, (-math.inf, math.inf)))
     if view.size and not _within(view, low, high):
         t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
         where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
         bounds = "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"
+        if low == math.ulp(0.0):
+            bounds = f"greater than 0 and at most {high:g}"
+        if low == high:
+            bounds = f"{low:g} for rule {rule.name!r}"
         wanted = f"be {'finite' if low == -math.inf else bounds}"
         raise refusal(name, function, wanted, f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
     return np.broadcast_to(view, (T, K or 1))

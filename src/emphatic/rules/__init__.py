@@ -28,8 +28,8 @@ import functools
 import importlib
 import math
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["RANGES", "STEP", "Rule", "Scalars", "Update", "get", "names"]
@@ -48,9 +48,32 @@ RANGES = {
     "rho": (0.0, math.inf),
     "gamma_next": (0.0, 1.0),
     "beta": (0.0, math.inf),
+    "eta": (0.0, math.inf),
+    "lambda_next": (0.0, 1.0),
+    "kappa": (0.0, math.inf),
+    "pi": (0.0, 1.0),
+    "mu": (math.ulp(0.0), 1.0),  # an action that was taken had a chance
+    "xi": (0.0, math.inf),
 }
 
-_NAMES = ("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta")
+_NAMES = (
+    "td",
+    "true_online_td",
+    "etd",
+    "etd_beta",
+    "true_online_etd",
+    "true_online_etd_beta",
+    "gtd",
+    "gtd2",
+    "true_online_gtd",
+    "htd",
+    "proximal_gtd2",
+    "tdrc",
+    "gq",
+    "tree_backup",
+    "vtrace",
+    "abtd",
+)
 
 
 def names() -> tuple[str, ...]:
@@ -72,7 +95,12 @@ def get(name: str) -> Rule:
 
 @dataclass(frozen=True)
 class Rule:
-    """An algorithm: the names of what it keeps, and its one function."""
+    """An algorithm: the names of what it keeps, and its one function.
+
+    ``defaults`` says what an extra parameter is where it is not given: a number, the value of another parameter, or
+    "eta": the second step size β = eta·α, with eta another keyword (1 unless given). A rule without ``interest``
+    accepts only I = 1.
+    """
 
     name: str
     function: Callable[[Scalars, Scalars, Scalars, Scalars, Scalars], Update]
@@ -80,6 +108,16 @@ class Rule:
     traces: tuple[str, ...]
     memory: tuple[str, ...]
     extra: tuple[str, ...] = ()
+    defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
+    interest: bool = True
+    paper: str = ""
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest value of each parameter."""
+        free = (-math.inf, math.inf)
+        found = {name: RANGES.get(name, free) for name in self.parameters}
+        return found if self.interest else found | {"I": (1.0, 1.0)}
 
     @property
     def parameters(self) -> tuple[str, ...]:

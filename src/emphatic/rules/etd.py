@@ -26,4 +26,6 @@ def etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars)
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho * gamma_next * F)
 
 
-rule = Rule("etd", etd, weights=("theta",), traces=("e",), memory=("gamma", "F"))
+rule = Rule(
+    "etd", etd, paper="Sutton, Mahmood & White (2016)", weights=("theta",), traces=("e",), memory=("gamma", "F")
+)

@@ -27,4 +27,12 @@ def etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Sca
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho * F)
 
 
-rule = Rule("etd_beta", etd_beta, weights=("theta",), traces=("e",), memory=("gamma", "F"), extra=("beta",))
+rule = Rule(
+    "etd_beta",
+    etd_beta,
+    paper="Hallak, Tamar, Munos & Mannor (2016)",
+    weights=("theta",),
+    traces=("e",),
+    memory=("gamma", "F"),
+    extra=("beta",),
+)

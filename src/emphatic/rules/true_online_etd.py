@@ -35,4 +35,11 @@ def true_online_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars,
     return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * gamma_next * F)
 
 
-rule = Rule("true_online_etd", true_online_etd, weights=("theta",), traces=("e",), memory=("gamma", "D", "F"))
+rule = Rule(
+    "true_online_etd",
+    true_online_etd,
+    paper="Sutton (2015)",
+    weights=("theta",),
+    traces=("e",),
+    memory=("gamma", "D", "F"),
+)

@@ -32,6 +32,7 @@ def true_online_etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Sca
 rule = Rule(
     "true_online_etd_beta",
     true_online_etd_beta,
+    paper="Sutton (2015), Hallak et al. (2016)",
     weights=("theta",),
     traces=("e",),
     memory=("gamma", "D", "F"),

@@ -29,4 +29,11 @@ def true_online_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, 
     return ((1.0, w), (0.0, c)), ((q, 0.0), (s, 0.0)), (gamma_next, D)
 
 
-rule = Rule("true_online_td", true_online_td, weights=("theta",), traces=("e",), memory=("gamma", "D"))
+rule = Rule(
+    "true_online_td",
+    true_online_td,
+    paper="van Seijen & Sutton (2014)",
+    weights=("theta",),
+    traces=("e",),
+    memory=("gamma", "D"),
+)
