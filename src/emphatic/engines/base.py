@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -108,9 +108,47 @@ class Engine(ABC):
 
     def copy(self) -> Engine:
         """Another engine in the same state."""
-        other = type(self)(self.rule, self.n, self.K, self.dtype)
+        return self.select(np.arange(self.K))
+
+    def select(self, ks: NDArray[np.int64]) -> Engine:
+        """An engine of these learners, in this order, in the same state."""
+        other = self.like(len(ks))
         for r in range(len(self.rule.vectors)):
-            other.set_vector(r, self.vector(r))
-        other.resume({name: array.copy() for name, array in self.pending().items()})
-        other.scalars[:] = self.scalars
+            other.set_vector(r, self.vector(r)[ks])
+        other.resume({name: array[ks] for name, array in self.pending().items()})
+        other.scalars[:] = self.scalars[ks]
         return other
+
+    @abstractmethod
+    def place(self, ks: NDArray[np.int64], part: Any) -> None:
+        """Give these learners the state of the learners of ``part``: ``select`` undone."""
+
+    def join(self, parts: Sequence[Engine]) -> None:
+        """Take up the state of these engines, one after the other along K."""
+        for r in range(len(self.rule.vectors)):
+            self.set_vector(r, np.concatenate([part.vector(r) for part in parts]))
+        self.resume(_joined([part.pending() for part in parts]))
+        np.concatenate([part.scalars for part in parts], out=self.scalars)
+
+    def view(self, r: int) -> NDArray[Any]:
+        """``vector`` without a copy, where there is such a thing."""
+        return self.vector(r)
+
+    def like(self, K: int) -> Engine:
+        """A fresh engine of the same kind for K learners."""
+        return type(self)(self.rule, self.n, K, self.dtype)
+
+
+def _joined(pending: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """The arrays of all, one after the other along K; shorter ones filled up with zeros."""
+    out = {}
+    for name in pending[0]:
+        arrays = [part[name] for part in pending]
+        shape = np.max([array.shape[1:] for array in arrays], axis=0)
+        out[name] = np.zeros((sum(len(array) for array in arrays), *shape), arrays[0].dtype)
+        begin = 0
+        for array in arrays:
+            inside = tuple(slice(0, size) for size in array.shape[1:])
+            out[name][(slice(begin, begin + len(array)), *inside)] = array
+            begin += len(array)
+    return out

@@ -29,7 +29,7 @@ __all__ = ["FASTMATH", "cache_folder", "jit", "kernel", "module"]
 FASTMATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
 
 #: How every function is compiled.
-OPTIONS: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy"}
+OPTIONS: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True}
 
 
 def cache_folder() -> Path | None:
@@ -75,6 +75,18 @@ def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:
     if not numba.core.config.DISABLE_JIT:  # type: ignore[attr-defined]
         made.disable_compile()
     return made
+
+
+@functools.cache
+def _pools() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def blas_threads(count: int) -> Any:
+    """A context in which NumPy's matrix products use so many threads."""
+    return _pools().limit(limits=count, user_api="blas")
 
 
 def jit(function: Callable[..., Any]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from emphatic.engines import compiled
+from emphatic.engines import compiled, wide
 from emphatic.engines.base import UNFIT, Arrays, Engine, Features
 from emphatic.engines.text import Unrolled, fill
 
@@ -185,6 +185,8 @@ if fine and not (⟨small⟩):
             fine = False
         ⟨new_bounds⟩"""
 
+#: From here on learners go side by side, if their features are few.
+_SEVERAL = 8
 #: From here on features are looked over ahead of the steps.
 _WIDE = 256
 #: How many components of φ are looked over ahead: half of a common second-level cache.
@@ -311,19 +313,39 @@ class Dense(Engine):
     ) -> tuple[int, NDArray[np.float64]]:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
-        state = (self.X, self.scalars, phi, phi_next)
         if self.K == 1:
             bits = [part.view(f"i{part.itemsize}") for part in (phi, phi_next)]
             one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
             kernel = _kernel(self.rule, self.dtype, "run_wide" if self.n >= _WIDE else "run")
-            status = kernel(*state, *bits, one_log, *parameters, predictions, self._delta)
-        else:
-            kernel = _kernel(self.rule, self.dtype, "run_many")
-            status = kernel(*state, top, *parameters, predictions, self._delta, self._work)
-        return status, self._delta
+            status = kernel(self.X, self.scalars, phi, phi_next, *bits, one_log, *parameters, predictions, self._delta)
+            return status, self._delta
+        few = self.n <= wide.MOST_FEATURES and self.K >= _SEVERAL
+        kernel = _kernel(self.rule, self.dtype, "run_many")
+        t, T = 0, len(phi)
+        while t < T:
+            if few:
+                rest = (phi[t:], phi_next[t:], top, tuple(p[t:] for p in parameters), predictions[t:])
+                t += wide.run(self.rule, self.X, self.scalars, self._delta, *rest)
+            # Whatever is left of a chunk in which something may overflow: step by step says exactly where.
+            here = slice(t, min(t + wide.STEPS, T) if few else T)
+            part = tuple(p[here] for p in parameters)
+            status = kernel(
+                self.X, self.scalars, phi[here], phi_next[here], top, *part, predictions[here], self._delta, self._work
+            )
+            if status >= 0:
+                return t * self.K + status, self._delta
+            t = here.stop
+        return -1, self._delta
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])
+
+    def view(self, r: int) -> NDArray[Any]:
+        out: NDArray[Any] = self.X[r]
+        return out
+
+    def place(self, ks: NDArray[np.int64], part: Any) -> None:
+        self.X[:, ks], self.scalars[ks] = part.X, part.scalars
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
         self.X[r] = value

@@ -59,6 +59,9 @@ class Reference(Engine):
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])
 
+    def place(self, ks: NDArray[np.int64], part: Any) -> None:
+        self.X[:, ks], self.scalars[ks] = part.X, part.scalars
+
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
         self.X[r] = value
 

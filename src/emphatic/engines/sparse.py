@@ -130,6 +130,10 @@ class Sparse(Engine):
     def _settle(self) -> None:
         _kernel(self.rule, self.dtype, "settle_all")(*self._state)
 
+    def place(self, ks: NDArray[np.int64], part: Any) -> None:
+        self._columns[ks], self._scale[ks], self._epoch[ks] = part._columns, part._scale, part._epoch
+        self._table[ks], self.scalars[ks] = part._table, part.scalars
+
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
         self._settle()
         self._columns[f"H{r}"] = value
@@ -162,7 +166,8 @@ class Sparse(Engine):
         now = epoch[:, ::2]
         if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= now) & (now < self._table.shape[2])).all():
             raise ValueError("its epochs are out of range")
-        _hold("table", table, "float64", (K, traces, int(now.max()), width))
+        used = int(now.max())
+        _hold("table", table[:, :, :used], "float64", (K, traces, used, width))
         _hold("scale", pending["scale"], "float64", self._scale.shape)
         if not (pending["scale"][:, : self._layout.m] != 0.0).all():
             raise ValueError("one of its scales is 0")
@@ -178,7 +183,7 @@ class Sparse(Engine):
         for name in self._layout.names:
             self._columns[name] = pending[name]
         self._scale[:], self._epoch[:] = pending["scale"], epoch
-        self._table[:, :, : table.shape[2]] = table
+        self._table[:, :, :used] = table[:, :, :used]
 
     @property
     def nbytes(self) -> int:

@@ -16,12 +16,11 @@ Only when it nears the end of the number range are the numbers themselves tried.
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import textwrap
 from collections.abc import Iterable
 
-from emphatic.rules import RANGES, Rule
+from emphatic.rules import Rule
 
 __all__ = ["HUGE", "Unrolled", "fill"]
 
@@ -129,9 +128,8 @@ class Unrolled:
 
     def acceptable(self) -> str:
         """Every parameter of a step is a number in its range."""
-        low_high = {name: RANGES.get(name, (-math.inf, math.inf)) for name in self.rule.parameters}
         return " and ".join(
-            f"{max(-HUGE, low)!r} <= {name} <= {min(HUGE, high)!r}" for name, (low, high) in low_high.items()
+            f"{max(-HUGE, low)!r} <= {name} <= {min(HUGE, high)!r}" for name, (low, high) in self.rule.ranges.items()
         )
 
     def row(self, r: int, z: str = "z", p: str = "p", q: str = "q") -> str:
