@@ -45,7 +45,7 @@ def state(learner: Learner) -> dict[str, bytes]:
 
 
 def stream_for(rule: str, K: int | None) -> Stream:
-    return make(17, T, n, K, beta=rule.endswith("_beta"), active=3, binary=False)
+    return make(17, T, n, K, rule=rule, active=3, binary=False)
 
 
 def header_of(path: Path) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def test_auto_that_has_not_decided(tmp_path: Path, active: bool, K: int | None) 
     assert other.engine == "auto"
     for each in (learner, other):
         stream.run(each, active=active)
-        assert each.engine == ("sparse" if active else "dense")
+        assert each.engine == emphatic.engines.choose(n, K or 1, stream.T, 3 if active else None)
     assert state(other) == state(learner)
     other.save(tmp_path / "m")
     assert emphatic.load(tmp_path / "m").engine == other.engine

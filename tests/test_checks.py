@@ -52,7 +52,7 @@ def state(learner: Learner) -> dict[str, bytes]:
 def warm(engine: str, K: int | None, *, rule: str = RULE, dtype: str = "float64") -> Learner:
     """A learner in mid-stream: nothing in it is 0."""
     learner = Learner(rule, n, K, engine=engine, dtype=dtype)
-    make(1, 7, n, K, beta=rule.endswith("_beta")).run(learner)
+    make(1, 7, n, K, rule=rule).run(learner)
     return learner
 
 
@@ -795,19 +795,20 @@ def test_theta_can_be_set_at_any_time(engine: str, K: int | None, dtype: str) ->
 @both_K
 @pytest.mark.parametrize("rule", emphatic.rules.names())
 def test_cut(engine: str, K: int | None, rule: str) -> None:
-    """θ stays, traces and memory are 0, and what follows is as if a fresh learner had begun at that θ."""
-    beta = rule.endswith("_beta")
+    """θ and w stay, traces and memory are 0; where there is no w, what follows is as if one had begun at that θ."""
     learner = warm(engine, K, rule=rule)
     theta, steps = learner.theta, learner.steps
     learner.cut()
     learner.cut()
     assert relative_error(learner.theta, theta) <= (1e-15 if engine == "sparse" else 0.0)
     assert learner.steps == steps
-    assert not learner.e.any()
-    assert not any(np.any(getattr(learner, name)) for name in learner.rule.memory)
+    assert not any(np.any(getattr(learner, name)) for name in learner.rule.traces + learner.rule.memory)
+    if len(learner.rule.weights) > 1:
+        assert learner.w.any()
+        return
     fresh = Learner(rule, n, K, engine=engine)
     fresh.theta = learner.theta
-    stream = make(9, T, n, K, beta=beta)
+    stream = make(9, T, n, K, rule=rule)
     assert np.array_equal(stream.run(learner), stream.run(fresh))
     assert np.array_equal(learner.theta, fresh.theta)
     assert np.array_equal(learner.e, fresh.e)

@@ -2,27 +2,84 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 import emphatic
-from tests.contract import violations
+from emphatic.engines import chunked, wide
+from tests.contract import T, violations
 from tests.equations import RULES
+from tests.streams import TOLERANCE, make, relative_error
 
 
 def test_every_rule_has_its_equations() -> None:
     assert set(emphatic.rules.names()) == set(RULES)
 
 
-@pytest.mark.parametrize("rule", emphatic.rules.names())
 @pytest.mark.parametrize("engine", emphatic.engines.available())
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("K", [None, 1, 2, 7])
+def test_a_rule_without_interest_accepts_only_1(engine: str) -> None:
+    """Those whose equations have no I; `learn` and `run` say so, and nothing is changed."""
+    without = {"htd", "true_online_gtd", "tree_backup", "vtrace", "abtd"}
+    assert {name for name in RULES if not emphatic.rules.get(name).interest} == without
+    for rule in without:
+        stream = make(1, 7, 3, rule=rule)
+        for I in (0.0, 0.5, 2.0):
+            bad = replace(stream, I=np.where(np.arange(7) == 4, I, 1.0))
+            learner = emphatic.Learner(rule, 3, engine=engine)
+            with pytest.raises(
+                ValueError, match=rf"'I' parameter of run must be 1 for rule '{rule}'. Got {I} at step 4"
+            ):
+                bad.run(learner)
+            with pytest.raises(ValueError, match=f"'I' parameter of learn must be 1 for rule '{rule}'. Got {I}"):
+                bad[4:5].learn(learner)
+            assert not learner.theta.any()
+            assert learner.steps == 0
+
+
+def length(engine: str, K: int | None) -> int:
+    """Steps to take: fewer where there are many learners, and where each one's step is a turn of a Python loop."""
+    return T if (K or 1) < 64 else 9 if engine == "reference" else 71
+
+
+# The engine changes fastest, so that the outcome of one stream is worked out once for all of them.
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+@pytest.mark.parametrize(
+    ("rule", "K", "dtype"),
+    [
+        pytest.param(rule, K, dtype, id=f"{rule}-{K}-{dtype}")
+        for rule in emphatic.rules.names()
+        for K in (None, 1, 2, 7, 64)
+        for dtype in ("float64", "float32")
+        # Many learners of few features have a kernel for each n: two rules' worth of them in float32 will do.
+        if K != 64 or dtype == "float64" or rule in ("true_online_etd", "true_online_gtd")
+    ],
+)
 def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, K: int | None) -> None:
     def learner(n: int, K: int | None) -> emphatic.Learner:
         return emphatic.Learner(rule, n, K, dtype=dtype, engine=engine)
 
     for by in ("run", "learn"):
-        assert violations(rule, learner, K, dtype, by=by) == []
+        assert violations(rule, learner, K, dtype, by=by, T=length(engine, K)) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("engine", [name for name in emphatic.engines.available() if name != "reference"])
+@pytest.mark.parametrize("rule", ["true_online_etd", "true_online_gtd"])
+def test_more_learners_than_lanes_and_more_steps_than_a_block(rule: str, engine: str, threads: int) -> None:
+    """An engine may take learners and steps in blocks: here there are several of each, the last ones ragged.
+
+    There are only seven different learners, which come again and again.
+    """
+    stream = make(11, 2 * max(chunked.STEPS, wide.STEPS) + 5, 6, 7, rule=rule)
+    which = np.arange(2 * max(chunked.LANES, wide.LANES) + 3) % 7
+    learner = emphatic.Learner(rule, stream.n, len(which), engine=engine, threads=threads)
+    predictions = stream.of_learners(which).run(learner)
+    expected = stream.expected(rule)
+    assert relative_error(predictions, expected.predictions[:, which]) < TOLERANCE["float64"]
+    for name in learner.rule.vectors:
+        assert relative_error(getattr(learner, name), expected.vectors[name][which]) < TOLERANCE["float64"], name
 
 
 @pytest.mark.parametrize("active", [False, True])
@@ -31,9 +88,10 @@ def test_auto_decides_at_the_first_step(active: bool) -> None:
         return emphatic.Learner("true_online_etd", n, K)
 
     assert violations("true_online_etd", learner, None, "float64") == []
-    made = emphatic.Learner("td", 3)
+    n = 1000
+    made = emphatic.Learner("td", n)
     assert made.engine == "auto"
-    phi = emphatic.Active([1]) if active else [0.0, 1.0, 0.0]
+    phi = emphatic.Active([1]) if active else np.eye(n)[1]
     made.learn(0.1, 1.0, 0.5, phi, 1.0, 1.0, phi, 0.5)
     assert made.engine == ("sparse" if active else "dense")
-    assert repr(made) == f"Learner('td', n=3, dtype='float64', engine='{made.engine}')"
+    assert repr(made) == f"Learner('td', n={n}, dtype='float64', engine='{made.engine}')"

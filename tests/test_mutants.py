@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.engines import dense, sparse
+from emphatic.engines import chunked, dense, sparse, wide
 from emphatic.rules import Rule
 from tests.contract import violations
 
@@ -60,6 +60,78 @@ SLIPS = [
     ("true_online_etd", "rho * gamma_next * F", "rho * F"),
     ("true_online_etd_beta", "beta * (gamma > 0.0) * F", "beta * F"),
     ("true_online_etd_beta", "(gamma_next, D, rho * F)", "(gamma_next, D, beta * F)"),
+    ("gtd", "c = rho * gamma * lambda_", "c = gamma * lambda_"),
+    ("gtd", "s = rho * I", "s = I"),
+    ("gtd", "2.0 * c * s * e_phi", "c * s * e_phi"),
+    ("gtd", "ew = c * ew + s * w_phi", "ew = c * ew"),
+    ("gtd", "e_phi = c * e_phi + s * phi_phi", "e_phi = s * phi_phi"),
+    ("gtd", "(1.0 - lambda_next)", "(1.0 - lambda_)"),
+    ("gtd", "h = alpha * gamma_next", "h = alpha * gamma"),
+    ("gtd", "h = alpha * gamma_next", "h = beta * gamma_next"),
+    ("gtd", "beta * w_phi", "alpha * w_phi"),
+    ("gtd", "(a * s, -h)", "(a * s, h)"),
+    ("gtd", "(b * s - k, 0.0)", "(b * s, 0.0)"),
+    ("gtd", "ew + b * ee - k * e_phi", "ew + b * ee"),
+    ("gtd2", "alpha * w_phi", "alpha * delta"),
+    ("gtd2", "(alpha * w_phi, -h)", "(alpha * w_phi, 0.0)"),
+    ("gtd2", "(0.0, 1.0, b * c)", "(0.0, 1.0, 0.0)"),
+    ("gtd2", "(1.0 - lambda_next) * ew", "(1.0 - lambda_next) * w_phi"),
+    ("gtd2", "ew + b * ee - k * e_phi", "ew + b * ee - k * phi_phi"),
+    ("tdrc", "1.0 - beta * kappa", "1.0 - kappa"),
+    ("tdrc", "1.0 - beta * kappa", "1.0 - alpha * kappa"),
+    ("tdrc", "(0.0, d, b * c)", "(0.0, 1.0, b * c)"),
+    ("tdrc", "d * ew + b * ee", "ew + b * ee"),
+    ("tdrc", "(a * s, -h)", "(a * s, -d * h)"),
+    ("gq", "s = I", "s = rho * I"),
+    ("gq", "s = I", "s = 1.0"),
+    ("gq", "c = rho * gamma * lambda_", "c = gamma * lambda_"),
+    ("gq", "(1.0 - lambda_next)", "1.0"),
+    ("htd", "cz = rho * cy", "cz = cy"),
+    ("htd", "2.0 * cz * rho * z_phi", "2.0 * cz * z_phi"),
+    ("htd", "rho * cy * y_phi", "cy * y_phi"),
+    ("htd", "zw = cz * zw + rho * w_phi", "zw = cz * zw + w_phi"),
+    ("htd", "yw = cy * yw + w_phi", "yw = cz * yw + w_phi"),
+    ("htd", "u = phi_phi - gamma_next * phi_phi_next", "u = phi_phi"),
+    ("htd", "alpha * (zw - yw)", "alpha * zw"),
+    ("htd", "beta * yw", "beta * zw"),
+    ("htd", "(a * rho + j, -j * gamma_next)", "(a * rho + j, 0.0)"),
+    ("htd", "(b * rho - k, k * gamma_next)", "(b * rho - k, -k * gamma_next)"),
+    ("htd", "zw + b * zz - k * zu", "zw + b * zy - k * zu"),
+    ("htd", "yw + b * zy - k * yu", "yw + b * zy - k * zu"),
+    ("proximal_gtd2", "delta + gamma_next * (q", "delta + gamma * (q"),
+    ("proximal_gtd2", "h * phi_next_phi_next", "h * phi_phi_next"),
+    ("proximal_gtd2", "beta * (delta * e_phi - w_phi * phi_phi)", "beta * delta * e_phi"),
+    ("proximal_gtd2", "beta * (delta * ee - w_phi * e_phi)", "beta * delta * ee"),
+    ("proximal_gtd2", "b, k = beta * delta_half", "b, k = beta * delta"),
+    ("proximal_gtd2", "k = beta * delta_half, beta * w_phi_half", "k = beta * delta_half, beta * w_phi"),
+    ("proximal_gtd2", "(alpha * w_phi_half,", "(alpha * w_phi,"),
+    ("proximal_gtd2", "-alpha * r * ew_half", "-alpha * r * ew"),
+    ("proximal_gtd2", "(gamma_next, ew + b * ee", "(gamma_next, ew_half + b * ee"),
+    ("true_online_gtd", "rho_before * gamma * lambda_", "rho * gamma * lambda_"),
+    ("true_online_gtd", "b = rho * alpha", "b = alpha"),
+    ("true_online_gtd", "b * (1.0 - c * e_phi)", "b"),
+    ("true_online_gtd", "beta * (1.0 - cx * x_phi)", "beta"),
+    ("true_online_gtd", "hat_phi = c * hat_phi + rho * phi_phi", "hat_phi = c * hat_phi + phi_phi"),
+    ("true_online_gtd", "cx * rho * x_phi", "rho * x_phi"),
+    ("true_online_gtd", "w_hat = c * w_hat + rho * w_phi", "w_hat = c * w_hat + w_phi"),
+    ("true_online_gtd", "rho * delta", "delta"),
+    ("true_online_gtd", "D * (s - b)", "D * s"),
+    ("true_online_gtd", " - h * phi_next_phi_next", ""),
+    ("true_online_gtd", "(gamma_next, rho, D", "(gamma_next, rho_before, D"),
+    ("true_online_gtd", "w_hat + u * x_hat - k * hat_phi", "w_hat + u * x_hat"),
+    ("tree_backup", "lambda_ * pi_before", "lambda_ * pi"),
+    ("tree_backup", "alpha * rho * delta", "alpha * delta"),
+    ("tree_backup", "(gamma_next, pi)", "(gamma_next, rho)"),
+    ("vtrace", "min(rho_before, 1.0)", "rho_before"),
+    ("vtrace", "min(rho_before, 1.0)", "min(rho, 1.0)"),
+    ("vtrace", "min(rho_before, 1.0)", "max(rho_before, 1.0)"),
+    ("vtrace", "alpha * rho * delta", "alpha * min(rho, 1.0) * delta"),
+    ("abtd", "c = gamma * nu_pi", "c = gamma * lambda_ * nu_pi"),
+    ("abtd", "min(xi, 1.0 / max(pi, mu))", "xi"),
+    ("abtd", "min(xi, 1.0 / max(pi, mu))", "min(xi, 1.0 / mu)"),
+    ("abtd", "min(xi, 1.0 / max(pi, mu))", "max(xi, 1.0 / max(pi, mu))"),
+    ("abtd", "nu * pi", "nu"),
+    ("abtd", "nu * pi", "nu * rho"),
 ]  # fmt: skip
 
 #: (engine, what its kernels' text says, what the slip makes of it)
@@ -87,6 +159,29 @@ KERNEL_SLIPS = [
     (sparse, "pq += value[b] * v", "pq += v * v"),
     (sparse, "x0 = C[0] * hx0 + C[2] * hx1", "x0 = C[0] * hx0"),
     (sparse, "C[2] = 0.0", "pass"),
+    (chunked, "P = G[p, row]; Q_ = G[p + 1, row]", "P = G[p, row]; Q_ = G[p, row]"),
+    (chunked, "pq = np.float64(G[p, p + 1])", "pq = np.float64(G[p, p])"),
+    (chunked, "= V[0, p + 1, k]", "= V[0, p, k]"),
+    (chunked, "all_alpha[t0 + t, first + k]", "all_alpha[t, first + k]"),
+    (chunked, "if t == 0 or all_rho.strides[0] != 0:", "if t == 0:"),
+    (chunked, "predictions[t0 + t, first + k] = V[0, p, k]", "predictions[t0 + t, first + k] = V[0, p + 1, k]"),
+    (chunked, "for row in range(p + 1, rows):", "for row in range(p + 2, rows):"),
+    (chunked, "z0 + a02 * z2 + b0 * P + d0 * Q_", "z0 + a02 * z2 + b0 * P"),
+    (chunked, "W[0, i, k] = real(0)", "pass"),
+    (chunked, "for t in range(L - 1, -1, -1):", "for t in range(L):"),
+    (chunked, "= T00 * b0 + T02 * b2", "= T00 * b0"),
+    (chunked, "= T00 * d0", "= d0 * 0.0"),
+    (chunked, "W[0, p + 1, k] +=", "W[0, p, k] +="),
+    (chunked, "W[0, p + 1, k] +=", "W[0, p + 1, k] ="),
+    (chunked, "T02 = T00 * a02 + T02 * a22", "T02 = T00 * a02 + T02"),
+    (chunked, "T14 = T11 * a14 + T14 * a44", "T14 = T14 * a44"),
+    (chunked, "T22 = T22 * a22", "T22 = a22"),
+    (chunked, "new[0, k, i] + T00 * z0 + T02 * z2", "new[0, k, i] + T00 * z0"),
+    (wide, "p1 = Phi[t0 + t, 1]", "p1 = Phi[t, 0]"),
+    (wide, "X[0 + k] = z0_0 + a02 * z2_0 + b0 * p0 + d0 * q0", "X[0 + k] = z0_0 + a02 * z2_0 + b0 * p0"),
+    (wide, "z1_0 * p0 + z1_1 * p1", "z1_0 * p0 + z1_1 * q1"),
+    (wide, "f1 = S[64 + k]", "f1 = S[64]"),
+    (wide, "all_beta[t0 + t, first + k]", "all_beta[t0 + t, first]"),
 ]
 
 
@@ -102,20 +197,32 @@ def mutant(rule: Rule, old: str, new: str, number: Any = itertools.count()) -> R
     return replace(rule, function=namespace[rule.function.__name__])
 
 
+def caught(rule: str, learner: Any, K: int | None) -> list[str]:
+    """The violations of the contract, of which to diverge is one."""
+    with np.errstate(all="ignore"):
+        try:
+            return violations(rule, learner, K, "float64")
+        except (emphatic.Diverged, ZeroDivisionError) as error:
+            return [str(error)]
+
+
 @pytest.mark.parametrize(("name", "old", "new"), SLIPS)
 def test_a_slip_in_a_rule_is_caught(name: str, old: str, new: str) -> None:
     if name == "true_online_td":
         old, new = (text.replace("S", "s") for text in (old, new))
     rule = mutant(emphatic.rules.get(name), old, new)
-    assert violations(name, lambda n, K: emphatic.Learner(rule, n, K, engine="reference"), None, "float64") != []
+    assert caught(name, partial(emphatic.Learner, rule, engine="reference"), None) != []
 
 
 def in_python(engine: Any, slip: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine run its kernels' text, changed by ``slip``, without numba."""
 
-    def kernel(rule: Rule, dtype: str, name: str) -> Any:
-        text = slip(engine.source(rule, dtype))
-        text = text.replace("numba.njit(inline='always', **OPTIONS)", "").replace("numba.njit(**OPTIONS)", "")
+    def kernel(rule: Rule, dtype: str, which: Any) -> Any:
+        # Kernels are made by name, but the wide one for its n.
+        text, name = (
+            (engine.source(rule, dtype, which), "wide") if engine is wide else (engine.source(rule, dtype), which)
+        )
+        text = slip(text).replace("numba.njit(inline='always', **OPTIONS)", "").replace("numba.njit(**OPTIONS)", "")
         namespace: dict[str, Any] = {}
         exec(text, namespace)
         return namespace[name]
@@ -123,15 +230,18 @@ def in_python(engine: Any, slip: Callable[[str], str], monkeypatch: pytest.Monke
     monkeypatch.setattr(engine, "_kernel", kernel)
 
 
+#: A rule whose kernel has all that slips, and for how many learners; "wide" is the dense engine's for several.
+EXAMPLES: dict[Any, tuple[str, str, tuple[int | None, ...]]] = {
+    dense: ("dense", "true_online_etd", (None, 2)),
+    sparse: ("sparse", "true_online_etd", (None, 2)),
+    chunked: ("chunked", "true_online_gtd", (None, 2)),
+    wide: ("dense", "gtd", (9,)),
+}
+
+
 def kernel_violations(engine: Any) -> list[str]:
-    name = engine.__name__.rsplit(".", 1)[1]
-    rule = "true_online_etd"
-    with np.errstate(all="ignore"):
-        try:
-            maker = partial(emphatic.Learner, rule, engine=name)
-            return violations(rule, maker, None, "float64") + violations(rule, maker, 2, "float64")
-        except (emphatic.Diverged, ZeroDivisionError) as error:
-            return [str(error)]
+    name, rule, learners = EXAMPLES[engine]
+    return [found for K in learners for found in caught(rule, partial(emphatic.Learner, rule, engine=name), K)]
 
 
 @pytest.mark.parametrize(("engine", "old", "new"), KERNEL_SLIPS)
@@ -144,7 +254,7 @@ def test_a_slip_in_a_kernel_is_caught(engine: Any, old: str, new: str, monkeypat
     assert kernel_violations(engine) != []
 
 
-@pytest.mark.parametrize("engine", [dense, sparse])
+@pytest.mark.parametrize("engine", EXAMPLES)
 def test_the_kernels_as_they_are_pass_in_plain_python(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     in_python(engine, lambda text: text, monkeypatch)
     assert kernel_violations(engine) == []

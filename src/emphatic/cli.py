@@ -52,5 +52,24 @@ def demo(
         raise typer.Exit(2) from None
 
 
+@app.command()
+def rules() -> None:
+    """List the rules: name, update, paper, extra parameters."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import emphatic.rules as family
+
+    table = Table(title="Rules", show_lines=True)
+    for column in ("rule", "update", "paper", "extra parameters"):
+        table.add_column(column)
+    for name in family.names():
+        rule = family.get(name)
+        update = " ".join((rule.function.__doc__ or "").split()).replace("; ", "\n")
+        extra = ", ".join(f"{name}={rule.defaults[name]}" if name in rule.defaults else name for name in rule.extra)
+        table.add_row(rule.name, update, rule.paper, extra)
+    Console().print(table)
+
+
 if __name__ == "__main__":
     app()

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import checkpoint, engines, inputs, rules
 from emphatic.active import Active
-from emphatic.engines.base import Engine, Features
+from emphatic.engines.base import UNFIT, Arrays, Engine, Features
 from emphatic.engines.rows import Rows
-from emphatic.errors import CheckpointError, Diverged
+from emphatic.errors import Diverged
 from emphatic.rules import Rule
 from emphatic.sequences import warn_if_never_terminating
 
-__all__ = ["ETD", "TD", "ETDBeta", "Learner", "TrueOnlineETD", "TrueOnlineETDBeta", "TrueOnlineTD", "load"]
+__all__ = [
+    "ABTD",
+    "ETD",
+    "GQ",
+    "GTD",
+    "GTD2",
+    "HTD",
+    "TD",
+    "TDRC",
+    "ETDBeta",
+    "Learner",
+    "ProximalGTD2",
+    "TreeBackup",
+    "TrueOnlineETD",
+    "TrueOnlineETDBeta",
+    "TrueOnlineGTD",
+    "TrueOnlineTD",
+    "VTrace",
+    "join",
+]
 
 #: Components of φ that are converted at a time when features do not come in the form the engine reads.
 _BLOCK = 1 << 21
@@ -53,7 +72,18 @@ class Learner:
     _quick: Callable[..., float] | None
     _quick_predict: Callable[[Any], float] | None
 
-    __slots__ = ("_K", "_decided", "_dtype", "_engine", "_quick", "_quick_predict", "_threads", "_type", "rule")
+    __slots__ = (
+        "_K",
+        "_decided",
+        "_dtype",
+        "_engine",
+        "_frozen",
+        "_quick",
+        "_quick_predict",
+        "_threads",
+        "_type",
+        "rule",
+    )
 
     def __init__(
         self,
@@ -77,9 +107,10 @@ class Learner:
             raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {dtype!r} instead.")
         self._type = np.dtype(self._dtype)
         self._decided = not isinstance(engine, str) or engine != "auto"
+        self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
-        self._take(engines.make(name, self.rule, int(n), self._K or 1, self._dtype))
+        self._take(engines.make(name, self.rule, int(n), self._K or 1, self._dtype, self._threads))
 
     # ------------------------------------------------------------------ what it is
 
@@ -106,7 +137,12 @@ class Learner:
     @property
     def steps(self) -> int:
         """The steps learned so far."""
-        return int(self._engine.scalars[0, -1])
+        return int(self._engine.scalars[:, -1].max())
+
+    @property
+    def frozen(self) -> Any:
+        """Which learners stand still since they would have diverged, (K,); setting ``theta`` sets them free."""
+        return bool(self._frozen[0]) if self._K is None else self._frozen.copy()
 
     @property
     def nbytes(self) -> int:
@@ -129,6 +165,7 @@ class Learner:
         if not np.isfinite(cast).all():
             raise inputs.refusal("theta", "Learner", f"be finite in {self._dtype}", "NaN or infinity")
         self._engine.put(0, cast)
+        self._frozen[:] = False
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -185,7 +222,7 @@ class Learner:
         now, top = inputs.features("phi", phi, "learn", self.n, self._dtype)
         following, top_next = inputs.features("phi_next", phi_next, "learn", self.n, self._dtype)
         parameters = inputs.parameters(self.rule, "learn", 1, self._K, values, extra)
-        self._decide(isinstance(now, Rows) or isinstance(following, Rows))
+        self._decide(now, 1)
         fit, fit_next = self._fit(now), self._fit(following)
         quick = self._quickly()
         if quick is not None:  # the same kernel as ever, so that the same steps give the same bits
@@ -195,7 +232,13 @@ class Learner:
                 raise Diverged(self.steps, of="learning")
             return delta
         none = np.empty((0, self._engine.K), self._dtype)
-        status, deltas = self._engine.run(fit, fit_next, max(top, top_next), parameters, none)
+        if self._frozen.any():
+            with np.errstate(all="ignore"):
+                v, v_next = self._engine.predict(fit)[0], self._engine.predict(fit_next)[0]
+                deltas = parameters[5][0] + parameters[4][0] * v_next - v
+            status = self._steps(fit, fit_next, max(top, top_next), parameters, none, freeze=False)
+        else:
+            status, deltas = self._engine.run(fit, fit_next, max(top, top_next), parameters, none)
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
         return float(deltas[0]) if self._K is None else deltas.copy()
@@ -214,6 +257,7 @@ class Learner:
         predictions: bool = True,
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         probe_every: int = 1,
+        on_divergence: Literal["raise", "freeze"] = "raise",
         **extra: Any,
     ) -> Any:
         """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
@@ -224,6 +268,9 @@ class Learner:
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
         each update, or before each ``probe_every``-th one: the result is then (predictions, error).
+
+        With ``on_divergence="freeze"`` a learner that would diverge keeps its last finite weights from there on, and
+        the others go on; ``frozen`` says which these are. By default ``Diverged`` is raised.
 
         >>> import numpy as np
         >>> learner = Learner("true_online_td", 1)
@@ -239,11 +286,13 @@ class Learner:
         parameters = inputs.parameters(self.rule, "run", T, self._K, (alpha, I, lambda_, rho, gamma_next, R), extra)
         goal = None if probe is None else inputs.probe(probe, self.n)
         every = inputs.whole("probe_every", probe_every, "run")
+        if on_divergence not in ("raise", "freeze"):
+            raise inputs.refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
         gamma = parameters[4]
         constant = T > 1 and gamma.strides[0] == 0
         if constant or T >= _EPISODE:
             warn_if_never_terminating(gamma[:1] if constant else gamma)
-        self._decide(isinstance(now, Rows) or isinstance(following, Rows))
+        self._decide(now, T)
 
         K = self._engine.K
         out = np.empty((T if predictions else 0, K), self._dtype)
@@ -255,12 +304,13 @@ class Learner:
             end = min(begin + block, T)
             if goal is not None:
                 error[begin // every] = goal(self._engine.vector(0))
-            status, _ = self._engine.run(
+            status = self._steps(
                 self._fit(_block(now, begin, end)),
                 self._fit(_block(following, begin, end)),
                 top,
                 tuple(p[begin:end] for p in parameters),
                 out[begin:end],
+                on_divergence == "freeze",
             )
             if status != -1:
                 if before is not None:
@@ -271,6 +321,50 @@ class Learner:
                 raise Diverged(begin + status // K, status % K)
         answer = self._drop_K(out) if predictions else None
         return answer if goal is None else (answer, self._drop_K(error))
+
+    def _steps(
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        out: NDArray[Any],
+        freeze: bool,
+    ) -> int:
+        """``Engine.run`` for the learners that are not frozen; with ``freeze`` those that would diverge join them."""
+        whole, T = self._engine, len(phi)
+        if not freeze and not self._frozen.any():
+            return whole.run(phi, phi_next, top, parameters, out)[0]
+        alive, t, status = np.flatnonzero(~self._frozen), 0, -1
+        part = whole.select(alive)
+        if len(out) and len(alive) < whole.K:
+            with np.errstate(all="ignore"):
+                out[:, self._frozen] = whole.select(np.flatnonzero(self._frozen)).predict(phi)
+        while t < T and len(alive):
+            rest = tuple(_columns(p[t:], alive) for p in parameters)
+            made = np.empty((T - t if len(out) else 0, len(alive)), self._dtype)
+            status, _ = part.run(_block(phi, t, T), _block(phi_next, t, T), top, rest, made)
+            if status == UNFIT:
+                break
+            taken, k = (T - t, 0) if status == -1 else divmod(status, len(alive))
+            if len(out):
+                out[t : t + taken, alive] = made[:taken]
+            t += taken
+            if status == -1:
+                break
+            if not freeze:
+                status = t * whole.K + int(alive[k])
+                break
+            stopped = part.select(np.array([k]))
+            if len(out):
+                with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+                    out[t:, alive[k]] = stopped.predict(_block(phi, t, T))[:, 0]
+            whole.place(alive[k : k + 1], stopped)
+            self._frozen[alive[k]] = True
+            others = np.delete(np.arange(len(alive)), k)
+            part, alive, status = part.select(others), alive[others], -1
+        whole.place(alive, part)
+        return status
 
     def _log(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
         """φ and φ' of every step, and the largest |component|."""
@@ -312,10 +406,17 @@ class Learner:
 
     def copy(self) -> Learner:
         """Another learner in the same state."""
-        other = Learner(self.rule, 1, self._K and 1, dtype=self._dtype, engine="reference", threads=self._threads)
-        other._K, other._decided = self._K, self._decided
-        other._take(self._engine.copy())
-        return other
+        return self._with(self._engine.copy(), self._K, self._frozen)
+
+    def select(self, ks: ArrayLike) -> Learner:
+        """The learners of these indices, in this order, as a horde of their own."""
+        try:
+            chosen = np.arange(self._engine.K)[np.asarray(ks)]
+        except IndexError:
+            chosen = np.empty(0, np.int64)
+        if self._K is None or chosen.ndim != 1 or not len(chosen):
+            raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", repr(ks))
+        return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen])
 
     __copy__ = copy
 
@@ -323,20 +424,28 @@ class Learner:
         return self.copy()
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.rule, self._K, self._dtype, self._threads, self._decided, self._engine
+        return self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, self._engine
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.rule, self._K, self._dtype, self._threads, self._decided, engine = state
+        self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, engine = state
         self._type = np.dtype(self._dtype)
         self._take(engine)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file that ``emphatic.load`` and other tools can open; whole or not at all."""
+        checkpoint.write(path, *self._state())
+
+    # ------------------------------------------------------------------ inside
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All that a learner is: a header, and arrays by name."""
         scalars = self._engine.scalars
-        arrays = {name: self._vector(r) for r, name in enumerate(self.rule.vectors)}
-        for i, name in enumerate(self.rule.memory):
-            arrays[name] = np.asarray(scalars[0, i] if self._K is None else scalars[:, i])
+        lead = 0 if self._K is None else slice(None)
+        arrays = {name: self._engine.view(r)[lead] for r, name in enumerate(self.rule.vectors)}
+        arrays |= {name: np.asarray(scalars[lead, i]) for i, name in enumerate(self.rule.memory)}
         arrays |= {f"{self.engine}.{name}": array for name, array in self._engine.pending().items()}
+        if self._frozen.any():
+            arrays["frozen"] = self._frozen.astype(np.uint8)
         header = {
             "rule": self.rule.name,
             "vectors": list(self.rule.vectors),
@@ -348,9 +457,14 @@ class Learner:
             "threads": self._threads,
             "steps": self.steps,
         }
-        checkpoint.write(path, header, arrays)
+        return header, arrays
 
-    # ------------------------------------------------------------------ inside
+    def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_]) -> Learner:
+        """A learner like this one around another engine."""
+        other = Learner(self.rule, 1, dtype=self._dtype, engine="reference", threads=self._threads)
+        other._K, other._decided, other._frozen = K, self._decided, np.array(frozen)
+        other._take(engine)
+        return other
 
     def _take(self, engine: Engine) -> None:
         self._engine = engine
@@ -358,16 +472,18 @@ class Learner:
 
     def _quickly(self) -> Callable[..., float] | None:
         """The engine's own way of taking one step, compiled when it is first wanted."""
-        if self._quick is None and self._K is None and self._decided:
+        if self._quick is None and self._K is None and self._decided and not self._frozen[0]:
             self._quick = self._engine.quick()
         return self._quick
 
-    def _decide(self, active: bool) -> None:
+    def _decide(self, features: Features, T: int) -> None:
         """``auto``: choose the engine and hand it what has been set so far."""
         if self._decided:
             return
         old = self._engine
-        new = engines.make(engines.choose(active), self.rule, old.n, old.K, old.dtype)
+        active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
+        name = engines.choose(old.n, old.K, T, active)
+        new = engines.make(name, self.rule, old.n, old.K, old.dtype, self._threads)
         for r in range(len(self.rule.vectors)):
             value = old.vector(r)
             if value.any():
@@ -392,58 +508,20 @@ class Learner:
         return Rows.of(features) if self._engine.takes_rows else features
 
 
-def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None) -> Learner:
-    """The learner that ``Learner.save`` wrote; goes on with the same bits on the same engine.
-
-    ``engine`` names another engine to go on with. A learner of a ``Rule`` of your own needs that ``rule`` again.
-    """
-    if engine is not None and (not isinstance(engine, str) or engine not in ("auto", *engines.available())):
-        raise inputs.refusal("engine", "load", f"be 'auto' or one of {', '.join(engines.available())}", repr(engine))
-    if rule is not None and not isinstance(rule, Rule):
-        raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
-    header, arrays = checkpoint.read(path)
-    try:
-        return _restored(header, arrays, engine, rule)
-    except CheckpointError:
-        raise
-    except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
-        raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
-
-
-def _restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: str | None, own: Rule | None) -> Learner:
-    rule = own if own is not None else rules.get(header["rule"])
-    if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
-        raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
-    n, K, steps = inputs.whole("n", header["n"]), header["K"], header["steps"]
-    lead = () if K is None else (inputs.whole("K", K),)
-    if not (type(steps) is int and 0 <= steps < 1 << 53):
-        raise ValueError(f"its count of steps is {steps!r}")
-    if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
-        raise ValueError(f"its dtype is {header['dtype']!r} and its engine {header['engine']!r}")
-    # Every array is held against the header before anything of that size is made.
-    for name, shape, dtype in (
-        *((name, (*lead, n), header["dtype"]) for name in rule.vectors),
-        *((name, lead, "float64") for name in rule.memory),
-    ):
-        array = arrays[name]
-        if array.shape != shape or array.dtype != dtype:
-            raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is due")
-        if not np.isfinite(array).all():
-            raise ValueError(f"its {name!r} is not finite")
-    learner = Learner(rule, n, K, dtype=header["dtype"], engine=engine or header["engine"], threads=header["threads"])
-    inner = learner._engine
-    for r, name in enumerate(rule.vectors):
-        inner.put(r, arrays[name].reshape(inner.K, n))
-    for i, name in enumerate(rule.memory):
-        inner.scalars[:, i] = arrays[name]
-    inner.scalars[:, -1] = steps
-    prefix = f"{learner.engine}."
-    inner.resume({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
-    with np.errstate(all="ignore"):
-        for r, name in enumerate(rule.vectors):
-            if not np.array_equal(inner.vector(r), arrays[name].reshape(inner.K, n)):
-                raise ValueError(f"what the {learner.engine} engine needs to go on does not give its {name!r}")
-    return learner
+def join(hordes: Sequence[Learner]) -> Learner:
+    """One horde of all these learners, which have the same rule, n and dtype, in order; on the first one's engine."""
+    first = hordes[0] if len(hordes) else None
+    if first is None:
+        raise inputs.refusal("hordes", "join", "be a list of one learner or more", "none")
+    for i, other in enumerate(hordes):
+        if (other.rule, other.n, other.dtype, other.engine) != (first.rule, first.n, first.dtype, first.engine):
+            raise inputs.refusal("hordes", "join", f"all be like the first, {first!r}", f"{other!r} at {i}")
+    if len({other.steps for other in hordes}) > 1:
+        raise inputs.refusal("hordes", "join", "have learned the same number of steps", "different numbers")
+    parts = [other._engine for other in hordes]
+    whole = parts[0].like(sum(part.K for part in parts))
+    whole.join(parts)
+    return first._with(whole, whole.K, np.concatenate([other._frozen for other in hordes]))
 
 
 TD = partial(Learner, "td")
@@ -452,6 +530,23 @@ ETD = partial(Learner, "etd")
 ETDBeta = partial(Learner, "etd_beta")
 TrueOnlineETD = partial(Learner, "true_online_etd")
 TrueOnlineETDBeta = partial(Learner, "true_online_etd_beta")
+GTD = partial(Learner, "gtd")
+GTD2 = partial(Learner, "gtd2")
+TrueOnlineGTD = partial(Learner, "true_online_gtd")
+HTD = partial(Learner, "htd")
+ProximalGTD2 = partial(Learner, "proximal_gtd2")
+TDRC = partial(Learner, "tdrc")
+GQ = partial(Learner, "gq")
+TreeBackup = partial(Learner, "tree_backup")
+VTrace = partial(Learner, "vtrace")
+ABTD = partial(Learner, "abtd")
+
+
+def _columns(p: NDArray[np.float64], ks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The columns of these learners, taking no memory where the parameter is constant."""
+    if p.strides[1] == 0:
+        return p[:, : len(ks)]
+    return np.broadcast_to(p[:1, ks], (len(p), len(ks))) if p.strides[0] == 0 else p[:, ks]
 
 
 def _block(features: Features, begin: int, end: int) -> Features:

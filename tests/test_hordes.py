@@ -1,0 +1,124 @@
+"""Hordes as such: taken apart and together, frozen one by one, and the engine that ``auto`` chooses for them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from emphatic import Learner
+from tests.streams import TOLERANCE, make, relative_error
+
+ENGINES = emphatic.engines.available()
+RULE, n, K, T = "true_online_etd", 9, 7, 60
+
+
+def everything(learner: Learner) -> list[Any]:
+    """All that it knows, bit for bit."""
+    names = learner.rule.vectors + learner.rule.memory
+    return [learner.steps, *(np.asarray(getattr(learner, name)).tobytes() for name in names)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_select_and_join_are_the_same_learners(engine: str) -> None:
+    """In any order, in the middle of a stream, and going on to the same bits."""
+    stream = make(1, T, n, K, active=3, binary=False)
+    horde = Learner(RULE, n, K, engine=engine)
+    stream[:30].run(horde)
+    order = [4, 0, 6]
+    some = horde.select(order)
+    assert some.K == 3
+    assert np.array_equal(some.theta, horde.theta[order])
+    again = emphatic.join([horde.select([0, 1]), horde.select([2]), horde.select(range(3, K))])
+    assert everything(again) == everything(horde)
+    before = everything(horde)
+    stream[30:].of_learners(order).run(some)
+    assert everything(horde) == before, "a selection is a copy"
+    stream[30:].run(horde)
+    stream[30:].run(again)
+    assert everything(again) == everything(horde)
+    assert relative_error(some.theta, horde.theta[order]) <= 1e-13
+    assert everything(pickle.loads(pickle.dumps(horde))) == everything(horde)
+
+
+def test_what_cannot_be_selected_or_joined_is_refused() -> None:
+    horde = Learner(RULE, n, K)
+    for ks in ([], [[0]], 3, [K], [0.5], ["a"]):
+        with pytest.raises(ValueError, match="'ks' parameter of select"):
+            horde.select(ks)
+    with pytest.raises(ValueError, match="'ks' parameter of select"):
+        Learner(RULE, n).select([0])
+    with pytest.raises(ValueError, match="'hordes' parameter of join"):
+        emphatic.join([])
+    with pytest.raises(ValueError, match="all be like the first"):
+        emphatic.join([horde, Learner("td", n, K)])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("features", [3, 40])
+def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, features: int, tmp_path: Path) -> None:
+    """θ grows by |1 − αφ·φ| a step for large α: those overflow, and the rest are as if they were alone."""
+    rng = np.random.default_rng(0)
+    steps = 900
+    Phi = np.ones((steps + 1, features)) / np.sqrt(features) * rng.choice([0.9, 1.1], (steps + 1, 1))
+    alpha = np.array([0.1, 5.0, 0.5, 9.0, 1.0])
+    R = rng.normal(size=steps)
+    horde = Learner("td", features, K=5, engine=engine)
+    predictions = horde.run(Phi, R, 0.0, alpha=alpha, on_divergence="freeze")
+    assert horde.frozen.tolist() == [False, True, False, True, False]
+    assert np.isfinite(horde.theta).all()
+    fine = [0, 2, 4]
+    alone = Learner("td", features, K=3, engine=engine)
+    assert relative_error(predictions[:, fine], alone.run(Phi, R, 0.0, alpha=alpha[fine])) <= TOLERANCE["float64"]
+    assert relative_error(horde.theta[fine], alone.theta) <= TOLERANCE["float64"]
+    # Frozen learners stand where they stood before the step that would have overflowed.
+    for k in (1, 3):
+        single = Learner("td", features, engine=engine)
+        with pytest.raises(emphatic.Diverged) as info:
+            single.run(Phi, R, 0.0, alpha=alpha[k])
+        scale = np.abs(single.theta).max()
+        assert relative_error(horde.theta[k] / scale, single.theta / scale) <= 1e-9
+        assert 0 < info.value.step < steps
+    # They stay so, through a file, while the rest learn on; setting θ sets them free.
+    horde.save(tmp_path / "horde")
+    loaded = emphatic.load(tmp_path / "horde")
+    frozen = loaded.theta[[1, 3]]
+    loaded.run(Phi, R, 0.0, alpha=alpha, on_divergence="freeze")
+    loaded.learn(alpha, 1.0, 0.0, Phi[0], 1.0, 1.0, Phi[1], 0.0)
+    assert np.array_equal(loaded.theta[[1, 3]], frozen)
+    assert not np.array_equal(loaded.theta[0], horde.theta[0])
+    loaded.theta = np.zeros((5, features))
+    assert not loaded.frozen.any()
+    with pytest.raises(ValueError, match="'on_divergence' parameter of run"):
+        horde.run(Phi, R, 0.0, alpha=0.1, on_divergence="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("n", "K", "T", "active", "engine"),
+    [
+        (100, 1, 1000, None, "dense"),
+        (1024, 1024, 1000, None, "chunked"),
+        (6, 1000, 1000, None, "dense"),
+        (1024, 1024, 1, None, "dense"),
+        (1_000_000, 1, 1000, 32, "sparse"),
+        (1_000_000, 64, 1, 32, "sparse"),
+        (100, 1, 1000, 8, "dense"),
+        (6065, 2160, 1000, 457, "chunked"),
+    ],
+)
+def test_auto_chooses_by_cost(n: int, K: int, T: int, active: float | None, engine: str) -> None:
+    assert emphatic.engines.choose(n, K, T, active) == engine
+
+
+def test_threads_change_nothing() -> None:
+    """More learners than a block, more steps than a chunk: the same bits for any number of threads."""
+    stream = make(2, 301, 20, 700)
+    seen = []
+    for threads in (1, 2, 3):
+        horde = Learner(RULE, 20, 700, engine="chunked", threads=threads)
+        seen.append((stream.run(horde).tobytes(), everything(horde)))
+    assert seen[0] == seen[1] == seen[2]
