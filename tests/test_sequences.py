@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import emphatic
 from emphatic import sequences
 from emphatic.sequences import (
     UndiscountedWarning,
@@ -304,3 +305,19 @@ def test_the_kernel_is_the_same_without_the_compiler() -> None:
     ]  # fmt: skip
     assert printed[0] == printed[1]
     assert "True" in printed[0]
+
+
+@pytest.mark.parametrize("zeta", [0.0, 0.2, 0.5, 0.75, 1.0])
+def test_xi_is_the_published_function(zeta: float) -> None:
+    """Mahmood, Yu & Sutton (2017): linear from 0 to ξ₀ at ½, and on to ξ_max at 1."""
+    pi, mu = np.array([0.9, 0.1, 0.25]), np.array([0.5, 0.5, 0.2])
+    xi_0, xi_max = 1 / 0.9, 1 / 0.25
+    wanted = 2 * zeta * xi_0 if zeta <= 0.5 else xi_0 + (2 * zeta - 1) * (xi_max - xi_0)
+    assert emphatic.xi(zeta, pi, mu) == pytest.approx(wanted, rel=1e-14)
+
+
+def test_xi_refuses() -> None:
+    with pytest.raises(ValueError, match="'zeta' parameter of xi"):
+        emphatic.xi(1.5, 0.5, 0.5)
+    with pytest.raises(ValueError, match="'mu' parameter of xi"):
+        emphatic.xi(0.5, [0.0, 1.0], [0.0, 1.0])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from emphatic.loading import load
     from emphatic.rules import Rule
-    from emphatic.sequences import UndiscountedWarning, interest, returns, rho, terminal_cumulant
+    from emphatic.sequences import UndiscountedWarning, interest, returns, rho, terminal_cumulant, xi
 
 __all__ = [
     "ABTD",
@@ -75,6 +75,7 @@ __all__ = [
     "rules",
     "stepsizes",
     "terminal_cumulant",
+    "xi",
 ]
 
 __version__ = "0.1.0"
@@ -104,7 +105,7 @@ _HOME = {
     ),
     "loading": ("load",),
     "rules": ("Rule",),
-    "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant"),
+    "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

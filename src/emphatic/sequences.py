@@ -22,6 +22,7 @@ __all__ = [
     "rho",
     "terminal_cumulant",
     "warn_if_never_terminating",
+    "xi",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -171,6 +172,31 @@ def rho(pi: npt.ArrayLike, mu: npt.ArrayLike) -> FloatArray:
     mu_all = np.broadcast_to(behaviour, ratio.shape)
     _refuse_where(~np.isfinite(ratio), mu_all, "mu", "rho", "large enough for pi/mu to be a finite number")
     return ratio
+
+
+def xi(zeta: float, pi: npt.ArrayLike, mu: npt.ArrayLike) -> float:
+    """The bound ξ of ABTD(ζ) from its parameter ζ in [0, 1].
+
+        ξ(ζ) = 2ζξ₀ + max(0, 2ζ − 1)(ξ_max − 2ξ₀)
+
+    ξ₀ is 1 over the largest and ξ_max 1 over the least of max(π, μ), over all states and actions: ``pi`` and ``mu`` are
+    the two policies' probabilities of each. ζ = 0 bootstraps fully, ζ = ½ gives ξ₀ and ζ = 1 gives ξ_max.
+
+    >>> [xi(zeta, pi=[1.0, 0.0], mu=[0.5, 0.5]) for zeta in (0.0, 0.5, 1.0)]
+    [0.0, 1.0, 2.0]
+
+    Source: Mahmood, Yu & Sutton (2017), "Multi-step off-policy learning without importance sampling ratios".
+    """
+    if not 0.0 <= zeta <= 1.0:  # also refuses NaN
+        raise _refusal("zeta", "xi", "between 0 and 1", repr(zeta))
+    target, behaviour = _aligned("xi", pi=pi, mu=mu)
+    _within(target, "pi", "xi", 0.0, 1.0)
+    _within(behaviour, "mu", "xi", 0.0, 1.0)
+    largest = np.maximum(target, behaviour)
+    if not largest.size or largest.min() <= 0.0:
+        raise _refusal("mu", "xi", "greater than 0 wherever 'pi' is 0", "0.0 for both")
+    xi_0, xi_max = 1.0 / float(largest.max()), 1.0 / float(largest.min())
+    return 2.0 * zeta * xi_0 + max(0.0, 2.0 * zeta - 1.0) * (xi_max - 2.0 * xi_0)
 
 
 def warn_if_never_terminating(gamma_next: npt.ArrayLike) -> None:
