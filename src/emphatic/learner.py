@@ -42,6 +42,7 @@ __all__ = [
 
 #: Components of φ that are converted at a time when features do not come in the form the engine reads.
 _BLOCK = 1 << 21
+#: What kernels take without a second look; masked arrays and other subclasses go the long way.
 _plain = np.ndarray
 #: A log shorter than this may well lie within one episode, whose end is in the next call.
 _EPISODE = 10

@@ -1,8 +1,8 @@
-"""dense: step by step in numba, one pass over memory a step: the update, and the inner products of the next step.
+"""dense: step by step in numba. For one learner one pass over memory a step: the update, and the next step's products.
 
 X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time; m n
 numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
-diverges all stand before that same step.
+diverges all stand before that same step. Learners of few features go side by side: see ``wide``.
 """
 
 from __future__ import annotations

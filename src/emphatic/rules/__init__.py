@@ -19,7 +19,8 @@ traces, a trace scales only itself, and only weights take φ'. Products of two v
 recursions in x, x_next and g; no memory depends on the value of θ, so θ may be set at any time.
 
 The same Python source is run by NumPy, compiled by numba and by Triton, so it holds only literals, + − * /,
-two-argument ``min`` and ``max``, and comparisons used as factors.
+two-argument ``min`` and ``max``, and comparisons used as factors. A compiler that has its own ``min`` and ``max``
+is given the same code with other globals; Triton also looks up the names in the annotations there.
 """
 
 from __future__ import annotations
