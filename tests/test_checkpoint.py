@@ -86,7 +86,9 @@ def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str
             stream[80:].learn(learner)
     assert state(saved) == state(plain) == state(loaded)
     if engine == "sparse":
-        assert load_file(path)["sparse.table"].shape[2] > 3, "no lazy state was pending"
+        arrays = load_file(path)
+        lazy = arrays["sparse.table"].shape[2] > 3 if K is None else (arrays["sparse.take"] != 0.0).any()
+        assert lazy, "no lazy state was pending"
 
 
 @every_engine

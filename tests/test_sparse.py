@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic.engines import sparse, sparse_text
+from emphatic.engines import columns, sparse, sparse_text
 from tests.streams import relative_error
 
 #: What closing an epoch at 1/100 of its peak may cost; the bound of SPARSE.md with room for the sums of a long run.
@@ -138,3 +138,85 @@ def test_reading_changes_nothing() -> None:
     assert relative_error(learner.theta, theta) <= 1e-15
     assert relative_error(learner.e, e) <= 1e-15
     assert engine._scale[0, 2] == 0.0
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["binary", "signed"])
+@pytest.mark.parametrize("rule", ["true_online_etd", "td"])
+def test_learners_of_every_kind_side_by_side(signed: bool, rule: str) -> None:
+    """All the places above in one horde, several times over so that they share and do not share blocks of lanes."""
+    steps = 3001
+    rng = np.random.default_rng(5)
+    Phi, R = features(rng, steps, signed), rng.normal(size=steps)
+    kinds = list(PLACES.values())
+    order = rng.integers(0, len(kinds), 2 * columns.LANES + 10)
+    less = 0.2 if signed or rule == "td" else 1.0
+
+    def each(name: str, default: float) -> npt.NDArray[Any]:
+        rows = [np.broadcast_to(kind.get(name, default), T)[:steps] for kind in kinds]
+        return np.stack(rows, axis=1) * (less if name == "alpha" else 1.0)
+
+    given = {name: each(name, 1.0) for name in ("alpha", "lambda_", "gamma_next", "rho", "I")}
+    alone = emphatic.Learner(rule, n, len(kinds), engine="dense")
+    expected = alone.run(Phi, R, **given)
+    horde = emphatic.Learner(rule, n, len(order), engine="sparse")
+    begin = 0
+    for end in (1, 2, 1700, steps):  # in a few calls
+        part = emphatic.Active(Phi.indices[begin : end + 1], Phi.values[begin : end + 1])
+        here = {name: value[begin:end][:, order] for name, value in given.items()}
+        made = horde.run(part, R[begin:end], **here)
+        assert relative_error(made, expected[begin:end][:, order]) <= BOUND
+        begin = end
+    for name in ("theta", "e"):
+        for k in range(len(order)):
+            assert relative_error(getattr(horde, name)[k], getattr(alone, name)[order[k]]) <= BOUND
+
+
+def test_who_forgets_does_not_make_the_others_pay() -> None:
+    """Learner 0 forgets its trace every third step, learner 1 at every step, and the others, far off, hardly ever.
+
+    A column that a learner has no business with may hold anything: not a number, say.
+    """
+    K, far = columns.LANES + 2, columns.LANES + 1
+    learner = emphatic.Learner("true_online_etd", n, K, engine="sparse")
+    rng = np.random.default_rng(0)
+    lambda_ = np.full(K, 0.999)
+    lambda_[1] = 0.0
+
+    def step(t: int, index: npt.NDArray[np.int64]) -> None:
+        rho = np.ones(K)
+        rho[0] = float(t % 3 > 0)
+        learner.learn(0.01, 0.1, lambda_, emphatic.Active(index), rho, rng.normal(), emphatic.Active(index), 0.999)
+
+    old, new = np.arange(0, 20), np.arange(20, 40)
+    for t in range(30):
+        step(t, rng.choice(old, 4, replace=False))
+    step(30, rng.choice(new, 4, replace=False))  # here 0 has just paid for all
+    state = learner._engine.columns  # type: ignore[attr-defined]
+    before = learner.theta.copy()
+    trace = state.H[old, 1].copy()
+    assert (trace[:, far] != 0.0).any()
+    for k in (0, 1, far):  # 0 and 1 have nothing there any more, and the last is not to be visited
+        state.H[old, 1, k] = np.nan
+    for t in range(31, 90):
+        step(t, rng.choice(new, 4, replace=False))
+    state.H[old, 1] = trace
+    assert np.isfinite(learner.theta).all()
+    assert np.isfinite(learner.e).all()
+    assert np.array_equal(learner.theta[:2, old], before[:2, old])
+    assert not np.array_equal(learner.theta[far, old], before[far, old])
+
+
+def test_time_begins_anew() -> None:
+    """The clock is a small number; where it would run out, all is settled and it starts again."""
+    rng = np.random.default_rng(1)
+    Phi, R = features(rng, 60, True), rng.normal(size=60)
+    horde, dense = (emphatic.Learner("td", n, 3, engine=engine) for engine in ("sparse", "dense"))
+    horde._engine.columns.clock[0] = columns.NEVER - 35  # type: ignore[attr-defined]
+    for learner in (horde, dense):
+        for begin in range(0, 60, 10):
+            rows = slice(begin, begin + 11)
+            learner.run(emphatic.Active(Phi.indices[rows], Phi.values[rows]), R[begin : begin + 10], 0.9,
+                        alpha=0.05, lambda_=0.9)  # fmt: skip
+    assert horde._engine.columns.clock[0] <= 60  # type: ignore[attr-defined]
+    assert relative_error(horde.theta, dense.theta) <= BOUND
+    assert relative_error(horde.e, dense.e) <= BOUND

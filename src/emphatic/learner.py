@@ -111,7 +111,7 @@ class Learner:
         self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
-        self._take(engines.make(name, self.rule, int(n), self._K or 1, self._dtype, self._threads))
+        self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads))
 
     # ------------------------------------------------------------------ what it is
 
@@ -484,7 +484,7 @@ class Learner:
         old = self._engine
         active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
         name = engines.choose(old.n, old.K, T, active)
-        new = engines.make(name, self.rule, old.n, old.K, old.dtype, self._threads)
+        new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
         for r in range(len(self.rule.vectors)):
             value = old.vector(r)
             if value.any():

@@ -34,23 +34,27 @@ def choose(n: int, K: int, T: int, active: float | None) -> str:
     return min(cost, key=lambda name: cost[name])
 
 
-def make(name: str, rule: Rule, n: int, K: int, dtype: str, threads: int = 1) -> Engine:
-    """An engine with all vectors and memory 0."""
+def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int = 1) -> Engine:
+    """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner."""
     if not isinstance(name, str) or name not in available():
         known = ", ".join(available())
         raise ValueError(f"The 'engine' parameter must be 'auto' or one of {known}. Got {name!r} instead.")
     if name == "reference":
         from emphatic.engines.reference import Reference
 
-        return Reference(rule, n, K, dtype)
+        return Reference(rule, n, K or 1, dtype)
     if name == "dense":
         from emphatic.engines.dense import Dense
 
-        return Dense(rule, n, K, dtype)
+        return Dense(rule, n, K or 1, dtype)
     if name == "chunked":
         from emphatic.engines.chunked import Chunked
 
-        return Chunked(rule, n, K, dtype, threads)
-    from emphatic.engines.sparse import Sparse
+        return Chunked(rule, n, K or 1, dtype, threads)
+    if K is None:
+        from emphatic.engines.sparse import Sparse
 
-    return Sparse(rule, n, K, dtype)
+        return Sparse(rule, n, 1, dtype)
+    from emphatic.engines.sparse_many import SparseMany
+
+    return SparseMany(rule, n, K, dtype)

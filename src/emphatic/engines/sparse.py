@@ -28,7 +28,7 @@ from emphatic.engines.text import Unrolled
 if TYPE_CHECKING:
     from emphatic.rules import Rule
 
-__all__ = ["Sparse"]
+__all__ = ["Sparse", "hold"]
 
 
 @functools.cache
@@ -150,6 +150,13 @@ class Sparse(Engine):
         for j in self._layout.traces:
             self._columns[f"H{j}"] = 0.0
 
+    def like(self, K: int) -> Engine:
+        if K == 1:
+            return Sparse(self.rule, self.n, 1, self.dtype)
+        from emphatic.engines.sparse_many import SparseMany
+
+        return SparseMany(self.rule, self.n, K, self.dtype)
+
     def pending(self) -> dict[str, NDArray[Any]]:
         """C, H and the stamps as they are, and of the table what some column may still owe."""
         used = int(self._epoch[:, ::2].max())
@@ -162,23 +169,23 @@ class Sparse(Engine):
             return
         K, traces, width = self.K, len(self.rule.traces), self._table.shape[3]
         epoch, table = pending["epoch"], pending["table"]
-        _hold("epoch", epoch, "int64", self._epoch.shape)
+        hold("epoch", epoch, "int64", self._epoch.shape)
         now = epoch[:, ::2]
         if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= now) & (now < self._table.shape[2])).all():
             raise ValueError("its epochs are out of range")
         used = int(now.max())
-        _hold("table", table[:, :, :used], "float64", (K, traces, used, width))
-        _hold("scale", pending["scale"], "float64", self._scale.shape)
+        hold("table", table[:, :, :used], "float64", (K, traces, used, width))
+        hold("scale", pending["scale"], "float64", self._scale.shape)
         if not (pending["scale"][:, : self._layout.m] != 0.0).all():
             raise ValueError("one of its scales is 0")
         for name in self._layout.names:
-            _hold(name, pending[name], self._columns.dtype[name].name, (K, self.n))
+            hold(name, pending[name], self._columns.dtype[name].name, (K, self.n))
             if name[0] == "E":
                 stamp, j = pending[name], int(name[1:]) - self._layout.w
                 if not ((stamp >= 0) & (stamp <= now[:, j, None])).all():
                     raise ValueError(f"its stamps {name!r} are out of range")
         bounds = self.scalars[:, self.M : -1]
-        _hold("bounds", pending["bounds"], "float64", bounds.shape)
+        hold("bounds", pending["bounds"], "float64", bounds.shape)
         bounds[:] = np.maximum(bounds, pending["bounds"])
         for name in self._layout.names:
             self._columns[name] = pending[name]
@@ -191,6 +198,7 @@ class Sparse(Engine):
         return sum(array.nbytes for array in arrays)
 
 
-def _hold(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> None:
+def hold(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> None:
+    """An array of a checkpoint against what is due."""
     if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
         raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where finite {dtype} {shape} is due")

@@ -1,0 +1,312 @@
+"""sparse for K learners: shared active columns, one contiguous run of all learners' values a feature.
+
+X = C·H as for one learner (SPARSE.md), with C of each learner its own. A stamp per learner and column would cost as
+much as a vector, so here a learner whose trace has shrunk *folds*: the columns that still have a trace for it are
+visited, the latest touched first. A learner that forgets its trace (ρ, γ or λ is 0) visits only what was touched
+since it last did so, and nothing where no weight has taken of the trace since.
+
+Cost a step: O(m K active), and O(m K live columns) each time the traces have shrunk to 1/100. Memory: m K n numbers and
+24 bytes a feature.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from emphatic.engines import columns, compiled
+from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.columns import LANES, NEVER, Columns
+from emphatic.engines.rows import Rows
+from emphatic.engines.sparse import hold
+from emphatic.engines.sparse_text import NEAR_THE_END
+from emphatic.engines.text import Unrolled, fill
+
+if TYPE_CHECKING:
+    from emphatic.rules import Rule
+
+__all__ = ["SparseMany"]
+
+_TEXT = '''⟨header⟩
+from emphatic.engines.columns import move, products, try_out
+
+# The columns' own kernels, by their hash, since they are compiled into this one: ⟨columns_hash⟩
+
+
+def run(
+    c, scalars, after, start, index, value, start_next, index_next, value_next, top, ⟨all_parameters⟩, predictions,
+    last_delta
+):
+    """T steps of all learners; −1, or t·K + k if learner k would diverge at step t, before which all then stand."""
+    n, m, K = c.H.shape
+    keep = predictions.shape[0] > 0
+    top_next = top
+    dense, bounds = np.zeros((2, 0)), np.zeros(m)
+    for t in range(start.shape[0] - 1):
+        begin, end, begin_next, end_next = start[t], start[t + 1], start_next[t], start_next[t + 1]
+        pp, pq, qq = products(c, index, value, begin, end, index_next, value_next, begin_next, end_next)
+        scattered = False
+        for k in range(K):
+            ⟨at_t_k⟩
+            ⟨products⟩
+            ⟨load⟩
+            ⟨call⟩
+            ⟨bounds⟩
+            if not (⟨finite⟩):
+                c.near[:] = False
+                return t * K + k
+            ⟨put⟩
+            if not (⟨small⟩):
+                if not scattered:
+                    dense = np.zeros((2, n))
+                    for a in range(begin, end):
+                        if 0 <= index[a] < n:
+                            dense[0, index[a]] = value[a]
+                    for a in range(begin_next, end_next):
+                        if 0 <= index_next[a] < n:
+                            dense[1, index_next[a]] = value_next[a]
+                    scattered = True
+                if not try_out(c, k, dense, ⟨limit⟩, bounds):
+                    c.near[:] = False
+                    return t * K + k
+                ⟨tried⟩
+            ⟨keep⟩
+            if keep:
+                predictions[t, k] = x0
+            last_delta[k] = delta
+        move(c, dense, index, value, begin, end, index_next, value_next, begin_next, end_next)
+        for k in range(K):
+            ⟨store⟩
+    return -1
+'''
+
+
+def source(rule: Rule, dtype: str) -> str:
+    """The text of this rule's kernel."""
+    u = Unrolled(rule)
+    limit = float(np.finfo(dtype).max)
+
+    def slot(name: str) -> str:
+        return f"c.A[{name[1]}, {name[2]}, k]" if name[0] == "a" else f"c.B[{name[1]}, {'bd'.index(name[0])}, k]"
+
+    return fill(
+        _TEXT,
+        header=u.header(),
+        columns_hash=_hash_of_columns(),
+        all_parameters=", ".join(f"all_{name}" for name in rule.parameters),
+        at_t_k=[f"{name} = all_{name}[t, k]" for name in rule.parameters],
+        products=[f"{v}{r} = c.{v}[{r}, k]" for r in u.vectors for v in "xy"],
+        load=u.load(),
+        call=u.call(),
+        bounds=u.bounds(),
+        # Sums are in float64 here; what a prediction in the dtype could not hold has diverged.
+        finite=f"{u.finite()} and abs(x0) <= {limit!r} and abs(y0) <= {limit!r}",
+        put=[f"{slot(name)} = {name}" for name in u.coefficients],
+        small=u.small(NEAR_THE_END[dtype]),
+        limit=repr(limit),
+        tried=[f"size_next{r} = bounds[{r}]" for r in u.vectors],
+        keep=[f"after[k, {i}] = {name}" for i, name in enumerate(u.results())],
+        store=[
+            *(f"scalars[k, {i}] = after[k, {i}]" for i in range(len(u.results()))),
+            f"scalars[k, {u.counter}] += 1.0",
+        ],
+    )
+
+
+@functools.cache
+def _hash_of_columns() -> str:
+    return hashlib.sha256(inspect.getsource(columns).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _kernel(rule: Rule, dtype: str, name: str) -> Any:
+    typeof: Any = numba.typeof
+    f8, i8 = types.float64, types.int64
+    module = compiled.module(f"sparse_many_{rule.name}_{dtype}", source(rule, dtype))
+    scalars, index = types.Array(f8, 2, "C"), types.Array(i8, 1, "C", readonly=True)
+    rows = [index, index, types.Array(f8, 1, "A", readonly=True)]
+    parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
+    out = [types.Array(getattr(types, dtype), 2, "C"), types.Array(f8, 1, "C")]
+    state = typeof(fresh(rule, 1, 1, dtype))
+    return compiled.kernel(module, name, state, scalars, scalars, *rows, *rows, f8, *parameters, *out)
+
+
+def fresh(rule: Rule, n: int, K: int, dtype: str) -> Columns:
+    """All vectors 0."""
+    A, B = rule.form
+    m, w = len(rule.vectors), len(rule.weights)
+    q = m - w
+    f8, i4 = np.float64, np.int32
+    return Columns(
+        H=np.zeros((n, m, K), dtype),
+        diag=np.ones((m, K)),
+        take=np.zeros((w, q, K)),
+        feeds=np.array([[A[r][j] != 0.0 for j in range(w, m)] for r in range(w)]),
+        takes_next=np.array([B[r][1] != 0.0 for r in range(w)]),
+        peak=np.ones((q, K)),
+        since=np.zeros((q, K), i4),
+        mark=np.zeros((q, K), i4),
+        left=np.ones((q, K)),
+        touch=np.zeros(n, i4),
+        log=np.zeros(3 * n, i4),
+        where=np.full(n, -1, i4),
+        clock=np.zeros(2, np.int64),
+        A=np.repeat(np.array([[a or 0.0 for a in row] for row in A], f8)[:, :, None], K, axis=2),
+        B=np.repeat(np.array([[b or 0.0 for b in row] for row in B], f8)[:, :, None], K, axis=2),
+        x=np.zeros((m, K)),
+        y=np.zeros((m, K)),
+        u=np.zeros((m, K), dtype),
+        v=np.zeros((w, K), dtype),
+        pay=np.zeros((w, q, K), dtype),
+        keep=np.ones((q, K), dtype),
+        later=np.zeros((q, K), i4),
+        reach=np.full(-(-K // LANES), NEVER, i4),
+        near=np.zeros(K, np.bool_),
+        place=np.full(n, -1, i4),
+    )
+
+
+#: What a learner is made of, and along which axis of the array the learners lie.
+_LEARNERS = {"H": 2, "diag": 1, "take": 2, "peak": 1, "since": 1, "mark": 1, "left": 1, "later": 1}
+#: What all learners share.
+_SHARED = ("touch", "log", "where", "clock")
+#: The time at which it begins anew.
+_MIDNIGHT = NEVER - 1
+
+
+class SparseMany(Engine):
+    """X = C·H of K learners on one stream."""
+
+    name = "sparse"
+    takes_rows = True
+
+    def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
+        super().__init__(rule, n, K, dtype)
+        self.columns = fresh(rule, n, K, dtype)
+        self._after = np.zeros_like(self.scalars)
+        self._delta = np.zeros(K)
+
+    def run(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
+    ) -> tuple[int, NDArray[np.float64]]:
+        assert isinstance(phi, Rows)
+        assert isinstance(phi_next, Rows)
+        if self.columns.clock[0] + len(phi) >= _MIDNIGHT:
+            self._settle()
+        rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
+        status = _kernel(self.rule, self.dtype, "run")(
+            self.columns, self.scalars, self._after, *rows, top, *parameters, predictions, self._delta
+        )
+        return status, self._delta
+
+    def vector(self, r: int) -> NDArray[Any]:
+        c, w = self.columns, len(self.rule.weights)
+
+        def trace(j: int) -> NDArray[Any]:
+            return np.where(c.touch[:, None] >= c.since[j], c.H[:, w + j], 0.0)
+
+        value: NDArray[Any] = c.diag[r] * (trace(r - w) if r >= w else c.H[:, r])
+        for j in np.flatnonzero(c.feeds[r]) if r < w else ():
+            value += c.take[r, j] * trace(j)
+        return np.ascontiguousarray(value.T.astype(self.dtype, copy=False))
+
+    def _settle(self) -> None:
+        """H ← X, with a trace in every column, as of the beginning of time."""
+        c = self.columns
+        columns.settle(c, 0, self.K)
+        for times in (c.since, c.mark, c.later, c.touch):
+            times[:] = 0
+        c.left[:] = 1.0
+        c.log[: self.n] = c.where[:] = np.arange(self.n)
+        c.clock[:] = 0, self.n
+
+    def set_vector(self, r: int, value: NDArray[Any]) -> None:
+        self._settle()
+        self.columns.H[:, r] = value.T
+
+    def predict(self, phi: Features) -> NDArray[Any]:
+        assert isinstance(phi, Rows)
+        out = np.zeros((len(phi), self.K))
+        columns.predict(self.columns, phi.start, phi.index, phi.value, out)
+        predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
+        return predictions
+
+    def clear_traces(self) -> None:
+        columns.settle(self.columns, 0, self.K)
+        self.columns.clock[0] += 1
+        for times in (self.columns.since, self.columns.mark, self.columns.later):
+            times[:] = self.columns.clock[0]
+        self.columns.left[:] = 1.0
+
+    def select(self, ks: NDArray[np.int64]) -> SparseMany:
+        other = SparseMany(self.rule, self.n, len(ks), self.dtype)
+        for name, axis in _LEARNERS.items():
+            np.take(getattr(self.columns, name), ks, axis, out=getattr(other.columns, name), mode="clip")
+        for name in _SHARED:
+            getattr(other.columns, name)[:] = getattr(self.columns, name)
+        other.scalars[:] = self.scalars[ks]
+        return other
+
+    def place(self, ks: NDArray[np.int64], part: Any) -> None:
+        self._settle()
+        part._settle()
+        for name, axis in _LEARNERS.items():
+            np.moveaxis(getattr(self.columns, name), axis, 0)[ks] = np.moveaxis(getattr(part.columns, name), axis, 0)
+        self.scalars[ks] = part.scalars
+
+    def join(self, parts: Sequence[Engine]) -> None:
+        engines = [part for part in parts if isinstance(part, SparseMany)]
+        if len(engines) < len(parts):  # single learners, each in its own form
+            for r in range(len(self.rule.vectors)):
+                self.set_vector(r, np.concatenate([part.vector(r) for part in parts]))
+            np.concatenate([part.scalars for part in parts], out=self.scalars)
+            return
+        touches = [engine.columns.touch for engine in engines]
+        if not all(np.array_equal(touch, touches[0]) for touch in touches):
+            engines = [engine.select(np.arange(engine.K)) for engine in engines]
+            for engine in engines:
+                engine._settle()
+        for name, axis in _LEARNERS.items():
+            np.concatenate([getattr(e.columns, name) for e in engines], axis, out=getattr(self.columns, name))
+        for name in _SHARED:
+            getattr(self.columns, name)[:] = getattr(engines[0].columns, name)
+        np.concatenate([part.scalars for part in parts], out=self.scalars)
+
+    def pending(self) -> dict[str, NDArray[Any]]:
+        """C, H and the times as they are; the order of the log follows from the times."""
+        names = [name for name in _LEARNERS if name != "later"]
+        fields = {name: getattr(self.columns, name) for name in (*names, "touch")}
+        return fields | {"clock": self.columns.clock[:1], "bounds": self.scalars[:, self.M : -1]}
+
+    def resume(self, pending: dict[str, NDArray[Any]]) -> None:
+        if "H" not in pending:
+            return
+        own = self.pending()
+        for name, array in own.items():
+            hold(name, pending[name], array.dtype.name, array.shape)
+        now = int(pending["clock"][0])
+        for name in ("touch", "since", "mark", "clock"):
+            if not ((pending[name] >= 0) & (pending[name] <= min(now, _MIDNIGHT))).all():
+                raise ValueError(f"its times {name!r} are out of range")
+        if not (pending["diag"] != 0.0).all():
+            raise ValueError("one of its scales is 0")
+        np.maximum(own.pop("bounds"), pending["bounds"], out=self.scalars[:, self.M : -1])
+        for name, array in own.items():
+            array[:] = pending[name]
+        c = self.columns
+        c.later[:] = c.since
+        c.log[: self.n] = np.argsort(c.touch, kind="stable")
+        c.where[c.log[: self.n]] = np.arange(self.n)
+        c.clock[1] = self.n
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in (*self.columns, self.scalars, self._after, self._delta))
