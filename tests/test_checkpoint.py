@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save, save_file
 
 import emphatic
-from emphatic import Active, CheckpointError, Learner, Rule
+from emphatic import Active, CheckpointError, Learner, Rule, checkpoint, tensors
 from emphatic.rules import Scalars, Update
 from tests.streams import TOLERANCE, Stream, make, relative_error
 
@@ -199,6 +200,89 @@ def test_resume_near_the_end_of_the_range(tmp_path: Path, dtype: str, size: floa
     go(learner, 100, 400)
     go(loaded, 100, 400)
     assert state(loaded) == state(learner)
+
+
+# ------------------------------------------------------------------------------------------------ streaming
+
+
+@pytest.mark.parametrize("engine", ["reference", "dense", "chunked"])
+@pytest.mark.parametrize(("K", "size"), [(4000, 1000), (None, 4_000_000)])
+def test_no_second_copy_in_memory(tmp_path: Path, engine: str, K: int | None, size: int) -> None:
+    """A large state goes to the file and back in small pieces, whether it is of many learners or of one."""
+    path = tmp_path / "m"
+    learner = Learner("td", size, K, dtype="float32", engine=engine)
+    learner.theta = np.linspace(-1.0, 2.0, size, dtype=np.float32)
+    state_size = 2 * (K or 1) * size * 4
+    tracemalloc.start()
+    try:
+        learner.save(path)
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak < 0.1 * state_size
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        loaded = emphatic.load(path)
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak - before < loaded.nbytes + 0.1 * state_size
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > state_size
+    assert np.array_equal(loaded.theta, learner.theta)
+
+
+def test_bytes_are_those_of_the_library_of_the_format(tmp_path: Path) -> None:
+    """Any layout in memory, in any blocks, gives the very bytes that safetensors itself writes for the whole array."""
+    rng = np.random.default_rng(3)
+    table = rng.normal(size=(700, 1000))
+    packed = np.zeros((3, 5), [("a", "<f4"), ("b", "<i2")])
+    packed["a"], packed["b"] = rng.normal(size=(3, 5)), np.arange(15).reshape(3, 5)
+    arrays: Arrays = {
+        "table": table,
+        "turned": table.T,
+        "some": table[::-3, 5:900:7],
+        "columns": packed["a"],
+        "stamps": packed["b"],
+        "swapped": table[:5].astype(">f8"),
+        "number": np.array(2.5),
+        "none": np.zeros((0, 4), np.float32),
+        "flags": np.array([True, False, True]).astype(np.uint8),
+    }
+    parts = {name: tensors.Part.of(array) for name, array in arrays.items()}
+    parts["table"] = tensors.Part("float64", table.shape, (table[i : i + 300] for i in range(0, 700, 300)))
+    path = tmp_path / "m"
+    with open(path, "wb") as file:
+        tensors.write(file, {"x": "1"}, parts)
+    plain = {name: np.array(array, array.dtype.newbyteorder("="), order="C") for name, array in arrays.items()}
+    assert path.read_bytes() == save(plain, metadata={"x": "1"})
+    with open(path, "rb") as file:
+        metadata, stored = tensors.read(file)
+        assert metadata == {"x": "1"}
+        assert stored.keys() == plain.keys()
+        for name, array in plain.items():
+            got = stored[name].array()
+            assert (got.dtype, got.shape, got.tobytes()) == (array.dtype, array.shape, array.tobytes())
+        with open(path, "r+b") as other:
+            other.truncate(path.stat().st_size - 1)
+        with pytest.raises(ValueError, match="too soon"):
+            stored["flags"].array()
+
+
+def test_blocks_that_do_not_make_the_array_leave_no_file(tmp_path: Path) -> None:
+    for rows in (1, 3):
+        part = tensors.Part("float64", (2, n), (np.zeros((rows, n)),))
+        with pytest.raises(ValueError, match="not as many"):
+            checkpoint.write(tmp_path / "m", {}, {"theta": part})
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_replaced_while_it_is_read(tmp_path: Path) -> None:
+    """What is read is all of one checkpoint."""
+    path, learner = tmp_path / "m", Learner("td", n, engine="reference")
+    learner.save(path)
+    with checkpoint.opened(path) as (_, arrays):
+        learner.theta = np.ones(n)
+        learner.save(path)
+        assert not arrays["theta"].array().any()
+    assert emphatic.load(path).theta.all()
 
 
 # ------------------------------------------------------------------------------------------------ whole or not at all

@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file, with a JSON header in its metadata.  Never pickle.
 
 A file is written under another name in the same folder, synced to the disk and renamed, so that at any moment the
-path holds a whole checkpoint: the old one or the new one.
+path holds a whole checkpoint: the old one or the new one. Neither way needs memory for a second copy of the arrays.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
+from emphatic import tensors
 from emphatic.errors import CheckpointError
+from emphatic.tensors import Part, Stored
 
-__all__ = ["FORMAT", "read", "write"]
+__all__ = ["FORMAT", "opened", "write"]
 
 #: The version of the format that is written; files of a later one are refused.
 FORMAT = 1
@@ -26,20 +26,16 @@ FORMAT = 1
 _KEY = "emphatic"
 
 
-def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[str, Part]) -> None:
     """Put header and arrays in one file, atomically."""
-    from safetensors.numpy import save
-
     target = Path(os.path.realpath(os.fsdecode(path)))
     if target.exists() and not target.is_file():  # a folder, or a device or pipe that a rename would destroy
         raise OSError(f"{str(target)!r} is there already and is not a file: no checkpoint can take its place.")
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
-    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    data = save(whole, metadata={_KEY: text})
     try:
-        with open(partial, "xb") as file:  # not safetensors' own save_file: its files are for the owner only
-            file.write(data)
+        with open(partial, "xb") as file:
+            tensors.write(file, {_KEY: text}, parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
@@ -55,25 +51,24 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
             os.close(folder)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays; ``CheckpointError`` if the file is not a whole checkpoint."""
-    from safetensors import SafetensorError, safe_open
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
+    """The header, and the arrays still in the file; ``CheckpointError`` if the file is not a whole checkpoint.
 
+    It is opened once: a checkpoint that takes its place meanwhile is another file.
+    """
     path = os.fsdecode(path)
     where = repr(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f"There is no checkpoint at {where}.")
     if not os.path.isfile(path):
         raise CheckpointError(f"{where} is not a file but a folder, a pipe or a device.")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = _header(where, file.metadata() or {})
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except CheckpointError:
-        raise
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, MemoryError) as error:
-        raise CheckpointError(f"{where} is not a whole safetensors file: {error}") from error
-    return header, arrays
+    with ExitStack() as stack:
+        try:
+            metadata, arrays = tensors.read(stack.enter_context(open(path, "rb")))
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
+            raise CheckpointError(f"{where} is not a whole safetensors file: {error}") from error
+        yield _header(where, metadata), arrays
 
 
 def _header(where: str, metadata: dict[str, str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from emphatic.engines.rows import Rows
 from emphatic.errors import Diverged
 from emphatic.rules import Rule
 from emphatic.sequences import warn_if_never_terminating
+from emphatic.tensors import Part
 
 __all__ = [
     "ABTD",
@@ -438,15 +439,15 @@ class Learner:
 
     # ------------------------------------------------------------------ inside
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], dict[str, Part]]:
         """All that a learner is: a header, and arrays by name."""
-        scalars = self._engine.scalars
-        lead = 0 if self._K is None else slice(None)
-        arrays = {name: self._engine.view(r)[lead] for r, name in enumerate(self.rule.vectors)}
-        arrays |= {name: np.asarray(scalars[lead, i]) for i, name in enumerate(self.rule.memory)}
-        arrays |= {f"{self.engine}.{name}": array for name, array in self._engine.pending().items()}
+        engine = self._engine
+        lead = () if self._K is None else (self._K,)
+        parts = {name: Part(self._dtype, (*lead, self.n), engine.blocks(r)) for r, name in enumerate(self.rule.vectors)}
+        parts |= {name: Part("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)}
+        parts |= {f"{self.engine}.{name}": Part.of(array) for name, array in engine.pending().items()}
         if self._frozen.any():
-            arrays["frozen"] = self._frozen.astype(np.uint8)
+            parts["frozen"] = Part.of(self._frozen.astype(np.uint8))
         header = {
             "rule": self.rule.name,
             "vectors": list(self.rule.vectors),
@@ -458,7 +459,7 @@ class Learner:
             "threads": self._threads,
             "steps": self.steps,
         }
-        return header, arrays
+        return header, parts
 
     def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_]) -> Learner:
         """A learner like this one around another engine."""

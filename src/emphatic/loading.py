@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from emphatic import checkpoint, engines, inputs, rules
 from emphatic.errors import CheckpointError
 from emphatic.learner import Learner
 from emphatic.rules import Rule
+from emphatic.tensors import Stored, pieces
 
 __all__ = ["load"]
 
@@ -25,16 +27,14 @@ def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule 
         raise inputs.refusal("engine", "load", f"be 'auto' or one of {', '.join(engines.available())}", repr(engine))
     if rule is not None and not isinstance(rule, Rule):
         raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
-    header, arrays = checkpoint.read(path)
-    try:
-        return _restored(header, arrays, engine, rule)
-    except CheckpointError:
-        raise
-    except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
-        raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
+    with checkpoint.opened(path) as (header, arrays):
+        try:
+            return _restored(header, arrays, engine, rule)
+        except (ValueError, TypeError, KeyError, OverflowError, MemoryError, OSError) as error:
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
-def _restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: str | None, own: Rule | None) -> Learner:
+def _restored(header: dict[str, Any], arrays: dict[str, Stored], engine: str | None, own: Rule | None) -> Learner:
     rule = own if own is not None else rules.get(header["rule"])
     if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
@@ -50,25 +50,56 @@ def _restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], engine: s
         *((name, lead, "float64") for name in rule.memory),
     ):
         array = arrays[name]
-        if array.shape != shape or array.dtype != dtype:
+        if (array.dtype, array.shape) != (dtype, shape):
             raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is due")
-        if not np.isfinite(array).all():
-            raise ValueError(f"its {name!r} is not finite")
+    memory = {name: arrays[name].array() for name in rule.memory}
+    frozen = _frozen(arrays.get("frozen"), lead or (1,))
     learner = Learner(rule, n, K, dtype=header["dtype"], engine=engine or header["engine"], threads=header["threads"])
     inner = learner._engine
-    for r, name in enumerate(rule.vectors):
-        inner.put(r, arrays[name].reshape(inner.K, n))
-    for i, name in enumerate(rule.memory):
-        inner.scalars[:, i] = arrays[name]
-    inner.scalars[:, -1] = steps
-    if "frozen" in arrays:
-        if arrays["frozen"].shape != (inner.K,) or arrays["frozen"].dtype != np.uint8 or arrays["frozen"].max() > 1:
-            raise ValueError("its list of frozen learners is damaged")
-        learner._frozen[:] = arrays["frozen"]
-    prefix = f"{learner.engine}."
-    inner.resume({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
     with np.errstate(all="ignore"):
         for r, name in enumerate(rule.vectors):
-            if not np.array_equal(inner.vector(r), arrays[name].reshape(inner.K, n)):
+            # Straight into the engine's own array, where it has one: ``put`` then finds it in its place.
+            value = np.ascontiguousarray(inner.view(r))
+            arrays[name].into(value)
+            inner.put(r, value)
+    for i, name in enumerate(rule.memory):
+        inner.scalars[:, i] = memory[name]
+    # The scalars are the memory and each vector's largest component.
+    for name, scalar in zip(rule.memory + rule.vectors, inner.scalars.T, strict=False):
+        if not np.isfinite(scalar).all():
+            raise ValueError(f"its {name!r} is not finite")
+    inner.scalars[:, -1] = steps
+    learner._frozen[:] = frozen
+    prefix = f"{learner.engine}."
+    pending = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    inner.resume({name: array.array() for name, array in pending.items()})
+    with np.errstate(all="ignore"):
+        for r, name in enumerate(rule.vectors):
+            if pending and not _same(inner.blocks(r), arrays[name]):
                 raise ValueError(f"what the {learner.engine} engine needs to go on does not give its {name!r}")
     return learner
+
+
+def _frozen(stored: Stored | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which learners stand still; none where the file does not say."""
+    if stored is None:
+        return np.zeros(shape, bool)
+    if (stored.dtype, stored.shape) != ("uint8", shape):
+        raise ValueError("its list of frozen learners is damaged")
+    value = stored.array()
+    if value.max() > 1:
+        raise ValueError("its list of frozen learners is damaged")
+    return value.astype(bool)
+
+
+def _same(blocks: Iterable[NDArray[Any]], stored: Stored) -> bool:
+    """Whether the blocks are the numbers in the file."""
+    at = 0
+    for block in blocks:
+        for piece in pieces(block):
+            there = np.empty(piece.shape, stored.dtype)
+            stored.into(there, at)
+            if not np.array_equal(piece, there):
+                return False
+            at += piece.size
+    return True

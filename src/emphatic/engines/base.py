@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -99,7 +99,8 @@ class Engine(ABC):
     def put(self, r: int, value: NDArray[Any]) -> None:
         """``set_vector`` and its bound."""
         self.set_vector(r, value)
-        self.scalars[:, self.M + r] = np.abs(value).max(axis=1, initial=0.0)
+        # (as |value| would be a copy)
+        self.scalars[:, self.M + r] = np.maximum(value.max(axis=1), -value.min(axis=1))
 
     def cut(self) -> None:
         """Forget the traces and all memory."""
@@ -133,6 +134,10 @@ class Engine(ABC):
     def view(self, r: int) -> NDArray[Any]:
         """``vector`` without a copy, where there is such a thing."""
         return self.vector(r)
+
+    def blocks(self, r: int) -> Iterator[NDArray[Any]]:
+        """The r-th vector of every learner in order, (some, n) at a time where a whole ``view`` would be a copy."""
+        yield self.view(r)
 
     def like(self, K: int) -> Engine:
         """A fresh engine of the same kind for K learners."""

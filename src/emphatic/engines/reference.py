@@ -59,6 +59,10 @@ class Reference(Engine):
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])
 
+    def view(self, r: int) -> NDArray[Any]:
+        out: NDArray[Any] = self.X[r]
+        return out
+
     def place(self, ks: NDArray[np.int64], part: Any) -> None:
         self.X[:, ks], self.scalars[ks] = part.X, part.scalars
 
