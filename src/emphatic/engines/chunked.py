@@ -138,11 +138,15 @@ def source(rule: Rule, dtype: str) -> str:
     )
     for r, c in sorted(pairs, key=lambda pair: pair[0] == pair[1]):
         entry = {1.0: "1.0", None: f"a{r}{c}"}.get(u.A[r][c], repr(u.A[r][c]))
-        if r == c:
+        if entry in u.scales:
+            gather.append(f"T{r}{r} = T{r}{r} + T{r}{r} * {entry}")
+        elif r == c:
             gather.append(f"T{r}{r} = T{r}{r} * {entry}")
         else:
             gather.append(f"T{r}{c} = T{r}{r} * {entry} + T{r}{c} * {'1.0' if u.A[c][c] == 1.0 else f'a{c}{c}'}")
     gather += [f"{lane(name)} = {name}" for name in tails]
+    # X takes the total scale of a weight, too, by what it has over 1.
+    totals = [f"({lane(f'T{r}{c}')} - 1.0)" if f"a{r}{c}" in u.scales else lane(f"T{r}{c}") for r, c in pairs]
 
     return fill(
         _TEXT,
@@ -174,11 +178,11 @@ def source(rule: Rule, dtype: str) -> str:
         small=u.small(limit),
         put=[f"{lane(old)} = {new}" for old, new in zip(u.remembered(), u.results(), strict=True)]
         + [f"{lane('delta')} = delta"]
-        + [f"{lane(name)} = {name}" for name in u.coefficients],
+        + [f"{lane(name)} = {u.excess(name)}" for name in u.coefficients],
         hand=[line for name in u.coefficients for line in loop(f"{Q(name)} = real({lane(name)})")],
         move=[f"z{r} = {V(r, 'row')}" for r in R]
         + [f"{name} = {Q(name)}" for name in u.coefficients]
-        + [f"{V(r, 'row')} = {u.row(r, p='P', q='Q_')}" for r in R if u.row(r) != f"z{r}"],
+        + [f"{V(r, 'row')} = {u.row(r, p='P', q='Q_', excess=True)}" for r in R if u.row(r) != f"z{r}"],
         clear=[f"{V(r, 'i', 'W')} = real(0)" for r in R],
         identity=[f"{lane(f'T{r}{c}')} = {1.0 if r == c else 0.0}" for r, c in pairs],
         fetch=[line for name in u.coefficients for line in loop(f"{lane(name)} = {Q(name)}")],
@@ -187,11 +191,13 @@ def source(rule: Rule, dtype: str) -> str:
         gather=gather,
         finish=[line for i, name in enumerate(u.remembered()) for line in loop(f"after[first + k, {i}] = {lane(name)}")]
         + loop(f"last_delta[first + k] = {lane('delta')}")
-        + [line for i, name in enumerate(tails) for line in loop(f"tail[{i}, first + k] = real({lane(name)})")],
+        + [line for i, total in enumerate(totals) for line in loop(f"tail[{i}, first + k] = real({total})")],
         tails=[f"{name} = tail[{i}, first + k]" for i, name in enumerate(tails)],
         components=[f"z{r} = X[{r}, first + k, i]" for r in R],
         folded=[
-            f"X[{r}, first + k, i] = new[{r}, k, i] + " + " + ".join(f"T{r}{c} * z{c}" for c in R if (r, c) in pairs)
+            f"X[{r}, first + k, i] = new[{r}, k, i] + "
+            + (f"z{r} + " if f"a{r}{r}" in u.scales else "")
+            + " + ".join(f"T{r}{c} * z{c}" for c in R if (r, c) in pairs)
             for r in R
         ],
     )

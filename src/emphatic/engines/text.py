@@ -9,6 +9,10 @@ by itself: 0·∞ is not 0) are simply not there. Names in the text, for vectors
     size{r}                 a bound on max |X_r|;  size_next{r} after the step
     top, top_next           a bound on max |φ| and max |φ'|
 
+A weight that scales itself (tdrc's w, by 1 − βκ) does so by a number near 1, of which a float32 keeps little of what
+matters. Where coefficients are rounded, ``excess`` makes a{r}{r} what it has over 1, and the update adds that times
+X_r to X_r.
+
 The bound is what finds divergence without looking at n numbers: |X_r| grows by no more than the coefficients say.
 Only when it nears the end of the number range are the numbers themselves tried.
 """
@@ -60,6 +64,8 @@ class Unrolled:
             )
             if entry is None
         ]
+        #: Those by which a weight scales itself.
+        self.scales = {f"a{r}{r}" for r in range(self.w) if self.A[r][r] is None}
 
     def header(self) -> str:
         """Imports and the rule itself, as every generated module begins."""
@@ -132,9 +138,13 @@ class Unrolled:
             f"{max(-HUGE, low)!r} <= {name} <= {min(HUGE, high)!r}" for name, (low, high) in self.rule.ranges.items()
         )
 
-    def row(self, r: int, z: str = "z", p: str = "p", q: str = "q") -> str:
-        """Row r of A X + B [φ; φ'] for one component: X in z{c}, φ in p, φ' in q."""
-        terms = []
+    def excess(self, name: str) -> str:
+        """A coefficient ready to be rounded: of a weight's scale what it has over 1."""
+        return f"({name} - 1.0)" if name in self.scales else name
+
+    def row(self, r: int, z: str = "z", p: str = "p", q: str = "q", *, excess: bool = False) -> str:
+        """Row r of A X + B [φ; φ'] for one component: X in z{c}, φ in p, φ' in q; a{r}{r} as it is or as ``excess``."""
+        terms = [f"{z}{r}"] if excess and f"a{r}{r}" in self.scales else []
         for coefficient, entry, value in (
             *((f"a{r}{c}", self.A[r][c], f"{z}{c}") for c in self.vectors),
             (f"b{r}", self.B[r][0], p),

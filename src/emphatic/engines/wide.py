@@ -112,7 +112,7 @@ def source(rule: Rule, dtype: str, n: int) -> str:
         bounds=u.bounds(),
         finite=u.finite(),
         small=u.small(limit),
-        round=[f"{name} = real({name})" for name in u.coefficients],
+        round=[f"{name} = real({u.excess(name)})" for name in u.coefficients],
         write=[f"X[{(r * n + i) * LANES} + k] = {_component(u, r, i)}" for i in range(n) for r in R],
         put=[f"{lane(old)} = {new}" for old, new in zip(u.remembered(), u.results(), strict=True)]
         + [f"{lane('x0')} = x0", f"{lane('delta')} = delta"],
@@ -123,7 +123,7 @@ def source(rule: Rule, dtype: str, n: int) -> str:
 
 def _component(u: Unrolled, r: int, i: int) -> str:
     """Component i of row r of A X + B [φ; φ']."""
-    text = u.row(r, z="@", p=f"p{i}", q=f"q{i}")
+    text = u.row(r, z="@", p=f"p{i}", q=f"q{i}", excess=True)
     for c in u.vectors:
         text = text.replace(f"@{c}", f"z{c}_{i}")
     return text
