@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from emphatic import engines, reference, rules, stepsizes
     from emphatic.active import Active
     from emphatic.errors import CheckpointError, Diverged
-    from emphatic.learner import (
+    from emphatic.hordes import join
+    from emphatic.learner import Learner
+    from emphatic.loading import load
+    from emphatic.rules import Rule
+    from emphatic.sequences import UndiscountedWarning, interest, returns, rho, terminal_cumulant, xi
+    from emphatic.shortcuts import (
         ABTD,
         ETD,
         GQ,
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
         TD,
         TDRC,
         ETDBeta,
-        Learner,
         ProximalGTD2,
         TreeBackup,
         TrueOnlineETD,
@@ -36,11 +40,7 @@ if TYPE_CHECKING:
         TrueOnlineGTD,
         TrueOnlineTD,
         VTrace,
-        join,
     )
-    from emphatic.loading import load
-    from emphatic.rules import Rule
-    from emphatic.sequences import UndiscountedWarning, interest, returns, rho, terminal_cumulant, xi
 
 __all__ = [
     "ABTD",
@@ -83,7 +83,12 @@ __version__ = "0.1.0"
 _HOME = {
     "active": ("Active",),
     "errors": ("CheckpointError", "Diverged"),
-    "learner": (
+    "hordes": ("join",),
+    "learner": ("Learner",),
+    "loading": ("load",),
+    "rules": ("Rule",),
+    "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
+    "shortcuts": (
         "ABTD",
         "ETD",
         "ETDBeta",
@@ -91,7 +96,6 @@ _HOME = {
         "GTD",
         "GTD2",
         "HTD",
-        "Learner",
         "ProximalGTD2",
         "TD",
         "TDRC",
@@ -101,11 +105,7 @@ _HOME = {
         "TrueOnlineGTD",
         "TrueOnlineTD",
         "VTrace",
-        "join",
     ),
-    "loading": ("load",),
-    "rules": ("Rule",),
-    "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

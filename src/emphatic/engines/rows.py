@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Rows", "survey"]
+__all__ = ["Rows", "block", "survey"]
 
 
 @dataclass(frozen=True)
@@ -62,3 +62,8 @@ def survey(index: NDArray[np.int64], start: NDArray[np.int64]) -> tuple[int, boo
 
     answer: tuple[int, bool, int] = scan.survey(index, start)
     return answer
+
+
+def block(features: NDArray[Any] | Rows, begin: int, end: int) -> NDArray[Any] | Rows:
+    """The features of these steps, without a copy."""
+    return features.block(begin, end) if isinstance(features, Rows) else features[begin:end]
