@@ -422,8 +422,18 @@ def test_odd_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A sound file with everything in it: two learners on the sparse engine in mid-stream."""
-    learner = Learner("true_online_etd", 6, 2, engine="sparse")
-    make(17, 60, 6, 2, active=2, binary=False).run(learner)
+    return in_mid_stream(tmp_path_factory, 2)
+
+
+@pytest.fixture(scope="module")
+def good_one(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The same for one learner."""
+    return in_mid_stream(tmp_path_factory, None)
+
+
+def in_mid_stream(tmp_path_factory: pytest.TempPathFactory, K: int | None) -> bytes:
+    learner = Learner("true_online_etd", 6, K, engine="sparse")
+    make(17, 60, 6, K, active=2, binary=False).run(learner)
     path = tmp_path_factory.mktemp("good") / "m"
     learner.save(path)
     return path.read_bytes()
@@ -652,32 +662,47 @@ def drop(name: str) -> Callable[[Arrays], object]:
     return lambda arrays: arrays.pop(name)
 
 
-def tampered_arrays() -> Iterator[tuple[str, Callable[[Arrays], object]]]:
-    """The numbers themselves, in files that are sound safetensors."""
-    for name in ("theta", "e", "gamma", "D", "F"):
+def tampered(arrays: dict[str, bool]) -> Iterator[tuple[str, Callable[[Arrays], object]]]:
+    """What can be done to any of these arrays, those with True holding numbers that must be finite."""
+    for name, real in arrays.items():
         yield f"no {name}", drop(name)
-        for value in (math.nan, math.inf, -math.inf):
-            yield f"{name} = {value}", put(name, value, -1)
-        yield f"{name} in float32", remake(name, lambda a: a.astype(np.float32))
-        yield f"{name} in int64", remake(name, lambda a: a.astype(np.int64))
-        yield f"{name} of another shape", remake(name, lambda a: a[:-1])
+        yield f"{name} of another shape", remake(name, lambda a: a[..., :-1])
+        yield f"{name} empty", remake(name, lambda a: a[:0])
         yield f"{name} with an axis more", remake(name, lambda a: a[None])
-    for name in ("H0", "H1", "E1", "scale", "epoch", "table"):
-        key = f"sparse.{name}"
-        yield f"no {key}", drop(key)
-        yield f"{key} of another shape", remake(key, lambda a: a[..., :-1])
-        yield f"{key} empty", remake(key, lambda a: a[:0])
-        yield f"{key} of another kind", remake(key, lambda a: a.astype(np.float32))
-        if name in ("H0", "H1", "scale", "table"):
-            yield f"{key} NaN", put(key, math.nan, -1)
-            yield f"{key} infinite", put(key, math.inf, -1)
+        yield f"{name} of another kind", remake(name, lambda a: a.astype(np.float32))
+        for value in (math.nan, math.inf, -math.inf) if real else ():
+            yield f"{name} = {value}", put(name, value, -1)
+
+
+def tampered_horde() -> Iterator[tuple[str, Callable[[Arrays], object]]]:
+    """The numbers themselves, in files that are sound safetensors."""
+    yield from tampered(dict.fromkeys(("theta", "e", "gamma", "D", "F"), True))
+    for name in ("theta", "e", "gamma", "D", "F"):
+        yield f"{name} in int64", remake(name, lambda a: a.astype(np.int64))
+    yield from tampered({f"sparse.{name}": True for name in ("H", "diag", "take", "peak", "left", "bounds")})
+    yield from tampered({f"sparse.{name}": False for name in ("since", "mark", "touch", "clock")})
+    for name in ("since", "mark", "touch"):
+        yield f"{name} before time", put(f"sparse.{name}", -1, -1)
+        yield f"{name} in the future", put(f"sparse.{name}", 61, -1)
+    yield "a clock before time", put("sparse.clock", -1)
+    yield "a clock beyond the end of time", put("sparse.clock", 2**31)
+    yield "scales of 0", put("sparse.diag", 0.0)
+    yield "columns that overflow", lambda arrays: (put("sparse.H", 1e308)(arrays), put("sparse.diag", 1e308)(arrays))
+    yield "columns that do not give θ", put("sparse.H", 1.0)
+    yield "a trace that does not give e", put("sparse.since", 60)
+
+
+def tampered_one() -> Iterator[tuple[str, Callable[[Arrays], object]]]:
+    """The same for what a single learner has pending."""
+    yield from tampered({f"sparse.{name}": True for name in ("H0", "H1", "scale", "table")})
+    yield from tampered({f"sparse.{name}": False for name in ("E1", "epoch")})
     yield "a stamp of -1", put("sparse.E1", -1, (0, 0))
-    yield "a stamp beyond the epoch", put("sparse.E1", 30_000, (1, 3))
+    yield "a stamp beyond the epoch", put("sparse.E1", 30_000, (0, 3))
     yield "an epoch of -1", put("sparse.epoch", -1, (0, 0))
     yield "an epoch beyond the table", put("sparse.epoch", 4096, (0, 0))
     yield "a giant epoch", put("sparse.epoch", 2**62, (0, 0))
     yield "a live epoch of -1", put("sparse.epoch", -1, (0, 1))
-    yield "a live epoch beyond the epoch", put("sparse.epoch", 4000, (1, 1))
+    yield "a live epoch beyond the epoch", put("sparse.epoch", 4000, (0, 1))
     yield "scales of 0", put("sparse.scale", 0.0)
     yield "one scale of 0", put("sparse.scale", 0.0, (0, 1))
     yield "columns that overflow", lambda arrays: (put("sparse.H0", 1e308)(arrays), put("sparse.scale", 1e308)(arrays))
@@ -686,17 +711,24 @@ def tampered_arrays() -> Iterator[tuple[str, Callable[[Arrays], object]]]:
     yield "a trace that does not give e", put("sparse.H1", 1e300)
 
 
-@pytest.mark.parametrize("change", [c for _, c in tampered_arrays()], ids=[w for w, _ in tampered_arrays()])
-def test_tampered_arrays(tmp_path: Path, good: bytes, change: Callable[[Arrays], object]) -> None:
-    path = tmp_path / "m"
+def refuse_changed(path: Path, good: bytes, change: Callable[[Arrays], object]) -> None:
     path.write_bytes(good)
     arrays = {name: array.copy() for name, array in load_file(path).items()}
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
-    assert arrays["sparse.table"].shape[2] > 0
     change(arrays)
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata=metadata)
     refuse(path, path.read_bytes())
+
+
+@pytest.mark.parametrize("change", [c for _, c in tampered_horde()], ids=[w for w, _ in tampered_horde()])
+def test_tampered_arrays_of_a_horde(tmp_path: Path, good: bytes, change: Callable[[Arrays], object]) -> None:
+    refuse_changed(tmp_path / "m", good, change)
+
+
+@pytest.mark.parametrize("change", [c for _, c in tampered_one()], ids=[w for w, _ in tampered_one()])
+def test_tampered_arrays_of_one_learner(tmp_path: Path, good_one: bytes, change: Callable[[Arrays], object]) -> None:
+    refuse_changed(tmp_path / "m", good_one, change)
 
 
 UNDER_A_LIMIT = """

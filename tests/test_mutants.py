@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.engines import chunked, dense, sparse, wide
+from emphatic.engines import chunked, columns, dense, sparse, sparse_many, wide
 from emphatic.rules import Rule
 from tests.contract import violations
 
@@ -159,6 +159,34 @@ KERNEL_SLIPS = [
     (sparse, "pq += value[b] * v", "pq += v * v"),
     (sparse, "x0 = C[0] * hx0 + C[2] * hx1", "x0 = C[0] * hx0"),
     (sparse, "C[2] = 0.0", "pass"),
+    (sparse_many, "x1 = c.x[1, k]", "x1 = c.y[1, k]"),
+    (sparse_many, "c.A[0, 1, k] = a01", "c.A[0, 1, 0] = a01"),
+    (sparse_many, "scalars[k, 0] = after[k, 0]", "pass"),
+    (columns, "pq += value[begin + c.place[index_next[a]]] * value_next[a]", "pq += value_next[a] * value_next[a]"),
+    (columns, "            c.place[index[a]] = -1", "            pass"),
+    (columns, "v2 * x2[k] + v3 * x3[k]", "v2 * x2[k] + v3 * x2[k]"),
+    (columns, "h1 = v1 * x1[k] if t1 >= s[k] else 0.0", "h1 = v1 * x1[k]"),
+    (columns, "total[k] += v * x[k] if touched >= s[k] else 0.0", "total[k] += v * x[k]"),
+    (columns, "out[r, k] += c.take[r, j, k] * out[w + j, k]", "pass"),
+    (columns, "c.take[r, j, k] = c.A[r, r, k] * c.take[r, j, k] + ", "c.take[r, j, k] = "),
+    (columns, "c.diag[r, k] *= c.A[r, r, k]", "c.diag[r, k] = c.A[r, r, k]"),
+    (columns, "more -= c.take[r, j, k]", "more -= 0.0"),
+    (columns, "c.u[j, k] = c.B[j, 0, k] / c.diag[j, k]", "c.u[j, k] = c.B[j, 0, k]"),
+    (columns, "c.take[r, j, k] = 0.0", "pass"),
+    (columns, "c.keep[j, k] = scale if owes else 1.0", "c.keep[j, k] = 1.0"),
+    (columns, "owes = owes or c.take[r, j, k] != 0.0", "pass"),
+    (columns, "x[k] += pay[k] * h", "pass"),
+    (columns, "e[k] = keep[k] * h", "pass"),
+    (
+        columns,
+        "            if touched < oldest:\n                break",
+        "            if touched <= oldest:\n                break",
+    ),
+    (columns, "c.pay[:, :, first:last] = 0.0", "pass"),
+    (columns, "e[k] = h + v * u[k]", "e[k] += v * u[k]"),
+    (columns, "c.touch[i], c.where[i], c.log[at] = now, at, i", "c.touch[i] = now"),
+    (columns, "c.where[i] = length", "pass"),
+    (columns, "if c.where[i] == at:\n            c.log[length]", "if True:\n            c.log[length]"),
     (chunked, "P = G[p, row]; Q_ = G[p + 1, row]", "P = G[p, row]; Q_ = G[p, row]"),
     (chunked, "pq = np.float64(G[p, p + 1])", "pq = np.float64(G[p, p])"),
     (chunked, "= V[0, p + 1, k]", "= V[0, p, k]"),
@@ -202,7 +230,7 @@ def caught(rule: str, learner: Any, K: int | None) -> list[str]:
     with np.errstate(all="ignore"):
         try:
             return violations(rule, learner, K, "float64")
-        except (emphatic.Diverged, ZeroDivisionError) as error:
+        except (emphatic.Diverged, ZeroDivisionError, IndexError) as error:
             return [str(error)]
 
 
@@ -217,23 +245,36 @@ def test_a_slip_in_a_rule_is_caught(name: str, old: str, new: str) -> None:
 def in_python(engine: Any, slip: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine run its kernels' text, changed by ``slip``, without numba."""
 
+    def plain(text: str) -> dict[str, Any]:
+        for decorator in ("numba.njit(inline='always', **OPTIONS)", "numba.njit(**OPTIONS)", "@jit\n"):
+            text = text.replace(decorator, "")
+        namespace: dict[str, Any] = {"__name__": "plain"}
+        exec(text, namespace)
+        return namespace
+
     def kernel(rule: Rule, dtype: str, which: Any) -> Any:
         # Kernels are made by name, but the wide one for its n.
-        text, name = (
-            (engine.source(rule, dtype, which), "wide") if engine is wide else (engine.source(rule, dtype), which)
-        )
-        text = slip(text).replace("numba.njit(inline='always', **OPTIONS)", "").replace("numba.njit(**OPTIONS)", "")
-        namespace: dict[str, Any] = {}
-        exec(text, namespace)
-        return namespace[name]
+        if engine is wide:
+            return plain(slip(wide.source(rule, dtype, which)))["wide"]
+        if engine is columns:
+            return plain(sparse_many.source(rule, dtype))[which]
+        return plain(slip(engine.source(rule, dtype)))[which]
 
-    monkeypatch.setattr(engine, "_kernel", kernel)
+    if engine in (columns, sparse_many):
+        text = inspect.getsource(columns)
+        own = plain(slip(text) if engine is columns else text)
+        for name in columns.__all__:
+            if inspect.isfunction(own[name]):
+                monkeypatch.setattr(columns, name, own[name])
+    monkeypatch.setattr(sparse_many if engine is columns else engine, "_kernel", kernel)
 
 
 #: A rule whose kernel has all that slips, and for how many learners; "wide" is the dense engine's for several.
 EXAMPLES: dict[Any, tuple[str, str, tuple[int | None, ...]]] = {
     dense: ("dense", "true_online_etd", (None, 2)),
-    sparse: ("sparse", "true_online_etd", (None, 2)),
+    sparse: ("sparse", "true_online_etd", (None,)),
+    sparse_many: ("sparse", "true_online_etd", (2, 7)),
+    columns: ("sparse", "true_online_etd", (2, 7)),
     chunked: ("chunked", "true_online_gtd", (None, 2)),
     wide: ("dense", "gtd", (9,)),
 }

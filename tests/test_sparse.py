@@ -155,14 +155,14 @@ def test_learners_of_every_kind_side_by_side(signed: bool, rule: str) -> None:
         rows = [np.broadcast_to(kind.get(name, default), T)[:steps] for kind in kinds]
         return np.stack(rows, axis=1) * (less if name == "alpha" else 1.0)
 
-    given = {name: each(name, 1.0) for name in ("alpha", "lambda_", "gamma_next", "rho", "I")}
+    given: dict[str, Any] = {name: each(name, 1.0) for name in ("alpha", "lambda_", "gamma_next", "rho", "I")}
     alone = emphatic.Learner(rule, n, len(kinds), engine="dense")
     expected = alone.run(Phi, R, **given)
     horde = emphatic.Learner(rule, n, len(order), engine="sparse")
     begin = 0
     for end in (1, 2, 1700, steps):  # in a few calls
         part = emphatic.Active(Phi.indices[begin : end + 1], Phi.values[begin : end + 1])
-        here = {name: value[begin:end][:, order] for name, value in given.items()}
+        here: dict[str, Any] = {name: value[begin:end][:, order] for name, value in given.items()}
         made = horde.run(part, R[begin:end], **here)
         assert relative_error(made, expected[begin:end][:, order]) <= BOUND
         begin = end

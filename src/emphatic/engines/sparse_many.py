@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -208,15 +208,21 @@ class SparseMany(Engine):
         return status, self._delta
 
     def vector(self, r: int) -> NDArray[Any]:
+        return np.concatenate(list(self.blocks(r)))
+
+    def blocks(self, r: int) -> Iterator[NDArray[Any]]:
         c, w = self.columns, len(self.rule.weights)
+        for first in range(0, self.K, LANES):
+            some = slice(first, first + LANES)
 
-        def trace(j: int) -> NDArray[Any]:
-            return np.where(c.touch[:, None] >= c.since[j], c.H[:, w + j], 0.0)
+            def trace(j: int, some: slice = some) -> NDArray[Any]:
+                return np.where(c.touch[:, None] >= c.since[j, some], c.H[:, w + j, some], 0.0)
 
-        value: NDArray[Any] = c.diag[r] * (trace(r - w) if r >= w else c.H[:, r])
-        for j in np.flatnonzero(c.feeds[r]) if r < w else ():
-            value += c.take[r, j] * trace(j)
-        return np.ascontiguousarray(value.T.astype(self.dtype, copy=False))
+            value = c.diag[r, some] * (trace(r - w) if r >= w else c.H[:, r, some])
+            for j in range(c.feeds.shape[1]):
+                if r < w and c.feeds[r, j]:
+                    value = value + c.take[r, j, some] * trace(j)
+            yield value.T.astype(self.dtype, copy=False)
 
     def _settle(self) -> None:
         """H ← X, with a trace in every column, as of the beginning of time."""
@@ -287,7 +293,7 @@ class SparseMany(Engine):
         return fields | {"clock": self.columns.clock[:1], "bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if "H" not in pending:
+        if not pending:
             return
         own = self.pending()
         for name, array in own.items():
