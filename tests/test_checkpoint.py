@@ -88,8 +88,10 @@ def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str
     assert state(saved) == state(plain) == state(loaded)
     if engine == "sparse":
         arrays = load_file(path)
-        lazy = arrays["sparse.table"].shape[2] > 3 if K is None else (arrays["sparse.take"] != 0.0).any()
-        assert lazy, "no lazy state was pending"
+        if K is None:
+            assert arrays["sparse.table"].shape[2] > 3, "no lazy state was pending"
+        elif K > 1:
+            assert (arrays["sparse.take"] != 0.0).any(), "no lazy state was pending"
 
 
 @every_engine

@@ -159,9 +159,11 @@ KERNEL_SLIPS = [
     (sparse, "pq += value[b] * v", "pq += v * v"),
     (sparse, "x0 = C[0] * hx0 + C[2] * hx1", "x0 = C[0] * hx0"),
     (sparse, "C[2] = 0.0", "pass"),
-    (sparse_many, "x1 = c.x[1, k]", "x1 = c.y[1, k]"),
-    (sparse_many, "c.A[0, 1, k] = a01", "c.A[0, 1, 0] = a01"),
-    (sparse_many, "scalars[k, 0] = after[k, 0]", "pass"),
+    (sparse_many, "x1 = x[1, k]", "x1 = y[1, k]"),
+    (sparse_many, "A[0, 1, k] = a01", "A[0, 1, 0] = a01"),
+    (sparse_many, "after[k, 0] = new0", "pass"),
+    (columns, "scalars[k, i] = after[k, i]", "pass"),
+    (columns, "predictions[t, k] = c.x[0, k]", "predictions[t, k] = c.y[0, k]"),
     (columns, "pq += value[begin + c.place[index_next[a]]] * value_next[a]", "pq += value_next[a] * value_next[a]"),
     (columns, "            c.place[index[a]] = -1", "            pass"),
     (columns, "v2 * x2[k] + v3 * x3[k]", "v2 * x2[k] + v3 * x2[k]"),
@@ -256,17 +258,18 @@ def in_python(engine: Any, slip: Callable[[str], str], monkeypatch: pytest.Monke
         # Kernels are made by name, but the wide one for its n.
         if engine is wide:
             return plain(slip(wide.source(rule, dtype, which)))["wide"]
-        if engine is columns:
-            return plain(sparse_many.source(rule, dtype))[which]
         return plain(slip(engine.source(rule, dtype)))[which]
 
-    if engine in (columns, sparse_many):
-        text = inspect.getsource(columns)
-        own = plain(slip(text) if engine is columns else text)
-        for name in columns.__all__:
-            if inspect.isfunction(own[name]):
-                monkeypatch.setattr(columns, name, own[name])
-    monkeypatch.setattr(sparse_many if engine is columns else engine, "_kernel", kernel)
+    if engine not in (columns, sparse_many):
+        monkeypatch.setattr(engine, "_kernel", kernel)
+        return
+    text = inspect.getsource(columns)
+    made = plain(slip(text) if engine is columns else text)
+    for name in ("predict", "settle"):
+        monkeypatch.setattr(columns, name, made[name])
+    monkeypatch.setattr(sparse_many, "_run", lambda dtype: made["run"])
+    change: Callable[[str], str] = str if engine is columns else slip
+    monkeypatch.setattr(sparse_many, "_decide_for", lambda rule: plain(change(sparse_many.source(rule)))["decide"])
 
 
 #: A rule whose kernel has all that slips, and for how many learners; "wide" is the dense engine's for several.

@@ -1,4 +1,6 @@
-"""What the sparse engine does to the columns of many learners, the same for every rule.  Derived in SPARSE.md.
+"""What the sparse engine does to the columns of many learners: the same for every rule, and compiled once for all.
+
+Derived in SPARSE.md.
 
 One feature is one contiguous run of all learners' values, so every loop here ends in a loop over learners. All that
 is known of a column for its own sake is the time it was last touched, and all columns are logged in that order.
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from emphatic.engines.compiled import jit
 from emphatic.engines.sparse_text import DEAD, HIGH, LOW, SHRUNK
 
-__all__ = ["LANES", "NEVER", "Columns", "move", "predict", "products", "settle", "try_out"]
+__all__ = ["LANES", "NEVER", "Columns", "predict", "run", "settle"]
 
 #: Learners that fold together: what one of them visits is at hand for its neighbours.
 LANES = 64
@@ -53,6 +55,58 @@ class Columns(NamedTuple):
     reach: NDArray[np.int32]  # (blocks of LANES,): how far back a fold must go
     near: NDArray[np.bool_]  # (K,): too near the end of the number range for C and H
     place: NDArray[np.int32]  # (n,): where in φ, or −1
+
+
+def run(
+    decide, c, scalars, after, delta, parameters, start, index, value, start_next, index_next, value_next, top, limits,
+    predictions,
+):  # fmt: skip
+    """T steps of all learners; −1, or t·K + k if learner k would diverge at step t, before which all then stand.
+
+    ``decide`` is the rule's: A, B and the new scalars of every learner from the inner products.
+    """
+    n, m, K = c.H.shape
+    M = scalars.shape[1] - m - 1
+    dense, scattered = np.zeros((2, 0)), -1
+    for t in range(start.shape[0] - 1):
+        begin, end, begin_next, end_next = start[t], start[t + 1], start_next[t], start_next[t + 1]
+        squares = products(c, index, value, begin, end, index_next, value_next, begin_next, end_next)
+        if predictions.shape[0] > 0:
+            for k in range(K):
+                predictions[t, k] = c.x[0, k]
+        k = decide(t, parameters, c.x, c.y, squares, top, limits, scalars, c.A, c.B, after, delta, c.near)
+        for near in range(K if k < 0 else k):
+            if c.near[near]:
+                if scattered < t:
+                    dense, scattered = (
+                        scatter(n, index, value, begin, end, index_next, value_next, begin_next, end_next),
+                        t,
+                    )
+                if not try_out(c, near, dense, limits[0], after[near, M : M + m]):
+                    k = near
+                    break
+        if k >= 0:
+            c.near[:] = False
+            return t * K + k
+        move(c, dense, index, value, begin, end, index_next, value_next, begin_next, end_next)
+        for k in range(K):
+            for i in range(M + m):
+                scalars[k, i] = after[k, i]
+            scalars[k, M + m] += 1.0
+    return -1
+
+
+@jit
+def scatter(n, index, value, begin, end, index_next, value_next, begin_next, end_next):
+    """φ and φ' as arrays."""
+    dense = np.zeros((2, n))
+    for a in range(begin, end):
+        if 0 <= index[a] < n:
+            dense[0, index[a]] = value[a]
+    for a in range(begin_next, end_next):
+        if 0 <= index_next[a] < n:
+            dense[1, index_next[a]] = value_next[a]
+    return dense
 
 
 @jit

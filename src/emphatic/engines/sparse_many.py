@@ -12,8 +12,6 @@ Cost a step: O(m K active), and O(m K live columns) each time the traces have sh
 from __future__ import annotations
 
 import functools
-import hashlib
-import inspect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from emphatic import rules
 from emphatic.engines import columns, compiled
 from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.columns import LANES, NEVER, Columns
@@ -36,107 +35,87 @@ if TYPE_CHECKING:
 __all__ = ["SparseMany"]
 
 _TEXT = '''⟨header⟩
-from emphatic.engines.columns import move, products, try_out
-
-# The columns' own kernels, by their hash, since they are compiled into this one: ⟨columns_hash⟩
 
 
-def run(
-    c, scalars, after, start, index, value, start_next, index_next, value_next, top, ⟨all_parameters⟩, predictions,
-    last_delta
-):
-    """T steps of all learners; −1, or t·K + k if learner k would diverge at step t, before which all then stand."""
-    n, m, K = c.H.shape
-    keep = predictions.shape[0] > 0
+def decide(t, parameters, x, y, squares, top, limits, scalars, A, B, after, last_delta, near):
+    """A, B and the new scalars of every learner; the first learner whose step is not finite, or −1."""
+    ⟨all_parameters⟩
+    pp, pq, qq = squares
+    limit, near_the_end = limits
     top_next = top
-    dense, bounds = np.zeros((2, 0)), np.zeros(m)
-    for t in range(start.shape[0] - 1):
-        begin, end, begin_next, end_next = start[t], start[t + 1], start_next[t], start_next[t + 1]
-        pp, pq, qq = products(c, index, value, begin, end, index_next, value_next, begin_next, end_next)
-        scattered = False
-        for k in range(K):
-            ⟨at_t_k⟩
-            ⟨products⟩
-            ⟨load⟩
-            ⟨call⟩
-            ⟨bounds⟩
-            if not (⟨finite⟩):
-                c.near[:] = False
-                return t * K + k
-            ⟨put⟩
-            if not (⟨small⟩):
-                if not scattered:
-                    dense = np.zeros((2, n))
-                    for a in range(begin, end):
-                        if 0 <= index[a] < n:
-                            dense[0, index[a]] = value[a]
-                    for a in range(begin_next, end_next):
-                        if 0 <= index_next[a] < n:
-                            dense[1, index_next[a]] = value_next[a]
-                    scattered = True
-                if not try_out(c, k, dense, ⟨limit⟩, bounds):
-                    c.near[:] = False
-                    return t * K + k
-                ⟨tried⟩
-            ⟨keep⟩
-            if keep:
-                predictions[t, k] = x0
-            last_delta[k] = delta
-        move(c, dense, index, value, begin, end, index_next, value_next, begin_next, end_next)
-        for k in range(K):
-            ⟨store⟩
+    near[:] = False
+    for k in range(x.shape[1]):
+        ⟨at_t_k⟩
+        ⟨products⟩
+        ⟨load⟩
+        ⟨call⟩
+        ⟨bounds⟩
+        # Sums are in float64 here; what a prediction in the dtype could not hold has diverged.
+        if not (⟨finite⟩ and abs(x0) <= limit and abs(y0) <= limit):
+            return k
+        near[k] = not (⟨small⟩)
+        ⟨put⟩
+        ⟨keep⟩
+        last_delta[k] = delta
     return -1
 '''
 
+#: As many parameters as any rule has, so that all have the same kind of ``decide``.
+_MOST = 9
 
-def source(rule: Rule, dtype: str) -> str:
+
+def source(rule: Rule) -> str:
     """The text of this rule's kernel."""
     u = Unrolled(rule)
-    limit = float(np.finfo(dtype).max)
 
     def slot(name: str) -> str:
-        return f"c.A[{name[1]}, {name[2]}, k]" if name[0] == "a" else f"c.B[{name[1]}, {'bd'.index(name[0])}, k]"
+        return f"A[{name[1]}, {name[2]}, k]" if name[0] == "a" else f"B[{name[1]}, {'bd'.index(name[0])}, k]"
 
     return fill(
         _TEXT,
         header=u.header(),
-        columns_hash=_hash_of_columns(),
-        all_parameters=", ".join(f"all_{name}" for name in rule.parameters),
+        all_parameters=[f"all_{name} = parameters[{i}]" for i, name in enumerate(rule.parameters)],
         at_t_k=[f"{name} = all_{name}[t, k]" for name in rule.parameters],
-        products=[f"{v}{r} = c.{v}[{r}, k]" for r in u.vectors for v in "xy"],
+        products=[f"{v}{r} = {v}[{r}, k]" for r in u.vectors for v in "xy"],
         load=u.load(),
         call=u.call(),
         bounds=u.bounds(),
-        # Sums are in float64 here; what a prediction in the dtype could not hold has diverged.
-        finite=f"{u.finite()} and abs(x0) <= {limit!r} and abs(y0) <= {limit!r}",
+        finite=u.finite(),
+        small=u.small("near_the_end"),
         put=[f"{slot(name)} = {name}" for name in u.coefficients],
-        small=u.small(NEAR_THE_END[dtype]),
-        limit=repr(limit),
-        tried=[f"size_next{r} = bounds[{r}]" for r in u.vectors],
         keep=[f"after[k, {i}] = {name}" for i, name in enumerate(u.results())],
-        store=[
-            *(f"scalars[k, {i}] = after[k, {i}]" for i in range(len(u.results()))),
-            f"scalars[k, {u.counter}] += 1.0",
-        ],
     )
 
 
-@functools.cache
-def _hash_of_columns() -> str:
-    return hashlib.sha256(inspect.getsource(columns).encode()).hexdigest()[:16]
+_f8, _i8 = types.float64, types.int64
+_several: Any = types.UniTuple
+_parameters = _several(types.Array(_f8, 2, "A", readonly=True), _MOST)
+_flat, _table, _cube = (types.Array(_f8, ndim, "C") for ndim in (1, 2, 3))
+_decide = types.FunctionType(
+    _i8(
+        _i8, _parameters, _table, _table, _several(_f8, 3), _f8, _several(_f8, 2), _table, _cube, _cube,
+        _table, _flat, types.Array(types.boolean, 1, "C"),
+    )
+)  # fmt: skip
 
 
 @functools.cache
-def _kernel(rule: Rule, dtype: str, name: str) -> Any:
+def _decide_for(rule: Rule) -> Any:
+    module = compiled.module(f"sparse_many_{rule.name}", source(rule))
+    return compiled.kernel(module, "decide", *_decide.signature.args)
+
+
+@functools.cache
+def _run(dtype: str) -> Any:
     typeof: Any = numba.typeof
-    f8, i8 = types.float64, types.int64
-    module = compiled.module(f"sparse_many_{rule.name}_{dtype}", source(rule, dtype))
-    scalars, index = types.Array(f8, 2, "C"), types.Array(i8, 1, "C", readonly=True)
-    rows = [index, index, types.Array(f8, 1, "A", readonly=True)]
-    parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
-    out = [types.Array(getattr(types, dtype), 2, "C"), types.Array(f8, 1, "C")]
-    state = typeof(fresh(rule, 1, 1, dtype))
-    return compiled.kernel(module, name, state, scalars, scalars, *rows, *rows, f8, *parameters, *out)
+    index = types.Array(_i8, 1, "C", readonly=True)
+    rows = [index, index, types.Array(_f8, 1, "A", readonly=True)]
+    state = typeof(fresh(rules.get("td"), 1, 1, dtype))
+    out = types.Array(getattr(types, dtype), 2, "C")
+    limits = _several(_f8, 2)
+    return compiled.kernel(
+        columns, "run", _decide, state, _table, _table, _flat, _parameters, *rows, *rows, _f8, limits, out
+    )
 
 
 def fresh(rule: Rule, n: int, K: int, dtype: str) -> Columns:
@@ -202,9 +181,12 @@ class SparseMany(Engine):
         if self.columns.clock[0] + len(phi) >= _MIDNIGHT:
             self._settle()
         rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-        status = _kernel(self.rule, self.dtype, "run")(
-            self.columns, self.scalars, self._after, *rows, top, *parameters, predictions, self._delta
-        )
+        given = (*parameters, *[parameters[0]] * (_MOST - len(parameters)))
+        limits = (float(np.finfo(self.dtype).max), NEAR_THE_END[self.dtype])
+        status = _run(self.dtype)(
+            _decide_for(self.rule), self.columns, self.scalars, self._after, self._delta, given, *rows, top, limits,
+            predictions,
+        )  # fmt: skip
         return status, self._delta
 
     def vector(self, r: int) -> NDArray[Any]:

@@ -127,10 +127,10 @@ class Unrolled:
         """δ and the new memory are finite."""
         return " + ".join(["abs(delta)"] + [f"abs(new{i})" for i in range(self.M)]) + f" <= {HUGE!r}"
 
-    def small(self, limit: float) -> str:
-        """The bounds and the coefficients are below the limit."""
+    def small(self, limit: float | str) -> str:
+        """The bounds and the coefficients are below the limit, a number or a name for one."""
         terms = [f"size_next{r}" for r in self.vectors] + [f"abs({name})" for name in self.coefficients]
-        return " + ".join(terms) + f" <= {limit!r}"
+        return " + ".join(terms) + f" <= {limit}"
 
     def acceptable(self) -> str:
         """Every parameter of a step is a number in its range."""
