@@ -27,9 +27,9 @@ def against_reference(name: str, stream: Horde, learn: Learn) -> Iterator[Gate]:
     theta, predictions = learn(stream)
     ks = sample(stream.K)
     wanted = [by_reference(stream.of_learner(k), stream.n) for k in ks]
-    yield gate(name, theta[ks], np.array([want for want, _ in wanted]), TOLERANCE[stream.dtype])
-    if predictions is not None:
-        want = np.array([want for _, want in wanted]).T
+    yield gate(name, theta[ks], np.array([weights for weights, _ in wanted]), TOLERANCE[stream.dtype])
+    want = np.array([made for _, made in wanted]).T
+    if predictions is not None and (want.any() or predictions.any()):  # all are 0 until some feature is active again
         yield gate(f"{name}, predictions", predictions[:, ks], want, TOLERANCE[stream.dtype])
 
 
