@@ -87,12 +87,14 @@ def test_the_targets_are_all_there() -> None:
 def test_auto_reports_its_worst_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"dense": 3.0, "chunked": 2.0, "sparse": 6.0}
     monkeypatch.setattr("benchmarks.hordes.auto.fastest", lambda sides, *_: {name: slow[name] for name in sides})
-    cells = [Cell(6, 16, 32, None), Cell(64, 16, 1, 1)]
+    cells = [Cell(6, 16, 32, None), Cell(64, 16, 1, 1), Cell(6, 16, 1, 1)]
     _, rows = run_cases([Auto(cells, at_most=1.5)], Effort(1, 0.0))
-    assert [row.ratio for row in rows] == [max(row.ratio or 0.0 for row in rows[1:]), *(row.ratio for row in rows[1:])]
-    assert [row.target for row in rows] == ["≤ 1.5", "", ""]
-    assert rows[1].ratio == 1.5  # dense, for few features
-    assert rows[0].met is (rows[0].ratio == 1.5)
+    dense, sparse, *found = rows
+    assert dense.ratio == found[0].ratio == 1.5
+    assert sparse.ratio == max(row.ratio or 0.0 for row in found[1:])
+    assert [row.target for row in rows] == ["≤ 1.5", "≤ 1.5", "", "", ""]
+    assert dense.met is True
+    assert set(sparse.gates) == {name for row in found[1:] for name in row.gates}
 
 
 def test_chunks_can_have_another_length() -> None:
