@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.hordes.streams import Array, Horde
+from benchmarks.hordes.streams import Array, Horde, each
 from benchmarks.streams import NAMES
 
 AHEAD = 64  # steps
@@ -44,7 +44,7 @@ class NumPyHorde:
 def _run(state: Array, Phi: Array, parameters: dict[str, Array], predictions: Array) -> None:
     theta, e, spare = state
     rows, columns = list(Phi), list(Phi[:, :, None])
-    v, v_next, D, S, x = np.zeros((5, theta.shape[1]), theta.dtype)
+    v_next, D, S, x = np.zeros((4, theta.shape[1]), theta.dtype)
     dot, multiply, add, subtract = np.dot, np.multiply, np.add, np.subtract
     T, F, gamma = len(predictions), np.zeros((1, 1)), np.zeros((1, 1))
     dot(rows[0], theta, v_next)
@@ -53,11 +53,11 @@ def _run(state: Array, Phi: Array, parameters: dict[str, Array], predictions: Ar
         own = {name: p[begin : begin + size] if len(p) > 1 else p for name, p in parameters.items()}
         b, c, F, gamma = _ahead(own, size, F, gamma)
         b, c = (np.broadcast_to(p, (size, p.shape[1])).astype(theta.dtype, copy=False) for p in (b, c))
-        R, gamma_next = (_each(own[name], size, theta.dtype) for name in ("R", "gamma_next"))
+        R, gamma_next = (each(own[name], size, theta.dtype) for name in ("R", "gamma_next"))
         for i, t in enumerate(range(begin, begin + size)):
             phi, column, b_t, c_t = rows[t], columns[t], b[i], c[i]
+            v = predictions[t]
             dot(phi, theta, v)
-            predictions[t] = v
             subtract(v, v_next, D)
             dot(rows[t + 1], theta, v_next)
             dot(phi, e, S)
@@ -86,18 +86,12 @@ def _ahead(p: dict[str, Array], size: int, F: Array, gamma: Array) -> tuple[Arra
     all_F = np.empty((size, max(I.shape[1], decay.shape[1])))
     if all_F.shape[1] == 1:  # numbers, not arrays of one
         decay, F_t = decay[:, 0].tolist(), float(F_t[0])
-    for t, I_t in enumerate(_each(I, size)):
+    for t, I_t in enumerate(each(I, size)):
         all_F[t] = F_t = F_t + I_t
         F_t = decay[t] * F_t
     b = rho * alpha * (lambda_ * I + (1 - lambda_) * all_F)
     before = np.concatenate([np.broadcast_to(gamma, gamma_next[:1].shape), gamma_next[:-1]])
     return b, rho * before * lambda_, np.reshape(F_t, (1, -1)), gamma_next[-1:]
-
-
-def _each(p: Array, size: int, dtype: Any = np.float64) -> list[Any]:
-    """A float or an array (K,) for each of so many steps."""
-    rows = p[:, 0].tolist() if p.shape[1] == 1 else list(p.astype(dtype, copy=False))
-    return rows if len(rows) == size else rows * size
 
 
 class NumPyNexting:
@@ -136,8 +130,8 @@ class NumPyNexting:
             np.multiply(rows, a, spare)
             np.add(sums, spare, sums)
             np.multiply(rows, c, rows)
-        theta[phi] += q  # θ ← θ + a e + q φ
-        e[phi] += S  # e ← c e + S φ
+        self._add(theta, phi, q)  # θ ← θ + a e + q φ
+        self._add(e, phi, S)  # e ← c e + S φ
         self.F, self.gamma, self._v_next = rho * gamma_next * F, gamma_next, v_next
         return delta
 
@@ -145,3 +139,8 @@ class NumPyNexting:
         np.take(X, rows, 0, self._taken, "clip")  # with "raise" NumPy would make a copy first
         sums: Array = self._ones.dot(self._taken)
         return sums
+
+    def _add(self, X: Array, rows: Array, more: Array) -> None:
+        np.take(X, rows, 0, self._taken, "clip")
+        np.add(self._taken, more, self._taken)
+        X[rows] = self._taken

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 import emphatic
 from benchmarks.streams import NAMES
@@ -74,7 +75,11 @@ class Horde:
         for name, size in shape.items():
             rng = np.random.default_rng([13, NAMES.index(name)])
             drawn[name] = rng.standard_normal(size) if name == "R" else rng.uniform(*ranges[name], size)
-        drawn["alpha"] /= square
+        if self.varies == SWEEP:
+            side = math.ceil(math.sqrt(K))
+            alpha, lambda_ = np.meshgrid(np.geomspace(*ranges["alpha"], side), np.linspace(*ranges["lambda_"], side))
+            drawn["alpha"], drawn["lambda_"] = alpha.reshape(1, -1)[:, :K], lambda_.reshape(1, -1)[:, :K]
+        drawn["alpha"] = drawn["alpha"] / square
         return drawn
 
     @property
@@ -87,12 +92,8 @@ class Horde:
 
     def steps(self, dtype: str) -> list[tuple[Any, ...]]:
         """(α, I, λ, ρ, R, γ') of each step, each a float or an array (K,)."""
-
-        def series(values: Array) -> list[Any]:
-            rows = values[:, 0].tolist() if values.shape[1] == 1 else list(values.astype(dtype, copy=False))
-            return rows if len(rows) == self.T else rows * self.T
-
-        return list(zip(*(series(self.parameters[name]) for name in NAMES), strict=True))
+        own = (each(self.parameters[name], self.T, dtype) for name in NAMES)
+        return list(zip(*own, strict=True))
 
     def calls(self, features: Any, dtype: str = "float64") -> list[tuple[Any, ...]]:
         """The arguments of ``learn`` at each step, with these φ_0…φ_T."""
@@ -102,6 +103,12 @@ class Horde:
         """The calls of learner k alone, with dense φ."""
         own = (p[:, k if p.shape[1] > 1 else 0] for p in (self.parameters[name] for name in NAMES))
         return _calls(self.dense, zip(*(np.broadcast_to(p, self.T).tolist() for p in own), strict=True))
+
+
+def each(p: Array, steps: int, dtype: DTypeLike = np.float64) -> list[Any]:
+    """A float or an array (K,) for each of so many steps."""
+    rows = p[:, 0].tolist() if p.shape[1] == 1 else list(p.astype(dtype, copy=False))
+    return rows if len(rows) == steps else rows * steps
 
 
 def _calls(features: Any, steps: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
