@@ -1,6 +1,6 @@
 """The seed over K learners in plain NumPy, step by step, as fast as we could write it.
 
-Learners are the columns: (n, K) beat (K, n) by a factor of two in both forms, for then a number a learner goes along
+Learners are the columns: (n, K) is up to twice as fast as (K, n) and never slower, for then a number a learner goes along
 the rows that lie together in memory.
 """
 

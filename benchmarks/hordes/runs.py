@@ -15,7 +15,7 @@ from benchmarks.hordes.streams import Array, Horde
 from benchmarks.measure import Gate, Side, fastest
 from benchmarks.report import Row
 
-BLOCK = 256  # learners: the fastest for NumPy of 64, 256, 1024 at n = 1024
+BLOCK = 256  # learners: the fastest for NumPy of 64, 256, 1024 at n = 1024 in float64
 
 
 def by_numpy(stream: Horde) -> tuple[Array, Array]:
