@@ -1,7 +1,7 @@
 """The seed over K learners in plain NumPy, step by step, as fast as we could write it.
 
-Learners are the columns: (n, K) is up to twice as fast as (K, n) and never slower, for then a number a learner goes along
-the rows that lie together in memory.
+Learners are the columns. Each in its best blocks, (n, K) is within a tenth of (K, n) at n = K = 1024 and twice as fast
+for few features and for the robot: a number a learner then goes along the rows that lie together in memory.
 """
 
 from __future__ import annotations
