@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import core
+from benchmarks.__main__ import SUITES
 from benchmarks.alternatives import NumPyProduct, NumPySeed
 from benchmarks.cases import Effort, by_reference, run_cases
 from benchmarks.dense import LearnDense, RunDense
@@ -23,17 +24,18 @@ from benchmarks.streams import Dense, Sparse
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_core_suite_runs_and_every_row_names_gates_that_passed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks", "core", "--quick", "--out", str(tmp_path)]
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_suite_runs_and_every_row_names_gates_that_passed(suite: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", suite, "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    record = json.loads((tmp_path / "core.json").read_text(encoding="utf-8"))
+    record = json.loads((tmp_path / f"{suite}.json").read_text(encoding="utf-8"))
     gates = {gate["name"]: gate for gate in record["gates"]}
     assert len(gates) == len(record["gates"]), "two gates of one name"
     assert all(gate["error"] <= gate["tolerance"] for gate in gates.values())
     assert all(row["gates"] and set(row["gates"]) <= set(gates) for row in record["rows"])
     assert all((row["met"] is None) == (row["target"] == "") for row in record["rows"])
-    text = (tmp_path / "core.md").read_text(encoding="utf-8")
+    text = (tmp_path / f"{suite}.md").read_text(encoding="utf-8")
     assert record["command"] in text
     assert record["machine"]["cpu"] in text
     assert all(row["what"] in text for row in record["rows"])

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import emphatic
-from benchmarks.report import headline
+from benchmarks.__main__ import SUITES
+from benchmarks.report import RESULTS, headline
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,11 +64,15 @@ def test_every_rule_and_engine_is_in_the_readme() -> None:
         assert f"| `{name}` |" in README
 
 
-def test_the_speed_table_is_the_measured_one() -> None:
-    quoted = README.split("<!-- speed: core -->\n")[1].split("<!-- /speed -->")[0]
-    table = (ROOT / "benchmarks" / "results" / "core.md").read_text(encoding="utf-8")
-    assert quoted.strip() == headline(table).strip()
-    assert quoted.count("| yes |") > 5
+def test_every_suite_has_its_place_in_the_readme() -> None:
+    assert re.findall(r"^<!-- speed: (.*) -->$", README, re.M) == list(SUITES)
+
+
+@pytest.mark.parametrize("measured", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
+def test_a_speed_table_is_the_measured_one(measured: Path) -> None:
+    quoted = README.split(f"<!-- speed: {measured.stem} -->\n")[1].split("<!-- /speed -->")[0]
+    assert quoted.strip() == headline(measured.read_text(encoding="utf-8")).strip()
+    assert "| yes |" in quoted
 
 
 def test_public_names_are_there_and_documented() -> None:

@@ -104,6 +104,9 @@ def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, feat
         (1024, 1024, 1000, None, "chunked"),
         (6, 1000, 1000, None, "dense"),
         (1024, 1024, 1, None, "dense"),
+        (1024, 16, 32, None, "dense"),  # too few to share what is done once
+        (1024, 256, 32, None, "chunked"),
+        (100_000, 1, 1000, None, "dense"),
         (1_000_000, 1, 1000, 32, "sparse"),
         (1_000_000, 64, 1, 32, "sparse"),
         (100, 1, 1000, 8, "dense"),

@@ -23,12 +23,13 @@ def available() -> tuple[str, ...]:
 def choose(n: int, K: int, T: int, active: float | None) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
 
-    What a step costs a learner, in units of one feature of the dense engine: a feature costs the chunked engine a
-    third of that, besides a fixed 60; an active feature costs the sparse engine 50, for it is somewhere in memory.
+    What a step costs a learner, in units of one feature of the dense engine. A feature costs the chunked engine a
+    third, besides a fixed 60 and work that all learners share: products of the features with each other, and the
+    setting up of a call. An active feature costs the sparse engine 50, for it is somewhere in memory.
     """
     cost = {"dense": float(n)}
-    if K >= 16 and T >= 16:
-        cost["chunked"] = n / 3 + 60
+    if T >= 16:
+        cost["chunked"] = n / 3 + 60 + (10 * n + 3_000 + 500_000 / T) / K
     if active is not None:
         cost["sparse"] = 50 * active
     return min(cost, key=lambda name: cost[name])

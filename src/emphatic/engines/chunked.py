@@ -31,8 +31,6 @@ __all__ = ["Chunked"]
 STEPS, LANES = 127, 256
 #: Fewer steps than this are taken one by one.
 _FEW_STEPS = 8
-#: Rows that a chunk can have: φ and φ' of every step.
-_ROWS = 2 * STEPS
 
 # Lanes are the last axis of every array that a lane loop touches, or at constant distances in a flat one: these are
 # the forms of which LLVM makes vectors.
@@ -222,6 +220,8 @@ class Chunked(Dense):
     """X as in the dense engine, moved once a chunk."""
 
     name = "chunked"
+    #: Steps a chunk.
+    length = STEPS
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str, threads: int = 1) -> None:
         super().__init__(rule, n, K, dtype)
@@ -230,12 +230,13 @@ class Chunked(Dense):
         m, self._blocks = u.m, -(-K // LANES)
         A, _ = rule.form
         pairs = m + sum(A[r][j] != 0.0 for r in range(u.w) for j in range(u.w, m))
-        self._W = np.zeros((self._blocks, m, _ROWS, LANES), dtype)
+        rows = 2 * self.length  # as many as a chunk can have: φ and φ' of every step
+        self._W = np.zeros((self._blocks, m, rows, LANES), dtype)
         self._tail = np.zeros((pairs, K), dtype)
         self._after = np.zeros((K, self.scalars.shape[1]))
         slots = len(u.remembered()) + len(rule.parameters) + 2 * m + 1 + pairs + len(u.coefficients) + 2 * m
         count = len(u.coefficients)
-        shapes = {"V": (m, _ROWS, LANES), "Q": (count, STEPS, LANES), "S": (slots * LANES,)}
+        shapes = {"V": (m, rows, LANES), "Q": (count, self.length, LANES), "S": (slots * LANES,)}
         self._shapes = shapes | {"new": (m, LANES, n)}
         self._scratch: dict[int, list[NDArray[Any]]] = {}
 
@@ -256,8 +257,8 @@ class Chunked(Dense):
             return super().run(phi, phi_next, top, parameters, predictions)
         one_log = T > 1 and phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
         with compiled.blas_threads(1), ThreadPoolExecutor(self.threads) as pool:
-            for t0 in range(0, T, STEPS):
-                L = min(STEPS, T - t0)
+            for t0 in range(0, T, self.length):
+                L = min(self.length, T - t0)
                 if one_log:
                     P = np.concatenate([phi[t0 : t0 + L], phi_next[t0 + L - 1 : t0 + L]])
                     at = np.arange(L)
