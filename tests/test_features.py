@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
 import re
+import runpy
 import tomllib
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +23,8 @@ import emphatic
 from emphatic import features as f
 from emphatic.features.parts import Part
 
+DOCS = Path(__file__).parent.parent / "docs"
 NAMES = ("S1", "S2", "S3")
-DAY = 86_400.0
 
 
 def log(T: int = 200, seed: int = 0) -> np.ndarray:
@@ -36,7 +40,7 @@ def dense(phi: emphatic.Active, n: int) -> np.ndarray:
     """As rows of n numbers, if no index is repeated."""
     checked = emphatic.Active(phi.indices, phi.values)
     assert checked.top == phi.top < n
-    assert not (phi.values[phi.indices < 0] != 0).any()
+    np.testing.assert_array_equal(phi.indices >= 0, phi.values > 0)
     return checked.rows.dense(n, np.float64)
 
 
@@ -547,3 +551,35 @@ def test_bad_rows_are_refused_and_change_nothing() -> None:
             maker(**{**good, **bad})
     for name, array in maker.save()[1].items():
         np.testing.assert_array_equal(array, before[name])
+
+
+# ------------------------------------------------------------------ the page
+
+
+def test_the_page_runs_and_prints_what_it_says() -> None:
+    page = (DOCS / "features.md").read_text(encoding="utf-8")
+    out = io.StringIO()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    namespace: dict[str, Any] = {}
+    with redirect_stdout(out):
+        for block in blocks:
+            exec(block, namespace)
+    assert out.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", "\n".join(blocks), re.M)
+    (table,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    assert len(f.Features.from_config(tomllib.loads(table)["features"]).parts) == 2
+    for part in f.__all__:
+        assert part in ("Features", "Part") or f"`{part}(" in page
+
+
+def test_the_pictures_are_those_that_the_script_draws(tmp_path: Path) -> None:
+    drawn = runpy.run_path(str(DOCS / "make_pictures.py"))
+    drawn["main"].__globals__["FOLDER"] = tmp_path
+    drawn["main"]()
+    shown = re.findall(r"\(pictures/(.*?)\)", (DOCS / "features.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(path.name for path in tmp_path.iterdir())
+    number = r"-?\d+(?:\.\d+)?"
+    for name in shown:
+        ours, kept = ((folder / name).read_text(encoding="utf-8") for folder in (tmp_path, DOCS / "pictures"))
+        assert re.sub(number, "", ours) == re.sub(number, "", kept)
+        a, b = ([float(x) for x in re.findall(number, text)] for text in (ours, kept))
+        np.testing.assert_allclose(a, b, rtol=0, atol=0.15)  # a pixel's tenth may be rounded otherwise elsewhere
