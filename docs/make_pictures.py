@@ -33,7 +33,8 @@ class Picture:
         self.add("text", text, x=float(x), y=float(y), font_size=size, fill=fill, text_anchor=anchor)
 
     def line(self, x: Any, y: Any, stroke: str, width: float = 1.6, **more: Any) -> None:
-        runs, run = [], []
+        runs: list[list[str]] = []
+        run: list[str] = []
         for a, b in zip(x, y, strict=True):
             if math.isnan(b):
                 runs, run = [*runs, run], []
@@ -220,7 +221,11 @@ def tiles() -> None:
         if value > 0:
             x, y = like.at(c / cells, (r + 1) / cells)
             side = 210 / cells
-            shade = {"fill": COLOURS[0], "fill_opacity": float(round(value * 0.85, 2)), "shape_rendering": "crispEdges"}
+            shade: dict[str, Any] = {
+                "fill": COLOURS[0],
+                "fill_opacity": float(round(value * 0.85, 2)),
+                "shape_rendering": "crispEdges",
+            }
             picture.add("rect", x=float(x), y=float(y), width=side, height=side, **shade)
     for panel in (at, like):
         picture.add("rect", x=panel.box[0], y=50, width=210, height=210, fill="none", stroke=GREY)
