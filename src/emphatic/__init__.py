@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic import engines, reference, rules, stepsizes
+    from emphatic import engines, features, reference, rules, stepsizes
     from emphatic.active import Active
     from emphatic.errors import CheckpointError, Diverged
     from emphatic.hordes import join
@@ -66,6 +66,7 @@ __all__ = [
     "UndiscountedWarning",
     "VTrace",
     "engines",
+    "features",
     "interest",
     "join",
     "load",

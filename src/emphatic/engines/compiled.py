@@ -94,11 +94,14 @@ def jit(function: Callable[..., Any]) -> Any:
     return _compiled(function, True, ())
 
 
-def jit_for(*signatures: tuple[Any, ...]) -> Callable[[Callable[..., Any]], Any]:
-    """The same for exactly these argument types, compiled or read from the disk at once."""
+def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[Callable[..., Any]], Any]:
+    """The same for exactly these argument types, compiled or read from the disk at once.
+
+    Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
+    """
 
     def made(function: Callable[..., Any]) -> Any:
-        out = _compiled(function, True, list(signatures))
+        out = _compiled(function, True, list(signatures), OPTIONS if fastmath else OPTIONS | {"fastmath": False})
         if not numba.core.config.DISABLE_JIT:  # type: ignore[attr-defined]
             out.disable_compile()
         return out
@@ -106,15 +109,15 @@ def jit_for(*signatures: tuple[Any, ...]) -> Callable[[Callable[..., Any]], Any]
     return made
 
 
-def _compiled(function: Callable[..., Any], cache: bool, signature: Any) -> Any:
+def _compiled(function: Callable[..., Any], cache: bool, signature: Any, options: dict[str, Any] = OPTIONS) -> Any:
     njit: Any = numba.njit
     given = (signature,) if signature else ()
     if cache:
         try:
-            return njit(*given, cache=True, **OPTIONS)(function)
+            return njit(*given, cache=True, **options)(function)
         except Exception:  # no folder to write to, a full disk, or a damaged file there: numba lets anything through
             pass
-    return njit(*given, **OPTIONS)(function)
+    return njit(*given, **options)(function)
 
 
 def _written(path: Path, source: str) -> bool:

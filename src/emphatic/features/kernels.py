@@ -1,0 +1,145 @@
+"""The two loops that make features: readings to sources, and sources to active features.
+
+They are compiled without fast mathematics: the bits do not depend on how rows are cut into blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import types
+from numba.extending import register_jitable
+
+from emphatic.engines.compiled import jit_for
+from emphatic.features.plan import BIAS, CODE, CYCLE, EXACT, READING, SOFT, TRACE
+
+_f1, _f2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
+_i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
+_out_f1, _out_f2, _out_i2 = types.float64[::1], types.float64[:, ::1], types.int64[:, ::1]
+
+
+@jit_for((_f2, _i2, _f1, _out_f1, _out_f2), fastmath=False)
+def sense(readings, source, rate, z, sensed):
+    """Each source at each row: the reading x, its trace z ← z + rate(x − z), or its change x − z from the trace before.
+
+    z is NaN before the first reading: a trace starts there, and a change is not known yet (NaN). Where x is missing,
+    z stays.
+    """
+    for t in range(readings.shape[0]):
+        for s in range(source.shape[0]):
+            x = readings[t, source[s, 1]]
+            kind = source[s, 0]
+            known = math.isfinite(x)
+            if kind == READING:
+                sensed[t, s] = x if known else math.nan
+                continue
+            before = z[s]
+            if known:
+                after = before + rate[s] * (x - before)
+                # The first reading; a trace of one step, which must be the reading itself; readings near 1e308.
+                z[s] = after if rate[s] < 1.0 and math.isfinite(after) else x
+            if kind == TRACE:
+                sensed[t, s] = z[s]
+            else:
+                sensed[t, s] = x - before if known else math.nan
+
+
+@register_jitable
+def _place(x: float, knots: Any, start: int, count: int) -> Any:
+    """Where x lies among increasing knots, 0 … count − 1, linear between them."""
+    if x <= knots[start]:
+        return 0.0
+    if x >= knots[start + count - 1]:
+        return count - 1.0
+    low, high = 0, count - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if knots[start + middle] <= x:
+            low = middle
+        else:
+            high = middle
+    left = knots[start + low]
+    return low + (x - left) / (knots[start + high] - left)
+
+
+@register_jitable
+def _mixed(h: int) -> int:
+    """32 bits, thoroughly mixed; every product stays below 2⁶³."""
+    h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
+    h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
+    return h ^ (h >> 16)
+
+
+@jit_for((_f2, _f1, _i2, _i2, _f1, _i2, _f2, _i1, _out_i2, _out_f1, _out_i2, _out_f2), fastmath=False)
+def activate(sensed, time, code, scale, knots, unit, real, member, clipped, place, index, value):
+    """The active features of each row; returns the largest index.
+
+    A unit is (kind, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
+    or a cycle's (period, origin); its members are scales, or a column of ``code``. A scale is (source, first knot,
+    knots). ``place`` is room to work in.
+    """
+    top = -1
+    for t in range(sensed.shape[0]):
+        for k in range(scale.shape[0]):
+            x = sensed[t, scale[k, 0]]
+            start, count = scale[k, 1], scale[k, 2]
+            if math.isnan(x):
+                place[k] = math.nan
+                continue
+            place[k] = _place(x, knots, start, count)
+            clipped[k, 0] += x < knots[start]
+            clipped[k, 1] += x > knots[start + count - 1]
+        for u in range(unit.shape[0]):
+            kind, slot, first, begin = unit[u, 0], unit[u, 1], unit[u, 2], unit[u, 3]
+            size = unit[u, 6]
+            if kind == BIAS:
+                index[t, slot] = first
+                value[t, slot] = 1.0
+                top = max(top, first)
+            elif kind in (SOFT, CYCLE):
+                p = place[member[begin]] if kind == SOFT else (time[t] - real[u, 1]) % real[u, 0] / real[u, 0] * size
+                index[t, slot] = index[t, slot + 1] = -1
+                value[t, slot] = value[t, slot + 1] = 0.0
+                if math.isfinite(p):
+                    left = math.floor(p)
+                    right = (left + 1) % size
+                    share = p - left
+                    left %= size
+                    index[t, slot] = first + left
+                    value[t, slot] = 1.0 - share
+                    top = max(top, first + left)
+                    if share > 0.0:
+                        index[t, slot + 1] = first + right
+                        value[t, slot + 1] = share
+                        top = max(top, first + right)
+            elif kind == CODE:
+                i = code[t, member[begin]]
+                index[t, slot] = first + i if i >= 0 else -1
+                value[t, slot] = 1.0 if i >= 0 else 0.0
+                top = max(top, index[t, slot])
+            else:
+                dimensions, tilings = unit[u, 4], unit[u, 5]
+                known = True
+                for d in range(dimensions):
+                    known &= not math.isnan(place[member[begin + d]])
+                for tiling in range(tilings):
+                    index[t, slot + tiling] = -1
+                    value[t, slot + tiling] = 0.0
+                    if not known:
+                        continue
+                    i = tiling if kind == EXACT else _mixed(tiling)
+                    for d in range(dimensions):
+                        k = member[begin + d]
+                        cells = scale[k, 2] - 1
+                        fine = min(int(place[k] * tilings), cells * tilings - 1)
+                        tile = (fine + (tiling * (2 * d + 1)) % tilings) // tilings
+                        i = i * size + tile if kind == EXACT else _mixed((31 * i + tile + 1) & 0xFFFFFFFF)
+                    i = first + (i if kind == EXACT else i % size)
+                    at = slot + tiling if kind == EXACT else slot  # hashed tiles that fall together are added
+                    while index[t, at] != i and at < slot + tiling:
+                        at += 1
+                    index[t, at] = i
+                    value[t, at] += real[u, 0]
+                    top = max(top, i)
+    return top

@@ -1,0 +1,246 @@
+"""``Features``: a list of parts, and what it has learned of their ranges; readings in, active features out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.active import Active
+from emphatic.errors import CheckpointError
+from emphatic.features import readings
+from emphatic.features.config import from_config
+from emphatic.features.names import feature_names, source_name
+from emphatic.features.parts import Missing, OneHot, Part
+from emphatic.features.plan import CYCLE, Plan, plan
+from emphatic.features.ranges import knots as made_knots
+from emphatic.features.readings import Array, Labels
+from emphatic.inputs import refusal
+
+__all__ = ["Features"]
+
+#: For parts that need no time.
+_NO_TIME = np.empty(0)
+
+
+class Features:
+    """Makes φ from readings, by a list of parts.
+
+    >>> import numpy as np
+    >>> from emphatic import features as f
+    >>> maker = f.Features([f.Bias(), f.SoftBins("*", bins=3, range=(0, 10))])
+    >>> maker.warm_up(np.empty((0, 1)), names=["S1"])
+    Features([Bias(), SoftBins('*', range=[0, 10], bins=3)], n=4)
+    >>> maker([2.0])
+    Active([0, 1, 2], [1.0, 0.6, 0.4])
+    >>> maker.names()
+    ['bias', 'S1 ≈ 0', 'S1 ≈ 5', 'S1 ≈ 10']
+
+    ``warm_up`` looks at some rows to find ranges and categories that are not given, and freezes them. A call makes φ
+    of the next rows, (B, k), or of one, (k,), and carries traces on to the next call: the bits are the same however
+    the rows are cut into calls. Values outside a range count as at its end, and are counted in ``clipped``. What is
+    missing (NaN; infinity too) makes no feature of that part active (index −1).
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts: tuple[Part, ...] = tuple(parts) if isinstance(parts, Sequence) else ()
+        if not self.parts or not all(isinstance(part, Part) for part in self.parts):
+            raise refusal("parts", "Features", "be a list of parts, such as Bias() or SoftBins('*')", repr(parts))
+        coded = [part.of for part in self.parts if isinstance(part, OneHot)]
+        if len(set(coded)) < len(coded):
+            raise refusal("parts", "Features", "have one OneHot at most of each name", repr(coded))
+        self._plan: Plan | None = None
+
+    # ------------------------------------------------------------------ warming up
+
+    def warm_up(self, values: Any, *, names: Sequence[str], time: Any = None, labels: Labels | None = None) -> Features:
+        """Find what is not given from these rows (B, C), and freeze it. No state is left: the next row is the first.
+
+        ``names`` are those of the C signals; ``time`` is in seconds or datetime64; ``labels`` has an array for each
+        name of a ``OneHot`` that is not a signal. B may be 0 where everything is given. Returns itself.
+        """
+        signals = readings.signal_names(names)
+        rows = readings.block(values, len(signals), "warm_up")
+        found = {
+            part.of: list(part.categories or readings.categories(part.of, rows, signals, labels))
+            for part in self.parts
+            if isinstance(part, OneHot)
+        }
+        made = plan(self.parts, signals, found)
+        sensed = _sense(rows, made.source_arrays(), np.full(len(made.sources), np.nan))
+        knots = [made_knots(scale, sensed[:, scale.source]) for scale in made.scales]
+        trial = Features(self.parts)
+        trial._freeze(made, knots, found, 0.0)
+        phi = trial(rows, time=time, labels=labels)
+        norm = float(np.mean(np.sum(phi.values**2, axis=1))) if len(rows) else made.most
+        self._freeze(made, knots, found, norm)
+        return self
+
+    def _freeze(self, made: Plan, knots: list[Array], categories: dict[str, list[Any]], norm: float) -> None:
+        self._plan, self._knots, self._categories, self._norm = made, knots, categories, norm
+        self._sources = made.source_arrays()
+        self._units = made.unit_arrays(knots)
+        self._z = np.full(len(made.sources), np.nan)
+        self._clipped = np.zeros((len(made.scales), 2), np.int64)
+        self._place = np.empty(len(made.scales))
+        self._tables = {name: {c: i for i, c in enumerate(found)} for name, found in categories.items()}
+        self._labelled = [(at, name) for at, (part, name) in enumerate(made.codes) if isinstance(part, OneHot)]
+        gaps = [(at, made.names.index(name)) for at, (part, name) in enumerate(made.codes) if isinstance(part, Missing)]
+        self._gaps = np.array(gaps, np.int64).reshape(-1, 2).T
+        self._timed = any(unit.kind == CYCLE for unit in made.units)
+        self._slots = made.active
+
+    # ------------------------------------------------------------------ what it is
+
+    def _require(self) -> Plan:
+        """What the parts mean for these signals."""
+        if self._plan is None:
+            raise RuntimeError("Features must be warmed up before use: call warm_up(values, names=…).")
+        return self._plan
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The names of the C signals."""
+        return self._require().names
+
+    @property
+    def n(self) -> int:
+        """The number of features."""
+        return self._require().n
+
+    @property
+    def active(self) -> int:
+        """k, the slots of a row: at most so many features are active at once."""
+        return self._require().active
+
+    @property
+    def norm(self) -> float:
+        """The mean of φ·φ over the rows of the warm-up; without rows, about the most it can be, nothing missing."""
+        self._require()
+        return self._norm
+
+    @property
+    def clipped(self) -> dict[str, tuple[int, int]]:
+        """How many values were below and above the range, for each source; of several ranges, the most."""
+        made = self._require()
+        most = np.zeros((len(made.sources), 2), np.int64)
+        for scale, at in made.scales.items():
+            np.maximum(most[scale.source], self._clipped[at], out=most[scale.source])
+        names = [source_name(source, made.names) for source in made.sources]
+        return {name: (int(below), int(above)) for name, (below, above) in zip(names, most, strict=True)}
+
+    def names(self) -> list[str]:
+        """A readable name for each of the n features."""
+        return feature_names(self._require(), self._knots, self._categories)
+
+    def __repr__(self) -> str:
+        n = "" if self._plan is None else f", n={self.n}"
+        return f"Features([{', '.join(map(repr, self.parts))}]{n})"
+
+    # ------------------------------------------------------------------ making φ
+
+    def __call__(self, values: Any, *, time: Any = None, labels: Labels | None = None, missing: Any = None) -> Active:
+        """φ of the next rows, (B, C) to (B, k), or of the next row, (C,) to (k,).
+
+        ``missing`` (of the same shape) says which readings are missing, where the caller has put others in their
+        place; else those are that are NaN.
+        """
+        from emphatic.features import kernels
+
+        made = self._require()
+        one = np.ndim(values) == 1
+        rows = readings.block(values, len(made.names), "Features")
+        code = self._codes(made, rows, one, labels, missing)
+        seconds = readings.seconds(time, len(rows)) if self._timed else _NO_TIME
+        index = np.empty((len(rows), self._slots), np.int64)
+        value = np.empty((len(rows), self._slots))
+        sensed = _sense(rows, self._sources, self._z)
+        top = kernels.activate(sensed, seconds, code, *self._units, self._clipped, self._place, index, value)
+        return _trusted(index[0], value[0], top) if one else _trusted(index, value, top)
+
+    def cut(self) -> None:
+        """Forget the traces: what follows is after a gap, and starts anew from its first reading."""
+        self._require()
+        self._z[:] = np.nan
+
+    def _codes(self, made: Plan, rows: Array, one: bool, labels: Labels | None, missing: Any) -> NDArray[np.int64]:
+        """Which category each row has, −1 for none, one column for each ``OneHot`` and ``Missing`` signal."""
+        code = np.empty((len(rows), len(made.codes)), np.int64)
+        if not made.codes:
+            return code
+        gone = ~np.isfinite(rows) if missing is None else np.asarray(missing)
+        gone = gone[None] if gone.ndim == 1 else gone
+        if gone.shape != rows.shape or gone.dtype.kind != "b":
+            raise refusal("missing", "Features", f"be true or false, of shape {rows.shape}", f"{missing!r}")
+        code[:, self._gaps[0]] = np.where(gone[:, self._gaps[1]], 0, -1)
+        for at, name in self._labelled:
+            column = readings.column(name, rows, made.names, labels, "Features", one)
+            table = self._tables[name]
+            code[:, at] = [-1 if readings.is_missing(c) else table.get(c, len(table)) for c in column]
+        return code
+
+    # ------------------------------------------------------------------ keeping it
+
+    def to_config(self) -> list[dict[str, Any]]:
+        """The parts as tables of a TOML file, ``[[features]]``."""
+        return [part.config() for part in self.parts]
+
+    @staticmethod
+    def from_config(tables: Sequence[Mapping[str, Any]]) -> Features:
+        """The maker that such tables describe.
+
+        >>> Features.from_config([{"kind": "soft_bins", "of": {"trace": "*", "steps": 30}, "bins": 20}])
+        Features([SoftBins(Trace('*', steps=30))])
+        """
+        if not isinstance(tables, Sequence):
+            raise refusal("tables", "from_config", "be a list of tables", repr(tables))
+        return Features([from_config(table) for table in tables])
+
+    def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All there is to go on from, bit for bit: what JSON can hold, and arrays."""
+        header = {
+            "parts": self.to_config(),
+            "signals": list(self.signals),
+            "categories": self._categories,
+            "norm": self._norm,
+        }
+        arrays = {"knots": self._units[1].copy(), "z": self._z.copy(), "clipped": self._clipped.copy()}
+        return header, arrays
+
+    @staticmethod
+    def load(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Features:
+        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` gave."""
+        try:
+            maker = Features.from_config(header["parts"])
+            found = {str(name): list(values) for name, values in header["categories"].items()}
+            made = plan(maker.parts, readings.signal_names(header["signals"]), found)
+            flat, z, clipped = (arrays[name] for name in ("knots", "z", "clipped"))
+            ends = np.cumsum([0, *(scale.knots for scale in made.scales)])
+            fine = flat.dtype == z.dtype == np.float64 and clipped.dtype == np.int64 and flat.shape == (ends[-1],)
+            fine = fine and z.shape == (len(made.sources),) and clipped.shape == (len(made.scales), 2)
+            knots = [flat[a:b] for a, b in itertools.pairwise(ends)] if fine else []
+            if not fine or not all(np.isfinite(at).all() and (np.diff(at) > 0).all() for at in knots):
+                raise ValueError("the arrays do not fit the parts")
+            maker._freeze(made, knots, found, float(header["norm"]))
+            maker._z[:], maker._clipped[:] = z, clipped
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise CheckpointError(f"These are not saved features: {error}") from error
+        return maker
+
+
+def _sense(rows: Array, sources: tuple[NDArray[Any], ...], z: Array) -> Array:
+    from emphatic.features import kernels
+
+    sensed = np.empty((len(rows), len(z)))
+    kernels.sense(rows, *sources, z, sensed)
+    return sensed
+
+
+def _trusted(index: NDArray[np.int64], value: Array, top: int) -> Active:
+    """Without looking over what the kernel has just made."""
+    phi = Active.__new__(Active)
+    phi.indices, phi.values, phi.top = index, value, top
+    return phi
