@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from emphatic import engines, features, reference, rules, stepsizes
     from emphatic.active import Active
     from emphatic.errors import CheckpointError, Diverged
-    from emphatic.hordes import join
+    from emphatic.joining import join
     from emphatic.learner import Learner
     from emphatic.loading import load
     from emphatic.rules import Rule
@@ -84,7 +84,7 @@ __version__ = "0.1.0"
 _HOME = {
     "active": ("Active",),
     "errors": ("CheckpointError", "Diverged"),
-    "hordes": ("join",),
+    "joining": ("join",),
     "learner": ("Learner",),
     "loading": ("load",),
     "rules": ("Rule",),

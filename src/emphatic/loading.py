@@ -15,7 +15,7 @@ from emphatic.learner import Learner
 from emphatic.rules import Rule
 from emphatic.tensors import Stored, pieces
 
-__all__ = ["load"]
+__all__ = ["load", "restored"]
 
 
 def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None) -> Learner:
@@ -29,12 +29,15 @@ def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule 
         raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
     with checkpoint.opened(path) as (header, arrays):
         try:
-            return _restored(header, arrays, engine, rule)
+            return restored(header, arrays, engine, rule)
         except (ValueError, TypeError, KeyError, OverflowError, MemoryError, OSError) as error:
             raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
-def _restored(header: dict[str, Any], arrays: dict[str, Stored], engine: str | None, own: Rule | None) -> Learner:
+def restored(
+    header: dict[str, Any], arrays: dict[str, Stored], engine: str | None = None, own: Rule | None = None
+) -> Learner:
+    """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
     rule = own if own is not None else rules.get(header["rule"])
     if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
