@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic import engines, reference, rules, stepsizes
+    from emphatic import data, engines, reference, rules, stepsizes, streams
     from emphatic.active import Active
     from emphatic.errors import CheckpointError, Diverged
     from emphatic.learner import (
@@ -65,6 +65,7 @@ __all__ = [
     "TrueOnlineTD",
     "UndiscountedWarning",
     "VTrace",
+    "data",
     "engines",
     "interest",
     "join",
@@ -74,6 +75,7 @@ __all__ = [
     "rho",
     "rules",
     "stepsizes",
+    "streams",
     "terminal_cumulant",
     "xi",
 ]
