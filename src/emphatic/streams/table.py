@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Table", "open_table"]
 
+_LEFT_OUT = {"date": "another date", "clock": "a time of day", "other": "no number or text"}
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -78,10 +80,8 @@ class Table:
         for column, kind in kinds.items():
             if when and column in when.names:
                 continue
-            if kind in ("date", "clock", "other"):
-                self.ignored[column] = {"date": "another date", "clock": "a time of day", "other": "no number or text"}[
-                    kind
-                ]
+            if kind in _LEFT_OUT:
+                self.ignored[column] = _LEFT_OUT[kind]
             elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(first[column]):
                 self.ignored[column] = "without a name, and empty or a count of rows"
         kept = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]

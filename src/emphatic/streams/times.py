@@ -74,11 +74,7 @@ def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None,
         if clocks and not np.any(np.nan_to_num(candidate.seconds(look)) % _DAY):
             candidate = _column(look, kinds, (date, clocks[0]))
         steps = _steps(candidate.seconds(look))
-        if len(steps) and np.mean(steps <= 0) >= 0.9 and np.any(steps < 0):
-            raise TableError(
-                f"{name}: its rows run from the newest to the oldest by column {candidate.name!r}. "
-                "Sort them by time; or pass time=False to take the rows as they come."
-            )
+        _refuse_newest_first(name, candidate, steps)
         if not len(steps) or (np.mean(steps >= 0) >= 0.9 and np.any(steps > 0)):
             return candidate
     for column in kinds:
@@ -101,7 +97,17 @@ def _chosen(name: str, look: Any, kinds: dict[str, str], wanted: str, comma: boo
             f"{name}: column {wanted!r} does not read as a time (it is {' and '.join(have)}). A time column holds "
             "numbers, ISO dates such as 2007-02-01 17:24:00, or is a date and a time of day as 'Date+Time'."
         )
-    return _column(look, kinds, names, comma)
+    found = _column(look, kinds, names, comma)
+    _refuse_newest_first(name, found, _steps(found.seconds(look)))
+    return found
+
+
+def _refuse_newest_first(name: str, column: TimeColumn, steps: FloatArray) -> None:
+    if column.dated and np.any(steps < 0) and np.mean(steps <= 0) >= 0.9:
+        raise TableError(
+            f"{name}: its rows run from the newest to the oldest by column {column.name!r}. "
+            "Sort them by time; or pass time=False to take the rows as they come."
+        )
 
 
 def _column(look: Any, kinds: dict[str, str], names: tuple[str, ...], comma: bool = False) -> TimeColumn:
@@ -184,12 +190,14 @@ def _iso(array: Any) -> FloatArray:
             return _seconds(array.cast(of), None)
         except pa.ArrowInvalid:
             continue
-    return _seconds(pa.array([_moment(text) for text in array.to_pylist()], pa.timestamp("us")).cast(of), None)
+    return _seconds(pa.array([_moment(text) for text in array.to_pylist()], pa.timestamp("us", "UTC")).cast(of), None)
 
 
 def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
+        return None
+    if not 1678 <= moment.year < 2262:  # what nanoseconds can hold; others stand for "no date"
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
