@@ -15,12 +15,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic import engines, features, reference, rules, stepsizes
+    from emphatic import data, engines, features, reference, rules, stepsizes, streams
     from emphatic.active import Active
     from emphatic.errors import CheckpointError, Diverged
+    from emphatic.horde import Horde
     from emphatic.joining import join
     from emphatic.learner import Learner
     from emphatic.loading import load
+    from emphatic.questions import GVF, Policy
     from emphatic.rules import Rule
     from emphatic.sequences import UndiscountedWarning, interest, returns, rho, terminal_cumulant, xi
     from emphatic.shortcuts import (
@@ -48,6 +50,7 @@ __all__ = [
     "GQ",
     "GTD",
     "GTD2",
+    "GVF",
     "HTD",
     "TD",
     "TDRC",
@@ -55,7 +58,9 @@ __all__ = [
     "CheckpointError",
     "Diverged",
     "ETDBeta",
+    "Horde",
     "Learner",
+    "Policy",
     "ProximalGTD2",
     "Rule",
     "TreeBackup",
@@ -65,6 +70,7 @@ __all__ = [
     "TrueOnlineTD",
     "UndiscountedWarning",
     "VTrace",
+    "data",
     "engines",
     "features",
     "interest",
@@ -75,6 +81,7 @@ __all__ = [
     "rho",
     "rules",
     "stepsizes",
+    "streams",
     "terminal_cumulant",
     "xi",
 ]
@@ -84,9 +91,11 @@ __version__ = "0.1.0"
 _HOME = {
     "active": ("Active",),
     "errors": ("CheckpointError", "Diverged"),
+    "horde": ("Horde",),
     "joining": ("join",),
     "learner": ("Learner",),
     "loading": ("load",),
+    "questions": ("GVF", "Policy"),
     "rules": ("Rule",),
     "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
     "shortcuts": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +33,19 @@ class Rows:
     x: Array
 
     def part(self, some: slice) -> Rows:
-        return Rows(
-            self.R[some], self.there[some], self.gamma[some], self.rho[some], self.interest[some], self.x[some]
-        )
+        return Rows(self.R[some], self.there[some], self.gamma[some], self.rho[some], self.interest[some], self.x[some])
 
 
 class Asking:
     """All questions of a horde, made ready for a stream of these signals and categories."""
 
     def __init__(
-        self, questions: Sequence[GVF], signals: Sequence[str], categories: Sequence[str], step: float | None, scaled: bool
+        self,
+        questions: Sequence[GVF],
+        signals: Sequence[str],
+        categories: Sequence[str],
+        step: float | None,
+        scaled: bool,
     ) -> None:
         self.categories = tuple(categories)
         constants = [question.constant_gamma(step) for question in questions]
@@ -60,7 +63,9 @@ class Asking:
             Asked(_default_interest(g) if q.interest is None else q.interest, signals, "interest", q.name)
             for q, g in zip(questions, constants, strict=True)
         ]
-        self._terminal = [None if q.terminal is None else Asked(q.terminal, signals, "terminal", q.name) for q in questions]
+        self._terminal = [
+            None if q.terminal is None else Asked(q.terminal, signals, "terminal", q.name) for q in questions
+        ]
         self._ratio = [None if q.policy is None else Ratio(q.policy, signals, categories, q.name) for q in questions]
         plain = np.array([q.policy is None and q.terminal is None for q in questions])
         discounted = np.isfinite(self.gamma) & (self.gamma < 1.0)
@@ -139,7 +144,9 @@ class Asked:
             try:
                 self._expression = Expression(quantity)
             except ValueError as error:
-                raise refusal(what, "GVF", f"be a column or an expression of columns ({error})", repr(quantity)) from None
+                raise refusal(
+                    what, "GVF", f"be a column or an expression of columns ({error})", repr(quantity)
+                ) from None
             missing = sorted(self._expression.names - set(names))
             if missing:
                 there = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
@@ -166,7 +173,9 @@ class Ratio:
         known = (*signals, *categories)
         for column in (policy.column, policy.behaviour if isinstance(policy.behaviour, str) else None):
             if column is not None and column != "count" and column not in known:
-                raise refusal("policy", "GVF", f"name columns that there are, {', '.join(known[:12])}", f"{column!r} in {of!r}")
+                raise refusal(
+                    "policy", "GVF", f"name columns that there are, {', '.join(known[:12])}", f"{column!r} in {of!r}"
+                )
 
     def __call__(self, rows: Observations) -> Array:
         column = self.policy.column
@@ -189,7 +198,9 @@ class Ratio:
             mu = rows.mu[t] if rows.mu is not None else None
             mu = self._mu(rows, t, plain) if mu is None else float(mu)
             if not 0.0 < mu <= 1.0:
-                raise refusal("mu", "observe", f"be above 0 and at most 1 for action {plain!r}, which was taken", repr(mu))
+                raise refusal(
+                    "mu", "observe", f"be above 0 and at most 1 for action {plain!r}, which was taken", repr(mu)
+                )
             out[t] = pi / mu
         return out
 

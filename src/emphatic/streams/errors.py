@@ -1,0 +1,43 @@
+"""The one error of tables: which file, where in it, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["TableError", "reading"]
+
+
+class TableError(ValueError):
+    """A table that cannot be read as one; the message names it, the place in it and the remedy."""
+
+
+@contextmanager
+def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+    """Whatever goes wrong in the readers underneath becomes a ``TableError`` in one sentence.
+
+    ``find_line`` gives the first line that is not UTF-8, once it is known that there is one.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except TableError:
+        raise
+    except FileNotFoundError:
+        raise TableError(f"{name}: there is no such file.") from None
+    except PermissionError:
+        raise TableError(f"{name}: this file may not be read; look at its permissions.") from None
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise TableError(f"{name}: a column is of a type that cannot be read ({said}). Store it as numbers.") from None
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        if isinstance(error, UnicodeDecodeError) or "invalid utf8" in said.lower():
+            line = find_line()
+            place = f"line {line}" if line else "some of its text"
+            remedy = f"Convert it: iconv -f latin1 -t utf-8 {name} > converted.csv"
+            raise TableError(f"{name}: {place} is not UTF-8. {remedy}") from None
+        if "straddling" in said:
+            raise TableError(f"{name}: a row is longer than 512 kB, or a quote in it is never closed.") from None
+        raise TableError(f"{name}: damaged or cut short ({said}). Write or fetch it again, whole.") from None
