@@ -185,6 +185,9 @@ def _seconds(array: Any, written: str | None, comma: bool = False) -> FloatArray
 
 
 def _iso(array: Any) -> FloatArray:
+    # Nanoseconds reach from 1678 to 2261, and not every version of pyarrow says so; 9999 stands for "no date" anyway.
+    held = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
+    array = pc.if_else(held, array, pa.scalar(None, pa.string()))
     for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
         try:
             return _seconds(array.cast(of), None)
@@ -197,7 +200,5 @@ def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
-        return None
-    if not 1678 <= moment.year < 2262:  # what nanoseconds can hold; others stand for "no date"
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
