@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,6 +51,37 @@ def demo(
     except (ArithmeticError, ValueError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+@app.command()
+def nexting(
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help="CSV, Parquet, Arrow or JSON lines; by default a household's electric power, from the package."
+        ),
+    ] = None,
+    predict: Annotated[
+        str | None, typer.Option(help="Columns to predict, with commas; by default all numbers.")
+    ] = None,
+    horizons: Annotated[
+        str | None, typer.Option(help="How far ahead, with commas: steps (2,9,36) or durations (2min,1h,1d).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; by default nexting/NAME.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags come before it.")] = None,
+    print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
+    time: Annotated[str | None, typer.Option(help="The column of time stamps; found where it is obvious.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="What separates the columns of CSV; found by itself.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+) -> None:
+    """Learn predictions of every signal in a table at several horizons, in one pass.
+
+    Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps is the
+    weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
+    """
+    from emphatic import terminal
+
+    raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
 
 
 @app.command()

@@ -81,7 +81,9 @@ class Settings:
         for signal in predict:
             if signal not in table.names:
                 there = ", ".join(table.names)
-                raise ValueError(f"{table.name}: there is no column of numbers {signal!r} to predict; there are {there}.")
+                raise ValueError(
+                    f"{table.name}: there is no column of numbers {signal!r} to predict; there are {there}."
+                )
         if len(set(predict)) < len(predict):
             raise ValueError(f"'predict' names a column twice: {', '.join(predict)}.")
         clock = table.clock()

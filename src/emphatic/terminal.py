@@ -1,0 +1,132 @@
+"""What ``emphatic nexting`` shows in a terminal: progress, a short table, and errors in a line."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["nexting"]
+
+
+def nexting(
+    source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
+    print_config: bool, time: str | None, delimiter: str | None, resume: bool,
+) -> int:  # fmt: skip
+    """The command; its exit code."""
+    from emphatic.nexting import Failures, Nexting
+    from emphatic.settings import Settings
+    from emphatic.streams import open_table
+
+    try:
+        settings = Settings.read(config) if config else Settings()
+        flags: dict[str, Any] = {"time": time, "delimiter": delimiter}
+        flags["predict"] = None if predict is None else tuple(name.strip() for name in predict.split(","))
+        flags["horizons"] = None if horizons is None else tuple(_horizon(text) for text in horizons.split(","))
+        settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
+        settings.check("nexting")
+        path = source or _household()
+        if print_config:
+            table = open_table(path, time=settings.time, delimiter=settings.delimiter)
+            rows = table.rows if table.rows is not None else sum(len(block) for block in table.blocks())
+            print(settings.filled(table, rows).toml(), end="")
+            return 0
+        folder = out or Path("nexting") / _stem(path)
+        with _bars() as progress:
+            run = Nexting(path, settings, folder, progress)
+            run.run(resume)
+        _show(run)
+        return 0
+    except Failures as error:
+        print(f"Error: {_said(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Interrupted; go on with --resume.", file=sys.stderr)
+        return 130
+
+
+def _household() -> str:
+    from emphatic import data
+
+    return str(data.household())
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.split(".")[0] or "table"
+
+
+def _horizon(text: str) -> float | str:
+    text = text.strip()
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "the memory is not enough."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    return str(error)
+
+
+@contextmanager
+def _bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress on standard error, with rows a second and the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def progress(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase, total=total or None, rate="")
+            speed = bars.tasks[tasks[phase]].speed
+            rate = f"{speed:,.0f} rows/s" if speed and phase != "scoring" else ""
+            bars.update(tasks[phase], completed=done, total=total or None, rate=rate)
+
+        yield progress
+
+
+def _show(run: Any) -> None:
+    """Median scores for each horizon, and where the files are."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    many = f"{len(run.settings.predict)} signals, {run.rows:,} rows"
+    table = Table(title=f"Variance explained in the second half, median over {many}")
+    table.add_column("horizon")
+    for name in ("learned online", "offline fit", "persistence", "mean"):
+        table.add_column(name, justify="right")
+    for horizon in run.settings.horizons:
+        rows = [row for row in run.summary if row["horizon"] == horizon]
+        said = [_median([row["variance_explained"] for row in rows])]
+        said += [
+            _median([row[name]["variance_explained"] for row in rows]) for name in ("offline", "persistence", "mean")
+        ]
+        table.add_row(str(horizon), *said)
+    console.print(table)
+    frozen = int(run.horde.learner.frozen.sum())
+    if frozen:
+        console.print(f"{frozen} of {run.horde.learner.K} learners diverged and stand still.")
+    console.print(f"Learned in {run.seconds['learning']:.1f} s. Report: {run.out / 'report.html'}", soft_wrap=True)
+
+
+def _median(values: list[float | None]) -> str:
+    there = [value for value in values if value is not None]
+    return f"{statistics.median(there):.3f}" if there else "–"
