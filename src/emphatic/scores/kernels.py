@@ -1,0 +1,79 @@
+"""The loops over rows: returns backwards in time, and sums over the active features of each row."""
+
+from __future__ import annotations
+
+import math
+
+from numba import types
+
+from emphatic.engines.compiled import jit_for
+
+_f1, _f2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
+_b1, _b2 = (types.Array(types.boolean, ndim, "C", readonly=True) for ndim in (1, 2))
+_i2 = types.Array(types.int64, 2, "C", readonly=True)
+_out_f1, _out_f2, _out_f3, _out_b1 = (
+    types.float64[::1],
+    types.float64[:, ::1],
+    types.float64[:, :, ::1],
+    types.boolean[::1],
+)
+
+
+@jit_for((_f1, _b1, _b1, types.float64, types.float64, types.float64, _out_f1, _out_b1), fastmath=False)
+def backward(x, missing, gap, gamma, centre, enough, G, known):
+    """The mean of what followed each row, and whether the weight seen is enough; x is summed as x − centre."""
+    value = weight = 0.0
+    T = x.shape[0]
+    for t in range(T - 1, -1, -1):
+        if t + 1 == T or gap[t + 1]:
+            value = weight = 0.0
+        else:
+            value *= gamma
+            weight *= gamma
+            if not missing[t + 1]:
+                value += (1.0 - gamma) * (x[t + 1] - centre)
+                weight += 1.0 - gamma
+            elif weight < 1e-100:  # before it is a slow denormal number
+                value = weight = 0.0
+        G[t] = centre + value / weight if weight > 0.0 else math.nan
+        known[t] = weight >= enough
+
+
+@jit_for((_i2, _f2, _b2, _out_f3))
+def gram(index, value, use, A):
+    """A_u += Σ φφᵀ over the rows where use[:, u]. Each pair of features is put on one side of the diagonal only."""
+    for t in range(index.shape[0]):
+        for u in range(use.shape[1]):
+            if not use[t, u]:
+                continue
+            for a in range(index.shape[1]):
+                i = index[t, a]
+                if i < 0:
+                    continue
+                v = value[t, a]
+                for b in range(a + 1):
+                    j = index[t, b]
+                    if j >= 0:
+                        A[u, i, j] += v * value[t, b]
+
+
+@jit_for((_i2, _f2, _f2, _out_f2))
+def project(index, value, Y, out):
+    """out += Φᵀ Y"""
+    for t in range(index.shape[0]):
+        for a in range(index.shape[1]):
+            i = index[t, a]
+            if i >= 0:
+                for q in range(Y.shape[1]):
+                    out[i, q] += value[t, a] * Y[t, q]
+
+
+@jit_for((_i2, _f2, _f2, _out_f2))
+def apply(index, value, W, out):
+    """out += Φ W"""
+    for t in range(index.shape[0]):
+        for a in range(index.shape[1]):
+            i = index[t, a]
+            if i >= 0:
+                for q in range(W.shape[1]):
+                    out[t, q] += value[t, a] * W[i, q]
