@@ -45,7 +45,6 @@ class Asking:
         signals: Sequence[str],
         categories: Sequence[str],
         step: float | None,
-        scaled: bool,
     ) -> None:
         self.categories = tuple(categories)
         constants = [question.constant_gamma(step) for question in questions]
@@ -179,6 +178,7 @@ class Ratio:
 
     def __call__(self, rows: Observations) -> Array:
         column = self.policy.column
+        actions: Any
         if rows.actions is not None:
             actions = rows.actions
         elif column is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -18,7 +19,7 @@ SEEN, MEAN, TRACE, LOWEST, HIGHEST, LEARNED, NOISE, BEFORE, ABOVE = range(9)
 
 
 @register_jitable
-def solve(A, b):
+def solve(A: Any, b: Any) -> Any:
     """A w = b for a small symmetric positive definite A, by Cholesky, in place; 0 where that fails."""
     E = len(b)
     w = b.copy()

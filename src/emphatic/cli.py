@@ -76,8 +76,8 @@ def nexting(
 ) -> None:
     """Learn predictions of every signal in a table at several horizons, in one pass.
 
-    Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps is the
-    weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
+    Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
+    is the weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
     """
     from emphatic import terminal
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,8 @@ class Horde:
     ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, ``rule`` a name of ``emphatic.rules.names()``.
     α is ``rates`` over the mean of φ·φ in the warm-up; with several rates every question has as many learners, whose
     answers are blended by how well they have done (``emphatic.blend``; questions with a policy or a γ that varies
-    take the middle rate). ``step`` is the time of a step in seconds, where horizons are durations. Predictions of a constant
-    γ are scaled by 1 − γ, into the cumulant's own unit, unless ``scaled`` is False.
+    take the middle rate). ``step`` is the time of a step in seconds, where horizons are durations. Predictions of a
+    constant γ are scaled by 1 − γ, into the cumulant's own unit, unless ``scaled`` is False.
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -83,8 +84,8 @@ class Horde:
         if not given or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in given):
             raise refusal("rates", "Horde", "be positive", repr(rates))
         self.rates = tuple(float(rate) for rate in given)
-        self._kind = {"dtype": dtype, "engine": engine, "threads": threads}
-        self._extra = extra
+        self._kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
+        self._extra: dict[str, Any] = extra
         self._learner: Learner | None = None
 
     # ------------------------------------------------------------------ what it is
@@ -151,7 +152,7 @@ class Horde:
     def _begin(self, categories: Sequence[str]) -> None:
         """Before the first row."""
         signals = self.features.signals
-        self._asking = Asking(self.questions, signals, categories, self.step, self.scaled)
+        self._asking = Asking(self.questions, signals, categories, self.step)
         Q, E = len(self.questions), len(self.rates)
         self._learner = Learner(self.rule, self.features.n, Q * E, **self._kind)
         self._hold = Hold(len(signals))
@@ -184,12 +185,13 @@ class Horde:
         else:
             values = np.asarray(observation, np.float64)
             labels = {name: np.array([None], object) for name in asking.categories}
-            if values.shape != signals_shape(signals):
+            if values.shape != (len(signals),):
                 raise refusal("observation", "observe", f"have {len(signals)} readings", f"shape {values.shape}")
         values = np.where(np.isfinite(values), values, np.nan)
         when = None if time is None else np.array([time])
         actions, chances = (None if given is None else [given] for given in (action, mu))
-        return self._learned(values[None], when, labels, actions, chances, np.zeros(1, bool))[0]
+        predictions: Array = self._learned(values[None], when, labels, actions, chances, np.zeros(1, bool))[0]
+        return predictions
 
     def run(self, table: Any) -> Array:
         """Learn from a whole log, warming up on its first rows if that has not been done; predictions (T, Q)."""
@@ -230,7 +232,7 @@ class Horde:
         V = np.empty((len(values), len(self.rates) * len(self.questions)))
         edges = np.flatnonzero(gap)
         edges = np.concatenate([[0], edges[edges > 0], [len(values)]]) if len(values) else edges[:1]
-        for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        for begin, end in pairwise(edges):
             if gap[begin]:
                 self.cut()
             some = slice(begin, end)
@@ -246,9 +248,9 @@ class Horde:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
         learner = self.learner
         start = self._phi is None
-        Phi = phi if start else Active(
-            np.vstack([self._phi.indices, phi.indices]), np.vstack([self._phi.values, phi.values])
-        )  # type: ignore[union-attr]  # fmt: skip
+        Phi, before = phi, self._phi
+        if before is not None:
+            Phi = Active(np.vstack([before.indices, phi.indices]), np.vstack([before.values, phi.values]))
         # φ_t's own ρ and interest, and what the next row says.
         rho = row.rho if start else np.vstack([self._now[0], row.rho])
         interest = row.interest if start else np.vstack([self._now[1], row.interest])
@@ -376,10 +378,6 @@ class Horde:
             if indices.size and int(indices.max()) >= self.features.n:
                 raise ValueError("its last features are out of range")
             self._phi = Active(indices, arrays["horde.values"])
-
-
-def signals_shape(signals: Sequence[str]) -> tuple[int]:
-    return (len(signals),)
 
 
 def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

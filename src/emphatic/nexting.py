@@ -1,7 +1,8 @@
 """The main job: a table of readings in; predictions of every signal at every horizon, scores, a report and a model out.
 
 Learning is one pass in blocks, so that memory does not grow with the rows. Predictions are written in parts, each
-followed by a checkpoint: a run that was killed goes on from the last one, and gives the same predictions as if it had not been.
+followed by a checkpoint: a run that was killed goes on from the last one, and gives the same predictions as if it had
+not been.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.horde import BLOCK, Horde
 from emphatic.settings import Settings
-from emphatic.streams import Clock, Hold, Table, open_table
+from emphatic.streams import Clock, Hold, open_table
 
 __all__ = ["Nexting", "Progress"]
 
@@ -230,7 +232,7 @@ class Nexting:
             if clock is not None and block.time is not None:
                 gap = clock.follow(block.time)
             edges = [0, *np.flatnonzero(gap)[np.flatnonzero(gap) > 0].tolist(), len(block)]
-            for begin, end in zip(edges[:-1], edges[1:], strict=True):
+            for begin, end in pairwise(edges):
                 if gap[begin]:
                     maker.cut()
                 some = slice(begin, end)

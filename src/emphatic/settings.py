@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from emphatic import features as f
 from emphatic.horde import RATES
 from emphatic.questions import GVF
@@ -52,7 +54,7 @@ class Settings:
         for key in table:
             if key not in known:
                 raise ValueError(f"{name}: there is no setting {key!r}; there are {', '.join(known)}.")
-        given = {
+        given: dict[str, Any] = {
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
         }
@@ -136,9 +138,16 @@ def _written(s: float) -> str:
 
 
 def default_features(table: Table, longest: float) -> list[dict[str, Any]]:
-    """Soft bins of every signal and of its traces, up to twice the longest horizon; time of day; categories; missing."""
+    """Soft bins of every signal and of its traces up to twice the longest horizon, time of day, categories, missing.
+
+    A signal that does not vary in the first rows tells nothing, and would only take a share of the step size.
+    """
+    first = next(table.blocks(10_000)).values
+    varies = np.nanmin(first, axis=0, initial=np.inf) < np.nanmax(first, axis=0, initial=-np.inf)
+    chosen = [name for name, does in zip(table.names, varies, strict=True) if does]
+    some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) else "*"
     steps = [4**k for k in range(1, 20) if 4**k <= 2.0 * longest] or [4]
-    parts: list[f.Part] = [f.Bias(), f.SoftBins("*", bins=10), f.SoftBins(f.Trace("*", steps=steps), bins=10)]
+    parts: list[f.Part] = [f.Bias(), f.SoftBins(some, bins=10), f.SoftBins(f.Trace(some, steps=steps), bins=10)]
     if table.dated:
         parts += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
     parts += [f.OneHot(name) for name in table.categories]
