@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -73,7 +74,8 @@ def summary(
         for h, horizon in enumerate(horizons):
             q = c * H + h
             at = np.flatnonzero(known[q])
-            first, second = (rows := at < half), ~rows
+            middle = int(np.searchsorted(at, half))
+            first, second = slice(middle), slice(middle, None)
             g = G[q, at]
             ours = np.asarray(predictions[at, q], np.float64)
             held = values[at, c]
@@ -90,10 +92,10 @@ def summary(
                     "mean": measures(mean[at], g, second),
                     "offline": fit,
                     "ratio_to_offline": _ratio(whole["variance_explained"], fit["variance_explained"]),
-                    "known": int(second.sum()),
+                    "known": len(at) - middle,
                 }
             )
-            pieces = np.split(np.arange(len(at)), np.searchsorted(at, ends[:-1]))
+            pieces = [slice(a, b) for a, b in itertools.pairwise([0, *np.searchsorted(at, ends).tolist()])]
             curves.append(
                 {"signal": signal, "horizon": horizon, "rows": ends.tolist()}
                 | {
