@@ -50,16 +50,17 @@ def test_examples_in_the_docstrings_run(module: str) -> None:
 
 
 def ref_return(x: np.ndarray, missing: np.ndarray, gap: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
-    """(G, weight seen) as sums."""
+    """(G, whether it is known) as sums."""
     T = len(x)
-    G, weight = np.full(T, np.nan), np.zeros(T)
+    G, weight, reach = np.full(T, np.nan), np.zeros(T), np.zeros(T)
     for t in range(T):
         end = next((j for j in range(t + 1, T) if gap[j]), T)
         seen = [((1 - gamma) * gamma**k, x[j]) for k, j in enumerate(range(t + 1, end)) if not missing[j]]
         weight[t] = sum(w for w, _ in seen)
+        reach[t] = sum((1 - gamma) * gamma**k for k in range(end - t - 1))
         if weight[t] > 0:
             G[t] = sum(w * value for w, value in seen) / weight[t]
-    return G, weight
+    return G, (reach >= 0.99 - 1e-9) & (weight >= 0.5 - 1e-9)
 
 
 @given(
@@ -74,9 +75,9 @@ def test_returns_are_sums(rows: list[tuple[float, bool, bool]], gamma: float, le
     x += level
     x[missing] = np.nan  # must not be looked at
     G, known = scores.known_return(x, missing, gap, gamma)
-    G_ref, weight = ref_return(x, missing, gap, gamma)
+    G_ref, known_ref = ref_return(x, missing, gap, gamma)
     np.testing.assert_allclose(G, G_ref, rtol=1e-12, atol=1e-9)
-    np.testing.assert_array_equal(known, weight >= 0.99 - 1e-9)
+    np.testing.assert_array_equal(known, known_ref)
 
 
 def test_returns_of_a_long_far_signal_keep_their_digits() -> None:
@@ -287,8 +288,8 @@ def test_summary_says_of_every_question_what_the_parts_say() -> None:
     for q, (score, curve) in enumerate(zip(found.scores, found.curves, strict=True)):
         c, gamma = q // 3, GAMMAS[q % 3]
         x, missing = given_log["values"][:, c], given_log["missing"][:, c]
-        G, weight = ref_return(x, missing, given_log["gap"], gamma)
-        use = (weight >= 0.99 - 1e-9) & ~np.isnan(x)
+        G, sure = ref_return(x, missing, given_log["gap"], gamma)
+        use = sure & ~np.isnan(x)
         np.testing.assert_array_equal(found.known[:, q], use)
         np.testing.assert_allclose(found.G[:, q], G)
         second = use & (np.arange(T) >= T // 2)

@@ -19,24 +19,28 @@ _out_f1, _out_f2, _out_f3, _out_b1 = (
 )
 
 
-@jit_for((_f1, _b1, _b1, types.float64, types.float64, types.float64, _out_f1, _out_b1), fastmath=False)
-def backward(x, missing, gap, gamma, centre, enough, G, known):
-    """The mean of what followed each row, and whether the weight seen is enough; x is summed as x − centre."""
-    value = weight = 0.0
+@jit_for((_f1, _b1, _b1, *[types.float64] * 4, _out_f1, _out_b1), fastmath=False)
+def backward(x, missing, gap, gamma, centre, reached, seen, G, known):
+    """The mean of what followed each row, and whether it is known; x is summed as x − centre.
+
+    ``reached`` is the share of the weight that must lie before the log's end or a gap, ``seen`` the share of readings.
+    """
+    value = weight = reach = 0.0
     T = x.shape[0]
     for t in range(T - 1, -1, -1):
         if t + 1 == T or gap[t + 1]:
-            value = weight = 0.0
+            value = weight = reach = 0.0
         else:
             value *= gamma
             weight *= gamma
+            reach = gamma * reach + (1.0 - gamma)
             if not missing[t + 1]:
                 value += (1.0 - gamma) * (x[t + 1] - centre)
                 weight += 1.0 - gamma
             elif weight < 1e-100:  # before it is a slow denormal number
                 value = weight = 0.0
         G[t] = centre + value / weight if weight > 0.0 else math.nan
-        known[t] = weight >= enough
+        known[t] = reach >= reached and weight >= seen
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))
