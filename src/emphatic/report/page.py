@@ -1,0 +1,119 @@
+"""The shell of every page: one file with its style, script, data and plotly.js inside, which loads nothing."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from emphatic.report.plots import Plot, Store
+
+__all__ = ["Html", "Plots", "choice", "legend", "page", "paragraphs", "section", "terms", "text"]
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def text(value: object) -> Html:
+    """Anything as HTML: escaped, unless it is ``Html`` already."""
+    return value if isinstance(value, Html) else Html(html.escape(str(value)))
+
+
+class Plots:
+    """The plots of one page: each call gives the place where one will be drawn."""
+
+    def __init__(self) -> None:
+        self._store = Store()
+        self._plots: list[dict[str, Any]] = []
+
+    def __call__(self, plot: Plot, label: str) -> Html:
+        """The element that holds the plot; ``label`` says what it shows to those who do not see it."""
+        self._plots.append(self._store.plot(plot))
+        panels = max(map(len, plot.views.values()))
+        rows, narrow = -(-panels // plot.across), -(-panels // plot.across_narrow)
+        kind = "plot" if plot.across == 1 else "plot grid"
+        return Html(
+            f'<div class="{kind}" role="img" aria-label="{text(label)}" data-plot="{len(self._plots) - 1}" '
+            f'style="--rows:{rows};--narrow:{narrow}"></div>'
+        )
+
+    def data(self) -> Html:
+        """All plots and their arrays, as JSON that cannot end the element it stands in."""
+        content = json.dumps({"plots": self._plots, "arrays": self._store.arrays}, allow_nan=False)
+        return Html(content.replace("<", "\\u003c"))
+
+
+def choice(group: str, options: Mapping[str, str], label: str) -> Html:
+    """A choice between the views of a group of plots: buttons for a few, a list for many; the first is chosen."""
+    if len(options) > 3:
+        items = "".join(f'<option value="{text(key)}">{text(shown)}</option>' for key, shown in options.items())
+        return Html(f'<select data-group="{text(group)}" aria-label="{text(label)}">{items}</select>')
+    items = "".join(
+        f'<label><input type="radio" name="{text(group)}" data-group="{text(group)}" value="{text(key)}"'
+        f"{'' if i else ' checked'}><span>{text(shown)}</span></label>"
+        for i, (key, shown) in enumerate(options.items())
+    )
+    return Html(f'<div class="choice" role="radiogroup" aria-label="{text(label)}">{items}</div>')
+
+
+def section(name: str, title: str, *parts: Html) -> Html:
+    """A part of the page under its own heading; ``name`` is what links to it say."""
+    return Html(f'<section id="{text(name)}"><h2>{text(title)}</h2>{"".join(parts)}</section>')
+
+
+def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots) -> str:
+    """The whole page. ``sections`` are links' texts, each with its section (see ``section``), in order.
+
+    A content security policy forbids the page to load anything, whatever the text in it says.
+    """
+    from plotly.offline import get_plotlyjs
+
+    here = files("emphatic.report")
+    style, script = (here.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    names = [(shown, _name(part)) for shown, part in sections.items()]
+    links = "".join(f'<a href="#{name}">{text(shown)}</a>' for shown, name in names)
+    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+    return "\n".join(
+        (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta name="color-scheme" content="light dark">\n<title>{text(title)} · emphatic</title>',
+            f"<style>\n{style}</style>\n</head>\n<body>",
+            f'<header><p class="kicker">emphatic</p><h1>{text(title)}</h1><p class="intro">{text(intro)}</p>',
+            f"<nav>{links}</nav></header>\n<main>",
+            *sections.values(),
+            f'</main>\n<script type="application/json" id="data">{plots.data()}</script>',
+            f"<script>{get_plotlyjs()}</script>\n<script>\n{script}</script>\n</body>\n</html>\n",
+        )
+    )
+
+
+def _name(part: Html) -> str:
+    return part.split('id="', 1)[1].split('"', 1)[0]
+
+
+def paragraphs(*lines: str, kind: str = "note") -> Html:
+    """Short paragraphs of explanation."""
+    return Html("".join(f'<p class="{kind}">{text(line)}</p>' for line in lines))
+
+
+def legend(entries: Sequence[tuple[str, str]]) -> Html:
+    """What the lines mean: an ink and its words each; a click hides or shows the lines of that ink."""
+    keys = "".join(
+        f'<button type="button" class="key" data-ink="{ink}" aria-pressed="true">'
+        f'<i class="{ink}"></i>{text(words)}</button>'
+        for ink, words in entries
+    )
+    return Html(f'<div class="legend">{keys}</div>')
+
+
+def terms(meanings: Mapping[str, str]) -> Html:
+    """Words and what they mean."""
+    items = "".join(f"<div><dt>{text(word)}</dt><dd>{text(meaning)}</dd></div>" for word, meaning in meanings.items())
+    return Html(f'<dl class="terms">{items}</dl>')

@@ -1,0 +1,130 @@
+"""The sections with plots: each signal beside its predictions, and how the errors fell while learning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.report.page import Html, Plots, choice, legend, paragraphs, section, text
+from emphatic.report.plots import Line, Panel, Plot
+from emphatic.report.scores import horizon_label, horizons
+from emphatic.report.signals import SignalPlot, Stretch
+from emphatic.report.tables import amount, share
+
+__all__ = ["curves_section", "signals_section"]
+
+#: Signals whose plots stand open; those after them are folded.
+OPEN = 8
+
+
+def signals_section(signals: Sequence[SignalPlot], scores: Sequence[Mapping[str, Any]], plots: Plots) -> Html:
+    """For each signal a column of panels: its readings, then for each horizon what was predicted and what happened."""
+    if not signals:
+        return Html()
+    shades = horizons(scores)
+    explained = {(score["signal"], score["horizon"]): score.get("variance_explained") for score in scores}
+    keys = legend(
+        [("reading", "reading"), ("truth", "what then happened"), ("hue", "prediction, short to long horizon")]
+    )
+    each = max((signal.whole.each for signal in signals if signal.whole), default=1)
+    views = {"close": "Close-up", "whole": "Whole log"}
+    bar = keys + choice("signals", views, "Part of the log") if each > 1 else keys
+    note = (
+        "A good prediction lies on what then happened, though it was made before. Towards the end of the log that is "
+    )
+    note += "not known: the longer the horizon, the earlier its line ends."
+    if each > 1:
+        note += " The close-up shows every row around the last of which all is known; in the whole log each point is "
+        note += f"the mean of up to {amount(each)} rows."
+    about = Html(text(note) + '<span class="mouse"> Drag to zoom, double-click to go back.</span>')
+    cards = []
+    for i, signal in enumerate(signals):
+        parts = {"close": signal.close, "whole": signal.whole or signal.close}
+        marks = {h: explained.get((signal.name, h)) for h in shades}
+        plot = Plot({name: _panels(stretch, shades, marks) for name, stretch in parts.items()}, "signals")
+        drawing = plots(plot, f"{signal.name}: readings, predictions and what then happened")
+        head = f"<h3>{text(signal.name)}</h3>"
+        if i < OPEN:
+            cards.append(f'<article class="card" id="signal-{i}">{head}{drawing}</article>')
+        else:
+            shown = " · ".join(f"{horizon_label(h)} {share(value)}" for h, value in marks.items())
+            summary = f'<summary>{head}<span class="scores">{text(shown)}</span></summary>'
+            cards.append(f'<details class="card" id="signal-{i}">{summary}{drawing}</details>')
+    return section("signals", "Signals", paragraphs(about), Html(f'<div class="bar">{bar}</div>'), Html("".join(cards)))
+
+
+def _panels(stretch: Stretch, shades: Mapping[Any, float], marks: Mapping[Any, Any]) -> list[Panel]:
+    panels = [Panel("reading", [Line(stretch.x, stretch.reading, "reading", "reading", width=1.2)])]
+    for horizon, shade in shades.items():
+        lines = []
+        if horizon in stretch.predictions:  # broad, below: where the two agree, both are seen
+            lines.append(Line(stretch.x, stretch.predictions[horizon], "prediction", "hue", shade, width=3.2))
+        if horizon in stretch.returns:
+            lines.append(Line(stretch.x, stretch.returns[horizon], "what then happened", "truth", width=1.1))
+        panels.append(Panel(f"{horizon_label(horizon)} · variance explained {share(marks[horizon])}", lines))
+    return panels
+
+
+def curves_section(curves: Mapping[str, Sequence[Any]], scores: Sequence[Mapping[str, Any]], plots: Plots) -> Html:
+    """A panel for each horizon: the error in each piece of the log, for all signals or for a chosen one."""
+    if not curves:
+        return Html()
+    rows = np.array(curves["rows"], np.float64)
+    shape = (len(scores), len(rows))
+    errors = {name: np.array(curves[name], np.float64).reshape(shape) for name in ("ours", "persistence", "mean")}
+    signals = list(dict.fromkeys(score["signal"] for score in scores))
+    shades = horizons(scores)
+    at = {(score["signal"], score["horizon"]): i for i, score in enumerate(scores)}
+    views = {
+        "all": [_all_signals(rows, errors, [i for (_, of), i in at.items() if of == h], h, shades[h]) for h in shades]
+    }
+    for j, signal in enumerate(signals):
+        here = [(h, at[signal, h]) for h in shades if (signal, h) in at]
+        views[str(j)] = [_one_signal(rows, errors, i, h, shades[h]) for h, i in here]
+    across = min(4, len(shades))
+    drawing = plots(Plot(views, "curves", across, min(2, across)), "The error of the predictions along the log")
+    options = {"all": "All signals, relative to the running mean"}
+    options |= {str(j): f"{signal}, RMSE in its own unit" for j, signal in enumerate(signals)}
+    note = (
+        f"The error (RMSE) in each of {len(rows)} pieces of the log, by the row at which the piece ends. For all "
+        "signals it is divided by the running mean's error in the same piece, so that 1 is no better than the mean: "
+        "the strong line is the median, the faint ones are the signals."
+    )
+    keys = legend([("hue", "online"), ("baseline", "persistence (dashed), running mean (dotted)")])
+    bar = Html(f'<div class="bar">{keys}{choice("curves", options, "Signal")}</div>')
+    return section("curves", "Learning curves", paragraphs(note), bar, Html(f'<div class="card">{drawing}</div>'))
+
+
+Errors = Mapping[str, NDArray[np.float64]]
+
+
+def _all_signals(rows: NDArray[np.float64], errors: Errors, which: list[int], horizon: Any, shade: float) -> Panel:
+    mean = np.where(errors["mean"][which] > 0, errors["mean"][which], np.nan)
+    ours, persistence = errors["ours"][which] / mean, errors["persistence"][which] / mean
+    middles = [_medians(ours), _medians(persistence)]
+    lines = [Line(rows, one, "", "hue", shade, width=1, opacity=0.22, hover=False) for one in ours]
+    lines.append(Line(rows, np.ones(len(rows)), "running mean", "baseline", dash="dot", width=1.2))
+    lines.append(Line(rows, middles[1], "persistence", "baseline", dash="dash"))
+    lines.append(Line(rows, middles[0], "online", "hue", shade, width=2.4))
+    # The first pieces of a slow start would flatten all the rest.
+    top = max([1.0, *(float(v) for middle in middles for v in middle if not math.isnan(v))])
+    return Panel(horizon_label(horizon), lines, (0.0, 1.08 * min(top, 2.0)))
+
+
+def _medians(many: NDArray[np.float64]) -> list[float]:
+    """Down the columns, of what is not NaN; NaN where all is."""
+    known = [column[~np.isnan(column)] for column in many.T]
+    return [float(np.median(column)) if len(column) else math.nan for column in known]
+
+
+def _one_signal(rows: NDArray[np.float64], errors: Errors, i: int, horizon: Any, shade: float) -> Panel:
+    lines = [
+        Line(rows, errors["mean"][i], "running mean", "baseline", dash="dot", width=1.2),
+        Line(rows, errors["persistence"][i], "persistence", "baseline", dash="dash"),
+        Line(rows, errors["ours"][i], "online", "hue", shade, width=2.4),
+    ]
+    return Panel(horizon_label(horizon), lines)

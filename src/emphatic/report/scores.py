@@ -1,0 +1,117 @@
+"""How good the predictions are: a summary for each horizon, and every score beside its baselines."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from emphatic.report.page import Html, paragraphs, section, terms, text
+from emphatic.report.tables import Column, amount, known, seconds, share, table
+
+__all__ = ["horizon_label", "horizons", "median", "scores_section", "summary_section"]
+
+#: The four that are compared: where a score keeps each ("" is the score itself), and its name on the page.
+RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", "mean": "running mean"}
+
+TERMS = {
+    "Prediction": "The weighted mean of what the signal does next, in the signal's own unit. A horizon of h steps "
+    "gives the reading k steps ahead the weight (1\u202f−\u202f1/h)ᵏ⁻¹/h, so that nearer readings count more.",
+    "What then happened": "That same weighted mean, worked out afterwards from the readings that followed.",
+    "Variance explained": "How much of what then happened was foreseen: 1 is perfect, 0 is no better than a constant, "
+    "below 0 is worse. It is 1 − (mean squared error) / (variance of what then happened).",
+    "Online": "Learned in one pass: every prediction was made before what it is about.",
+    "Offline fit": "Ridge regression on the very same features, fitted on the first half of the log with hindsight and "
+    "scored on the second: what a batch learner would have got.",
+    "Persistence": "Predicts that the signal stays as it is now.",
+    "Running mean": "Predicts the mean of all that has been seen so far.",
+}
+
+
+def horizon_label(horizon: Any) -> str:
+    """A horizon in words: a text as it is, a number as steps."""
+    return f"{amount(horizon)} steps" if known(horizon) else str(horizon)
+
+
+def horizons(scores: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
+    """The horizons in their order, each with its shade from 0 (the shortest) to 1 (the longest)."""
+    several = list(dict.fromkeys(score["horizon"] for score in scores))
+    return {horizon: i / max(1, len(several) - 1) for i, horizon in enumerate(several)}
+
+
+def median(values: Iterable[Any]) -> float | None:
+    """The median of the numbers that are known, None if none is."""
+    numbers = [value for value in values if known(value)]
+    return statistics.median(numbers) if numbers else None
+
+
+def _of(score: Mapping[str, Any], rival: str, what: str) -> Any:
+    """A number of a score, or of one of its baselines; None if there is none."""
+    return ((score.get(rival) or {}) if rival else score).get(what)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def summary_section(scores: Sequence[Mapping[str, Any]], rows: int | None, learning: float | None) -> Html:
+    """A sentence or two, the median over signals for each horizon, and what the words mean."""
+    lines = []
+    for horizon in horizons(scores):
+        of_it = [score for score in scores if score["horizon"] == horizon]
+        line: dict[str, Any] = {"horizon": horizon_label(horizon)}
+        line |= {
+            name: median(_of(score, rival, "variance_explained") for score in of_it) for rival, name in RIVALS.items()
+        }
+        length = 100 * min(max(line["online"] or 0.0, 0.0), 1.0)
+        line["meter"] = Html(f'<span class="meter"><i style="width:{length:.0f}%"></i></span>')
+        lines.append(line)
+    columns = [Column("horizon", "horizon")]
+    columns += [Column(name, name, share, rival="best") for name in RIVALS.values()]
+    columns.insert(2, Column("", "meter"))
+    signals = len({score["signal"] for score in scores})
+    passed = f" of {amount(rows)} rows" if rows is not None else ""
+    took = f", in {seconds(learning)}" if learning is not None else ""
+    questions = f"{_count(signals, 'signal')} predicted at {_count(len(lines), 'horizon')}"
+    lead = f"{questions}, learned in one pass over a log{passed}{took}."
+    explained = [f"{100 * line['online']:.0f}% at {line['horizon']}" for line in lines if line["online"] is not None]
+    if explained:
+        lead += f" Variance explained for the median signal: {', '.join(explained)}.".replace("-", "−")
+    note = "Variance explained in the second half of the log, median over the signals. The best of each row is marked."
+    return section(
+        "summary", "Summary", paragraphs(lead, kind="lead"), table(columns, lines), paragraphs(note), terms(TERMS)
+    )
+
+
+def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) -> Html:
+    """Every signal and horizon beside its baselines; a signal's name leads to its plot."""
+    if not scores:
+        return Html()
+    places = {name: i for i, name in enumerate(plotted)}
+    rows = []
+    for score in scores:
+        name = score["signal"]
+        row = {
+            "signal": Html(f'<a href="#signal-{places[name]}">{text(name)}</a>') if name in places else name,
+            "horizon": horizon_label(score["horizon"]),
+            "gamma": score.get("gamma"),
+            "first": _of(score, "first_half", "variance_explained"),
+            "ratio": score.get("ratio_to_offline"),
+            "known": score.get("known"),
+        }
+        row |= {what + rival: _of(score, rival, what) for what in ("variance_explained", "rmse") for rival in RIVALS}
+        rows.append(row)
+    explained, error = "variance explained", "RMSE"
+    columns = [Column("signal", "signal"), Column("horizon", "horizon", order="gamma")]
+    columns += [Column(name, "variance_explained" + r, share, explained, "explained") for r, name in RIVALS.items()]
+    columns += [
+        Column("÷ offline", "ratio", share, explained, hint="online divided by the offline fit"),
+        Column("first half", "first", share, explained, hint="online, in the first half of the log"),
+    ]
+    columns += [Column(name, "rmse" + rival, amount, error, "error", -1) for rival, name in RIVALS.items()]
+    columns.append(Column("rows scored", "known", amount))
+    note = (
+        "On the second half of the log, where what then happened is known. RMSE is the root of the mean squared error, "
+        "in the signal's own unit. The best of the four in each row is marked; a click on a heading sorts."
+    )
+    return section("scores", "Scores", paragraphs(note), table(columns, rows, sort=True, tall=True))
