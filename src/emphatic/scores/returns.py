@@ -25,8 +25,8 @@ def known_return(
         G_t = Σ w_k x_{t+1+k} / Σ w_k,   w_k = (1 − γ) γᵏ
 
     over the readings that were seen: those ``missing`` are left out, and nothing counts from a ``gap`` on (a row that
-    does not follow on the one before) or beyond the log's end. It is known where .99 of the weight lies before that, and
-    half of the weight was seen. Where nothing was seen G is NaN. γ = 0: the next reading.
+    does not follow on the one before) or beyond the log's end. It is known where .99 of the weight lies before that,
+    and half of the weight was seen. Where nothing was seen G is NaN. γ = 0: the next reading.
 
     >>> x, no = np.array([3.0, 1.0, 2.0, 4.0]), np.zeros(4, bool)
     >>> G, known = known_return(x, no, no, 0.0)
