@@ -58,7 +58,7 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="CSV, Parquet, Arrow or JSON lines; by default a household's electric power, from the package."
+            help="CSV, Parquet, Arrow or JSON lines, or - for a pipe; by default a household's electric power."
         ),
     ] = None,
     predict: Annotated[
@@ -73,6 +73,21 @@ def nexting(
     time: Annotated[str | None, typer.Option(help="The column of time stamps; found where it is obvious.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="What separates the columns of CSV; found by itself.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    model: Annotated[
+        Path | None, typer.Option(help="With a pipe: the model to go on from and to save to.", rich_help_panel="Live")
+    ] = None,
+    no_learn: Annotated[
+        bool, typer.Option("--no-learn", help="With a pipe: only predict.", rich_help_panel="Live")
+    ] = False,
+    every: Annotated[
+        str | None, typer.Option(help="With a pipe: a line every N readings, or every 5s.", rich_help_panel="Live")
+    ] = None,
+    save_every: Annotated[
+        str, typer.Option(help="With a pipe: how often the model is saved.", rich_help_panel="Live")
+    ] = "30s",
+    warm_up: Annotated[
+        int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel="Live")
+    ] = 500,
 ) -> None:
     """Learn predictions of every signal in a table at several horizons, in one pass.
 
@@ -81,6 +96,12 @@ def nexting(
     """
     from emphatic import terminal
 
+    if table == "-":
+        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        raise typer.Exit(code)
+    if model is not None or no_learn or every is not None:
+        typer.echo("Error: --model, --no-learn and --every go with a pipe: emphatic nexting - --model FILE.", err=True)
+        raise typer.Exit(2)
     raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
 
 

@@ -170,12 +170,14 @@ class Horde:
     # ------------------------------------------------------------------ the stream
 
     def observe(
-        self, observation: Mapping[str, Any] | Sequence[float], *, action: Any = None, mu: Any = None, time: Any = None
-    ) -> Array:
+        self, observation: Mapping[str, Any] | Sequence[float], *, action: Any = None, mu: Any = None, time: Any = None,
+        learn: bool = True,
+    ) -> Array:  # fmt: skip
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
         ``observation`` is {name: reading} (absent, None or NaN is missing), or the readings in the order of the
-        signals. ``action`` is the one taken now, and ``mu`` the probability with which the behaviour chose it.
+        signals. ``action`` is the one taken now, and ``mu`` the probability with which the behaviour chose it. With
+        ``learn=False`` it only predicts.
         """
         asking = self._require()
         signals = self.features.signals
@@ -190,7 +192,7 @@ class Horde:
         values = np.where(np.isfinite(values), values, np.nan)
         when = None if time is None else np.array([time])
         actions, chances = (None if given is None else [given] for given in (action, mu))
-        predictions: Array = self._learned(values[None], when, labels, actions, chances, np.zeros(1, bool))[0]
+        predictions: Array = self._learned(values[None], when, labels, actions, chances, np.zeros(1, bool), learn)[0]
         return predictions
 
     def run(self, table: Any) -> Array:
@@ -220,8 +222,9 @@ class Horde:
         self._fresh[:] = True
 
     def _learned(
-        self, values: Array, time: Any, labels: Mapping[str, Any], actions: Any, mu: Any, gap: NDArray[np.bool_]
-    ) -> Array:
+        self, values: Array, time: Any, labels: Mapping[str, Any], actions: Any, mu: Any, gap: NDArray[np.bool_],
+        learn: bool = True,
+    ) -> Array:  # fmt: skip
         """The next rows: learn, and answer."""
         asking = self._asking
         held, missing = self._hold.fill(values)
@@ -240,9 +243,9 @@ class Horde:
                 held[some], time=None if time is None else time[some],
                 labels={name: column[some] for name, column in labels.items()}, missing=missing[some],
             )  # fmt: skip
-            V[some] = self._piece(phi, row.part(some))
+            V[some] = self._piece(phi, row.part(some)) if learn else self.learner.predict(phi)
         self._rows += len(values)
-        return self._answers(V, row, gap)
+        return self._answers(V, row, gap if learn else np.ones(len(gap), bool))
 
     def _piece(self, phi: Active, row: Any) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""

@@ -52,7 +52,9 @@ class Every:
             try:
                 self._seconds = durations.seconds(text)
             except ValueError:
-                raise ValueError(f"--every must be a number of readings or a duration such as 5s. Got {text!r}.") from None
+                raise ValueError(
+                    f"--every must be a number of readings or a duration such as 5s. Got {text!r}."
+                ) from None
         self._last = -math.inf
 
     def __call__(self, step: int, when: float) -> bool:
@@ -82,7 +84,9 @@ class Live:
         """Until the pipe ends, a signal comes, or the consumer goes away."""
         self.horde: Horde | None = None
         self.clock: Clock | None = None
-        self.step, self._malformed, self._waiting, self._pending = 0, 0, [], b""
+        self.step = self._malformed = 0
+        self._waiting: list[Reading] = []
+        self._pending, self._stop = b"", False
         self._when: tuple[str | None, float, bool] = (self.settings.time, 1.0, True)
         if self.model.exists():
             self._take_up()
@@ -124,8 +128,8 @@ class Live:
             if made is not None:
                 self._pending = made
                 self._write(made, wake)
-                if self._pending:
-                    return
+            if self._stop:
+                return
             if time.monotonic() - saved > self.save_every:
                 self._save()
                 saved = time.monotonic()
@@ -152,7 +156,11 @@ class Live:
             dict(zip(names, values.tolist(), strict=True)) | labels, time=when if self.clock is not None else None,
             learn=self.learn,
         )  # fmt: skip
-        return self._line(step, reading.get(column) if column is not None else None, answers) if self.every(step, when) else None
+        return (
+            self._line(step, reading.get(column) if column is not None else None, answers)
+            if self.every(step, when)
+            else None
+        )
 
     def _line(self, step: int, when: Any, answers: Any) -> bytes:
         numbers = [repr(value) if math.isfinite(value) else "null" for value in answers.tolist()]
@@ -161,7 +169,10 @@ class Live:
     def _begin(self) -> None:
         """The warm-up is complete: make the horde, and learn from what was waiting."""
         waiting, self._waiting = self._waiting, []
-        columns = {name: [_plain(reading.get(name)) for reading in waiting] for name in dict.fromkeys(k for r in waiting for k in r)}
+        columns = {
+            name: [_plain(reading.get(name)) for reading in waiting]
+            for name in dict.fromkeys(k for r in waiting for k in r)
+        }
         try:
             table = open_table(_tidy(columns), time=self.settings.time)
             horizons = self.settings.horizons or _HORIZONS
@@ -217,7 +228,8 @@ class Live:
         at = 0
         while at < len(text):
             ready, able, _ = select.select([wake], [self.sink], [])
-            if wake in ready and not able:
+            self._stop = bool(ready)
+            if self._stop and not able:
                 self._pending = text[at:]
                 return
             at += os.write(self.sink, text[at : at + _ATOM])
@@ -255,7 +267,7 @@ def _plain(value: Any) -> Any:
 
 def _tidy(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Columns of one kind each: numbers where all are, else text."""
-    out = {}
+    out: dict[str, list[Any]] = {}
     for name, values in columns.items():
         plain = [value for value in values if value is not None]
         if all(isinstance(value, bool | int | float) for value in plain):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["nexting"]
+__all__ = ["live", "nexting"]
 
 
 def nexting(
@@ -22,16 +22,10 @@ def nexting(
 ) -> int:  # fmt: skip
     """The command; its exit code."""
     from emphatic.nexting import Failures, Nexting
-    from emphatic.settings import Settings
     from emphatic.streams import open_table
 
     try:
-        settings = Settings.read(config) if config else Settings()
-        flags: dict[str, Any] = {"time": time, "delimiter": delimiter}
-        flags["predict"] = None if predict is None else tuple(name.strip() for name in predict.split(","))
-        flags["horizons"] = None if horizons is None else tuple(_horizon(text) for text in horizons.split(","))
-        settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
-        settings.check("nexting")
+        settings = _settings(config, predict, horizons, time, delimiter)
         path = source or _household()
         if print_config:
             table = open_table(path, time=settings.time, delimiter=settings.delimiter)
@@ -50,6 +44,44 @@ def nexting(
     except KeyboardInterrupt:
         print("Interrupted; go on with --resume.", file=sys.stderr)
         return 130
+
+
+def live(
+    predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
+    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int,
+) -> int:  # fmt: skip
+    """The command on a pipe; its exit code."""
+    from emphatic import durations
+    from emphatic.live import Every, Live
+    from emphatic.nexting import Failures
+
+    try:
+        settings = _settings(config, predict, horizons, time, None)
+        path = model or (out or Path("nexting") / "live") / "model.safetensors"
+        if no_learn and not path.exists():
+            raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
+        if warm_up < 3:
+            raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
+        Live(path, settings, not no_learn, Every(every), durations.seconds(save_every), warm_up).run()
+        return 0
+    except Failures as error:
+        print(f"Error: {_said(error)}", file=sys.stderr)
+        return 2
+
+
+def _settings(
+    config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None
+) -> Any:
+    """A file of settings, and the flags before it."""
+    from emphatic.settings import Settings
+
+    settings = Settings.read(config) if config else Settings()
+    flags: dict[str, Any] = {"time": time, "delimiter": delimiter}
+    flags["predict"] = None if predict is None else tuple(name.strip() for name in predict.split(","))
+    flags["horizons"] = None if horizons is None else tuple(_horizon(text) for text in horizons.split(","))
+    settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
+    settings.check("nexting")
+    return settings
 
 
 def _household() -> str:

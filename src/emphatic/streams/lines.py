@@ -28,7 +28,7 @@ class Malformed(ValueError):
 
 
 def lines(fd: int, wake: int | None = None) -> Iterator[bytes | None]:
-    """The lines of a pipe as they come; None for one that is too long. Ends with the pipe, or when ``wake`` can be read."""
+    """The lines of a pipe as they come; None for one too long. Ends with the pipe, or when ``wake`` can be read."""
     held, skipping = b"", False
     watched = [fd] if wake is None else [fd, wake]
     while True:
