@@ -10,7 +10,7 @@ import json
 import math
 import os
 import select
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -107,12 +107,13 @@ def reader(first: bytes) -> tuple[Any, bool]:
 
 
 def _json(line: bytes) -> Reading:
+    text = _text(line)
+    if not text.lstrip().startswith("{"):
+        raise Malformed(f"{_short(text)} is not an object of names and readings")
     try:
-        made = json.loads(_text(line))
+        made = json.loads(text)
     except (ValueError, RecursionError, MemoryError) as error:
         raise Malformed(f"not JSON: {error}") from None
-    if not isinstance(made, Mapping):
-        raise Malformed(f"{_short(made)} is not an object of names and readings")
     return dict(made)
 
 
@@ -124,5 +125,5 @@ def _text(line: bytes) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = repr(value[:50] if isinstance(value, str) else value)
     return text if len(text) <= 40 else text[:37] + "..."
