@@ -1,6 +1,12 @@
-"""Hypothesis draws the same examples every time, without a deadline: kernels compile on first use."""
+"""Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
+Tests of one rule go to one worker, so that no kernel is compiled twice.
+"""
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from emphatic.rules import Rule
 
 settings.register_profile(
     "emphatic",
@@ -10,3 +16,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("emphatic")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        rule = getattr(item, "callspec", None) and item.callspec.params.get("rule")  # type: ignore[attr-defined]
+        if rule:
+            item.add_marker(pytest.mark.xdist_group(rule.name if isinstance(rule, Rule) else str(rule)))
