@@ -125,3 +125,13 @@ def test_threads_change_nothing() -> None:
         horde = Learner(RULE, 20, 700, engine="chunked", threads=threads)
         seen.append((stream.run(horde).tobytes(), everything(horde)))
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_between_runs_a_chunked_horde_is_its_state() -> None:
+    """m K n numbers and less than a tenth, whatever its runs and threads needed: all of it goes into a pickle."""
+    n, K = 400, 300
+    horde = Learner(RULE, n, K, engine="chunked", threads=2)
+    for T in (10, 20):
+        make(3, T, n, K).run(horde)
+    numbers = len(horde.rule.vectors) * K * n * 8
+    assert numbers <= horde.nbytes <= len(pickle.dumps(horde)) < 1.1 * numbers
