@@ -117,6 +117,22 @@ def test_auto_chooses_by_cost(n: int, K: int, T: int, active: float | None, engi
     assert emphatic.engines.choose(n, K, T, active) == engine
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_parameters_of_any_shape_are_as_if_written_out(engine: str) -> None:
+    """A number, (T,), (K,) and (T, K) in any order of memory; more learners than a block, more steps than a chunk."""
+    n, K, T = 6, 70, 261
+    rng = np.random.default_rng(4)
+    Phi, R = rng.normal(size=(T + 1, n)) / np.sqrt(n), rng.normal(size=T)
+    lambda_, gamma_next, I = rng.uniform(size=K), rng.uniform(0, 0.9, (T, 1)), rng.uniform(size=(1, K))
+    alpha = np.asfortranarray(rng.uniform(0, 0.1, (T, K)))
+    given: dict[str, Any] = {"alpha": alpha, "I": I, "lambda_": lambda_, "rho": 0.9, "gamma_next": gamma_next}
+    brief, full = (Learner(RULE, n, K, engine=engine) for _ in range(2))
+    written = {name: np.array(np.broadcast_to(p, (T, K)), order="C") for name, p in given.items()}
+    written["R"] = np.array(np.broadcast_to(R[:, None], (T, K)), order="C")
+    assert np.array_equal(brief.run(Phi, R, **given), full.run(Phi, **written))
+    assert everything(brief) == everything(full)
+
+
 def test_threads_change_nothing() -> None:
     """More learners than a block, more steps than a chunk: the same bits for any number of threads."""
     stream = make(2, 301, 20, 700)
