@@ -153,7 +153,7 @@ def test_auto_that_has_not_decided(tmp_path: Path, active: bool, K: int | None) 
     assert other.engine == "auto"
     for each in (learner, other):
         stream.run(each, active=active)
-        assert each.engine == emphatic.engines.choose(n, K or 1, stream.T, 3 if active else None)
+        assert each.engine == emphatic.engines.choose(n, K, stream.T, 3 if active else None)
     assert state(other) == state(learner)
     other.save(tmp_path / "m")
     assert emphatic.load(tmp_path / "m").engine == other.engine

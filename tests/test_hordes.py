@@ -100,21 +100,44 @@ def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, feat
 @pytest.mark.parametrize(
     ("n", "K", "T", "active", "engine"),
     [
-        (100, 1, 1000, None, "dense"),
+        (100, None, 1000, None, "dense"),
+        (100_000, None, 1000, None, "dense"),
+        (1_000_000, None, 1000, 32, "sparse"),
+        (6, None, 1, 1, "sparse"),  # to write φ out takes longer
         (1024, 1024, 1000, None, "chunked"),
         (6, 1000, 1000, None, "dense"),
+        (64, 1024, 1000, None, "dense"),
         (1024, 1024, 1, None, "dense"),
         (1024, 16, 32, None, "dense"),  # too few to share what is done once
         (1024, 256, 32, None, "chunked"),
-        (100_000, 1, 1000, None, "dense"),
-        (1_000_000, 1, 1000, 32, "sparse"),
         (1_000_000, 64, 1, 32, "sparse"),
-        (100, 1, 1000, 8, "dense"),
+        (64, 1024, 1000, 1, "dense"),
+        (1024, 16, 1, 10, "dense"),  # a call takes longer than the steps of so few
+        (1024, 1024, 1, 10, "sparse"),
+        (1024, 1024, 1000, 10, "chunked"),  # nearly every trace is alive
+        (4096, 256, 500, 1, "sparse"),
+        (6065, 2160, 1, 457, "sparse"),
         (6065, 2160, 1000, 457, "chunked"),
     ],
 )
-def test_auto_chooses_by_cost(n: int, K: int, T: int, active: float | None, engine: str) -> None:
+def test_auto_chooses_by_cost(n: int, K: int | None, T: int, active: float | None, engine: str) -> None:
     assert emphatic.engines.choose(n, K, T, active) == engine
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_parameters_of_any_shape_are_as_if_written_out(engine: str) -> None:
+    """A number, (T,), (K,) and (T, K) in any order of memory; more learners than a block, more steps than a chunk."""
+    n, K, T = 6, 70, 261
+    rng = np.random.default_rng(4)
+    Phi, R = rng.normal(size=(T + 1, n)) / np.sqrt(n), rng.normal(size=T)
+    lambda_, gamma_next, I = rng.uniform(size=K), rng.uniform(0, 0.9, (T, 1)), rng.uniform(size=(1, K))
+    alpha = np.asfortranarray(rng.uniform(0, 0.1, (T, K)))
+    given: dict[str, Any] = {"alpha": alpha, "I": I, "lambda_": lambda_, "rho": 0.9, "gamma_next": gamma_next}
+    brief, full = (Learner(RULE, n, K, engine=engine) for _ in range(2))
+    written: dict[str, Any] = {name: np.array(np.broadcast_to(p, (T, K)), order="C") for name, p in given.items()}
+    written["R"] = np.array(np.broadcast_to(R[:, None], (T, K)), order="C")
+    assert np.array_equal(brief.run(Phi, R, **given), full.run(Phi, **written))
+    assert everything(brief) == everything(full)
 
 
 def test_threads_change_nothing() -> None:
@@ -125,3 +148,13 @@ def test_threads_change_nothing() -> None:
         horde = Learner(RULE, 20, 700, engine="chunked", threads=threads)
         seen.append((stream.run(horde).tobytes(), everything(horde)))
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_between_runs_a_chunked_horde_is_its_state() -> None:
+    """m K n numbers and less than a tenth, whatever its runs and threads needed: all of it goes into a pickle."""
+    n, K = 400, 300
+    horde = Learner(RULE, n, K, engine="chunked", threads=2)
+    for T in (10, 20):
+        make(3, T, n, K).run(horde)
+    numbers = len(horde.rule.vectors) * K * n * 8
+    assert numbers <= horde.nbytes <= len(pickle.dumps(horde)) < 1.1 * numbers

@@ -211,7 +211,8 @@ KERNEL_SLIPS = [
     (wide, "X[0 + k] = z0_0 + a02 * z2_0 + b0 * p0 + d0 * q0", "X[0 + k] = z0_0 + a02 * z2_0 + b0 * p0"),
     (wide, "z1_0 * p0 + z1_1 * p1", "z1_0 * p0 + z1_1 * q1"),
     (wide, "f1 = S[64 + k]", "f1 = S[64]"),
-    (wide, "all_beta[t0 + t, first + k]", "all_beta[t0 + t, first]"),
+    (wide, "row = all_beta[t, first : first + lanes]", "row = all_beta[0, first : first + lanes]"),
+    (wide, "if t == 0 or all_rho.shape[0] > 1:", "if t == 0:"),
 ]
 
 
@@ -265,9 +266,7 @@ def in_python(engine: Any, slip: Callable[[str], str], monkeypatch: pytest.Monke
         return
     text = inspect.getsource(columns)
     made = plain(slip(text) if engine is columns else text)
-    for name in ("predict", "settle"):
-        monkeypatch.setattr(columns, name, made[name])
-    monkeypatch.setattr(sparse_many, "_run", lambda dtype: made["run"])
+    monkeypatch.setattr(sparse_many, "_kernel", lambda dtype, name: made[name])
     change: Callable[[str], str] = str if engine is columns else slip
     monkeypatch.setattr(sparse_many, "_decide_for", lambda rule: plain(change(sparse_many.source(rule)))["decide"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,31 +10,46 @@ import numpy as np
 
 from benchmarks.cases import Effort
 from benchmarks.hordes.alternatives import NumPyHorde
-from benchmarks.hordes.check import against_reference, all_alike, by_run, first, new_learner
+from benchmarks.hordes.check import Learn, against_reference, all_alike, by_run, first, new_learner
 from benchmarks.hordes.streams import Array, Horde
+from benchmarks.hordes.tuned import TunedHorde
 from benchmarks.measure import Gate, Side, fastest
 from benchmarks.report import Row
 
-BLOCK = 256  # learners: the fastest for NumPy of 64, 256, 1024 at n = 1024 in float64
+BLOCK = 256  # learners: the fastest for tuned NumPy of 64, 256, 1024 at n = 1024 in float64
+Other = NumPyHorde | TunedHorde
 
 
-def by_numpy(stream: Horde) -> tuple[Array, Array]:
-    other = NumPyHorde(stream.n, stream.K, stream.dtype, _block(stream))
-    predictions = other.run(stream)
-    return other.theta, predictions
+def _plain(stream: Horde) -> NumPyHorde:
+    return NumPyHorde(stream.n, stream.K, stream.dtype)
 
 
-def _block(stream: Horde) -> int:
-    return BLOCK if stream.n > BLOCK else stream.K
+def _tuned(stream: Horde) -> TunedHorde:
+    return TunedHorde(stream.n, stream.K, stream.dtype, BLOCK if stream.n > BLOCK else stream.K)
+
+
+#: The alternatives by name; targets are held against the first.
+NUMPY: dict[str, Callable[[Horde], Other]] = {"NumPy": _plain, "NumPy tuned": _tuned}
+
+
+def by_numpy(which: str) -> Learn:
+    def learn(stream: Horde) -> tuple[Array, Array]:
+        other = NUMPY[which](stream)
+        predictions = other.run(stream)
+        return other.theta, predictions
+
+    return learn
 
 
 def running(stream: Horde, learner: Any) -> Side:
     return Side(lambda: learner.run(stream.Phi, **stream.arguments), stream.T)
 
 
-def running_numpy(stream: Horde) -> Side:
-    other = NumPyHorde(stream.n, stream.K, stream.dtype, _block(stream))
-    return Side(lambda: other.run(stream), stream.T)
+def running_numpy(stream: Horde) -> dict[str, Side]:
+    def side(other: Other) -> Side:
+        return Side(lambda: other.run(stream), stream.T)
+
+    return {name: side(new(stream)) for name, new in NUMPY.items()}
 
 
 def blas() -> str:
@@ -60,10 +75,10 @@ class Rate:
 
     def gates(self) -> Iterator[Gate]:
         start = first(self.stream, 300)  # two chunks and a piece
-        sides = {"chunked": by_run("chunked"), "dense": by_run("dense"), "NumPy": by_numpy}
+        sides = {name: by_run(name) for name in ("chunked", "dense")} | {name: by_numpy(name) for name in NUMPY}
         for side, learn in sides.items():
             yield from against_reference(f"{self.name}: {side}", start, learn)
-        yield all_alike(f"{self.name}: chunked", start, by_run("chunked"), by_numpy)
+        yield all_alike(f"{self.name}: chunked", start, by_run("chunked"), by_numpy("NumPy"))
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         stream, short = replace(self.stream), first(self.stream, 20)
@@ -73,7 +88,7 @@ class Rate:
             "chunked": running(stream, new_learner(stream, "chunked")),
             "product": Side(lambda: np.matmul(square, square, out), 2 * self.size**3),
             "dense": running(short, new_learner(short, "dense")),
-            "NumPy": running_numpy(short),
+            **running_numpy(short),
         }
         µs = fastest(sides, effort.rounds, effort.seconds)
         ours, limit = 8 * stream.n * stream.K / µs["chunked"] / 1e3, 1 / µs["product"] / 1e3
@@ -89,7 +104,8 @@ class Rate:
             ratio=ours / limit,
             at_least=self.at_least,
         )
-        for side, versus in (("dense", "our dense engine"), ("NumPy", "NumPy")):
+        for side in ("dense", *NUMPY):
+            versus = "our dense engine" if side == "dense" else side
             yield Row(
                 section,
                 f"{stream.dtype}, beside {versus}",
@@ -113,22 +129,23 @@ class RunHorde:
         return f"run, {self.stream.what}, {self.stream.varies}"
 
     def gates(self) -> Iterator[Gate]:
-        for side, learn in {"ours": by_run("auto"), "NumPy": by_numpy}.items():
+        for side, learn in {"ours": by_run("auto"), **{name: by_numpy(name) for name in NUMPY}}.items():
             yield from against_reference(f"{self.name}: {side}", self.stream, learn)
-        yield all_alike(f"{self.name}: ours", self.stream, by_run("auto"), by_numpy)
+        yield all_alike(f"{self.name}: ours", self.stream, by_run("auto"), by_numpy("NumPy"))
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         stream = replace(self.stream)
         learner = new_learner(stream)
-        µs = fastest({"ours": running(stream, learner), "NumPy": running_numpy(stream)}, effort.rounds, effort.seconds)
-        yield Row(
-            f"run, {stream.what}, {stream.dtype}; a step of all learners",
-            stream.varies,
-            gates=tuple(f"{self.name}: {side}" for side in ("ours", "ours, every learner", "NumPy")),
-            ours=µs["ours"],
-            alternative=µs["NumPy"],
-            versus="NumPy",
-            ratio=µs["NumPy"] / µs["ours"],
-            at_least=self.at_least,
-            note=learner.engine,
-        )
+        µs = fastest({"ours": running(stream, learner), **running_numpy(stream)}, effort.rounds, effort.seconds)
+        for versus in NUMPY:
+            yield Row(
+                f"run, {stream.what}, {stream.dtype}; a step of all learners",
+                stream.varies,
+                gates=tuple(f"{self.name}: {side}" for side in ("ours", "ours, every learner", versus)),
+                ours=µs["ours"],
+                alternative=µs[versus],
+                versus=versus,
+                ratio=µs[versus] / µs["ours"],
+                at_least=self.at_least if versus == "NumPy" else None,
+                note=learner.engine,
+            )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import freezing, inputs
 from emphatic.active import Active
@@ -74,10 +74,15 @@ class Learner(State):
             # The kernel looks at everything but the array's type, and answers NaN where anything is amiss.
             try:
                 # (numba takes masked arrays for plain ones)
-                if phi.__class__ is Active or (
-                    phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type
+                if (phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type) or (
+                    phi.__class__ is Active and self._engine.takes_rows
                 ):
                     delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                    if delta == delta:
+                        return delta
+                elif phi.__class__ is Active:
+                    one, one_next = self._spread(phi), self._spread(phi_next)
+                    delta = quick(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
                     if delta == delta:
                         return delta
             except Exception:  # not what a kernel takes: the long way says what is wrong
@@ -232,6 +237,14 @@ class Learner(State):
         if self._quick is None and self._K is None and self._decided and not self._frozen[0]:
             self._quick = self._engine.quick()
         return self._quick
+
+    def _spread(self, phi: Active) -> NDArray[Any]:
+        """One φ as an array, quickly; IndexError if it is not one φ of n features."""
+        if phi.indices.ndim != 1 or phi.top >= self.n:
+            raise IndexError
+        out = np.zeros(self.n + 1, self._dtype)  # −1, "none", is the last
+        out[phi.indices] = phi.values
+        return out[:-1]
 
     def _fit(self, features: Features) -> Features:
         """Features in the form that the engine reads."""

@@ -211,7 +211,7 @@ class State:
             return
         old = self._engine
         active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
-        name = engines.choose(old.n, old.K, T, active)
+        name = engines.choose(old.n, self._K, T, active)
         new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
         for r in range(len(self.rule.vectors)):
             value = old.view(r)

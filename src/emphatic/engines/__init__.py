@@ -20,18 +20,27 @@ def available() -> tuple[str, ...]:
     return ("reference", "dense", "sparse", "chunked")
 
 
-def choose(n: int, K: int, T: int, active: float | None) -> str:
+def choose(n: int, K: int | None, T: int, active: float | None) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
 
-    What a step costs a learner, in units of one feature of the dense engine. A feature costs the chunked engine a
-    third, besides a fixed 60 and work that all learners share: products of the features with each other, and the
-    setting up of a call. An active feature costs the sparse engine 50, for it is somewhere in memory.
+    One learner (K=None) takes features that are given by index as they are. For a horde, what a step costs a learner,
+    in units of one feature of the dense engine:
+
+    - chunked: a third a feature and half a step of the chunk; and, shared by all learners, the products of the
+      features with each other.
+    - sparse: 4 an active feature, besides a fixed 150; and one for each feature whose trace is still alive, which is
+      visited when some learner's traces have faded: those of the last 200 steps, as far as the call goes.
+
+    Both take longer than the dense engine to set up a call.
     """
-    cost = {"dense": float(n)}
+    if K is None:
+        return "dense" if active is None else "sparse"
+    cost, call = {"dense": float(n)}, 100_000 / max(1, T)
     if T >= 16:
-        cost["chunked"] = n / 3 + 60 + (10 * n + 3_000 + 500_000 / T) / K
+        cost["chunked"] = n / 3 + min(T, 127) / 2 + (10 * n + 3_000 + call) / K
     if active is not None:
-        cost["sparse"] = 50 * active
+        alive = min(n, active * min(T, 200))
+        cost["sparse"] = 150 + 4 * active + alive + (40 * alive + call) / K
     return min(cost, key=lambda name: cost[name])
 
 

@@ -9,8 +9,9 @@ size T·K·n is made.
 from __future__ import annotations
 
 import functools
-import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,6 +217,59 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     )  # fmt: skip
 
 
+#: Overflow says nothing here: the bounds find it.
+_quiet = functools.partial(np.errstate, all="ignore")
+
+
+class _Room:
+    """What a run needs besides the state, as long as it lasts: every block's outcome, and scratch for each thread."""
+
+    def __init__(self, engine: Chunked, steps: int, rows: int) -> None:
+        self.fits = _fits(engine, steps, rows)
+        u, K, dtype = Unrolled(engine.rule), engine.K, engine.dtype
+        A, _ = engine.rule.form
+        pairs = u.m + sum(A[r][j] != 0.0 for r in range(u.w) for j in range(u.w, u.m))
+        count, lanes, blocks = len(u.coefficients), min(LANES, K), -(-K // LANES)
+        slots = len(u.remembered()) + len(engine.rule.parameters) + 2 * u.m + 1 + pairs + count + 2 * u.m
+        self.W = np.empty((blocks, u.m, rows, lanes), dtype)
+        self.tail = np.empty((pairs, K), dtype)
+        self.after = np.empty_like(engine.scalars)
+        #: (V, Q, S, new): a thread takes one and puts it back.
+        self.scratch = deque(
+            (
+                np.empty((u.m, rows, lanes), dtype),
+                np.empty((count, steps, lanes), dtype),
+                np.empty(slots * LANES),
+                np.empty((u.m, lanes, engine.n), dtype),
+            )
+            for _ in range(min(engine.threads, blocks))
+        )
+        every = (self.W, self.tail, self.after, *(array for some in self.scratch for array in some))
+        self.nbytes = sum(array.nbytes for array in every)
+
+    @staticmethod
+    def of(engine: Chunked, steps: int, rows: int) -> _Room:
+        """The one kept from a run of the same kind, or another."""
+        with suppress(IndexError):
+            room = _kept.pop()
+            if room.fits == _fits(engine, steps, rows):
+                return room
+        return _Room(engine, steps, rows)
+
+    def leave(self) -> None:
+        if self.nbytes <= _KEEP:
+            _kept.append(self)
+
+
+#: The last room, if it was small, whosever run it was: to ask for the memory each time can take as long as a short run.
+_kept: deque[_Room] = deque(maxlen=1)
+_KEEP = 1 << 22
+
+
+def _fits(engine: Chunked, steps: int, rows: int) -> tuple[object, ...]:
+    return engine.rule, engine.n, engine.K, engine.dtype, engine.threads, steps, rows
+
+
 class Chunked(Dense):
     """X as in the dense engine, moved once a chunk."""
 
@@ -226,19 +280,6 @@ class Chunked(Dense):
     def __init__(self, rule: Rule, n: int, K: int, dtype: str, threads: int = 1) -> None:
         super().__init__(rule, n, K, dtype)
         self.threads = threads
-        u = Unrolled(rule)
-        m, self._blocks = u.m, -(-K // LANES)
-        A, _ = rule.form
-        pairs = m + sum(A[r][j] != 0.0 for r in range(u.w) for j in range(u.w, m))
-        rows = 2 * self.length  # as many as a chunk can have: φ and φ' of every step
-        self._W = np.zeros((self._blocks, m, rows, LANES), dtype)
-        self._tail = np.zeros((pairs, K), dtype)
-        self._after = np.zeros((K, self.scalars.shape[1]))
-        slots = len(u.remembered()) + len(rule.parameters) + 2 * m + 1 + pairs + len(u.coefficients) + 2 * m
-        count = len(u.coefficients)
-        shapes = {"V": (m, rows, LANES), "Q": (count, self.length, LANES), "S": (slots * LANES,)}
-        self._shapes = shapes | {"new": (m, LANES, n)}
-        self._scratch: dict[int, list[NDArray[Any]]] = {}
 
     @property
     def looks_over(self) -> bool:
@@ -255,8 +296,13 @@ class Chunked(Dense):
         T = len(phi)
         if T < _FEW_STEPS:
             return super().run(phi, phi_next, top, parameters, predictions)
-        one_log = T > 1 and phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
-        with compiled.blas_threads(1), ThreadPoolExecutor(self.threads) as pool:
+        one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
+        steps = min(self.length, T)
+        room = _Room.of(self, steps, steps + 1 if one_log else 2 * steps)
+        # A pool of one thread would cost more than it gives.
+        workers = ThreadPoolExecutor(len(room.scratch)) if len(room.scratch) > 1 else nullcontext()
+        with compiled.blas_threads(1), workers as pool:
+            for_each = pool.map if pool else map
             for t0 in range(0, T, self.length):
                 L = min(self.length, T - t0)
                 if one_log:
@@ -264,10 +310,10 @@ class Chunked(Dense):
                     at = np.arange(L)
                 else:
                     P, at = _merged(phi[t0 : t0 + L], phi_next[t0 : t0 + L])
-                with np.errstate(all="ignore"):
+                with _quiet():
                     G = P @ P.T
-                look = functools.partial(self._look, P, G, at, top, t0, parameters, predictions)
-                if not all(pool.map(look, range(self._blocks))):
+                look = functools.partial(self._look, room, P, G, at, top, t0, parameters, predictions)
+                if not all(for_each(look, range(len(room.W)))):
                     # Something is about to overflow: step by step says exactly where.
                     rest = tuple(p[t0 : t0 + L] for p in parameters)
                     out = predictions[t0 : t0 + L] if len(predictions) else predictions
@@ -275,51 +321,40 @@ class Chunked(Dense):
                     if status != -1:
                         return t0 * self.K + status, delta
                     continue
-                list(pool.map(functools.partial(self._move, P), range(self._blocks)))
-                self.scalars[:, :-1] = self._after[:, :-1]
+                deque(for_each(functools.partial(self._move, room, P), range(len(room.W))), 0)
+                self.scalars[:, :-1] = room.after[:, :-1]
                 self.scalars[:, -1] += L
+        room.leave()
         return -1, self._delta
 
+    @_quiet()
     def _look(
-        self, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
+        self, room: _Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
         predictions: NDArray[Any], block: int,
     ) -> bool:  # fmt: skip
         """Project a block of learners on P and take the chunk's steps there."""
         first = block * LANES
         lanes, rows = min(LANES, self.K - first), len(P)
-        V, Q, S, _ = self._room()
-        with np.errstate(all="ignore"):  # what overflows here is found by the bounds
-            for r, v in enumerate(V):
-                np.matmul(P, self.X[r, first : first + lanes].T, out=v[:rows, :lanes])
+        V, Q, S, new = room.scratch.pop()
+        for r, v in enumerate(V):
+            np.matmul(P, self.X[r, first : first + lanes].T, out=v[:rows, :lanes])
         fine: bool = _kernel(self.rule, self.dtype, "dual")(
-            V, self._W[block], Q, S, self._tail, G, at, top, self.scalars, self._after, self._delta,
+            V, room.W[block], Q, S, room.tail, G, at, top, self.scalars, room.after, self._delta,
             first, lanes, t0, len(at), rows, *parameters, predictions,
         )  # fmt: skip
+        room.scratch.append((V, Q, S, new))
         return fine
 
-    def _move(self, P: NDArray[Any], block: int) -> None:
+    @_quiet()
+    def _move(self, room: _Room, P: NDArray[Any], block: int) -> None:
         """Put a block's outcome back into X."""
         first = block * LANES
         lanes, rows = min(LANES, self.K - first), len(P)
-        new = self._room()[-1]
-        with np.errstate(all="ignore"):
-            for r, w in enumerate(self._W[block]):
-                np.matmul(w[:rows, :lanes].T, P, out=new[r, :lanes])
-        _kernel(self.rule, self.dtype, "fold")(self.X, new, self._tail, first, lanes)
-
-    def _room(self) -> list[NDArray[Any]]:
-        """This thread's scratch arrays."""
-        thread = threading.get_ident()
-        if thread not in self._scratch:
-            kinds = {"S": "float64"}
-            self._scratch[thread] = [
-                np.zeros(shape, kinds.get(name, self.dtype)) for name, shape in self._shapes.items()
-            ]
-        return self._scratch[thread]
-
-    @property
-    def nbytes(self) -> int:
-        return super().nbytes + self._W.nbytes + self._tail.nbytes + self._after.nbytes
+        V, Q, S, new = room.scratch.pop()
+        for r, w in enumerate(room.W[block]):
+            np.matmul(w[:rows, :lanes].T, P, out=new[r, :lanes])
+        _kernel(self.rule, self.dtype, "fold")(self.X, new, room.tail, first, lanes)
+        room.scratch.append((V, Q, S, new))
 
 
 def _merged(phi: NDArray[Any], phi_next: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.engines.compiled import jit
-from emphatic.engines.sparse_text import DEAD, HIGH, LOW, SHRUNK
+from emphatic.engines.sparse_text import HIGH, LOW, SHRUNK
 
-__all__ = ["LANES", "NEVER", "Columns", "predict", "run", "settle"]
+__all__ = ["LANES", "NEVER", "Columns", "predict", "run", "settle_all"]
 
 #: Learners that fold together: what one of them visits is at hand for its neighbours.
 LANES = 64
+#: What is left of a trace counts as nothing below this: each power of ten costs visits to older columns.
+DEAD = 1e-40
 #: Where columns are visited anyway, a trace is closed if it has shrunk to this part of its peak.
 EARLY = 0.3
 #: A time that never comes.
@@ -184,7 +186,6 @@ def look(c, index, value, begin, end, out):
             out[j, k] *= c.diag[j, k]
 
 
-@jit
 def predict(c, start, index, value, out):
     """θ·φ for every row and learner, changing nothing."""
     for t in range(start.shape[0] - 1):
@@ -213,6 +214,11 @@ def settle(c, first, last):
                 c.H[i, r, k] = c.diag[r, k] * c.H[i, r, k]
     for k in range(first, last):
         unit(c, k)
+
+
+def settle_all(c):
+    """The same for all."""
+    settle(c, 0, c.H.shape[2])
 
 
 @jit

@@ -106,15 +106,18 @@ def _decide_for(rule: Rule) -> Any:
 
 
 @functools.cache
-def _run(dtype: str) -> Any:
+def _kernel(dtype: str, name: str) -> Any:
     typeof: Any = numba.typeof
     index = types.Array(_i8, 1, "C", readonly=True)
     rows = [index, index, types.Array(_f8, 1, "A", readonly=True)]
     state = typeof(fresh(rules.get("td"), 1, 1, dtype))
-    out = types.Array(getattr(types, dtype), 2, "C")
-    limits = _several(_f8, 2)
+    if name == "settle_all":
+        return compiled.kernel(columns, name, state)
+    if name == "predict":
+        return compiled.kernel(columns, name, state, *rows, _table)
+    out, limits = types.Array(getattr(types, dtype), 2, "C"), _several(_f8, 2)
     return compiled.kernel(
-        columns, "run", _decide, state, _table, _table, _flat, _parameters, *rows, *rows, _f8, limits, out
+        columns, name, _decide, state, _table, _table, _flat, _parameters, *rows, *rows, _f8, limits, out
     )
 
 
@@ -183,7 +186,7 @@ class SparseMany(Engine):
         rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
         given = (*parameters, *[parameters[0]] * (_MOST - len(parameters)))
         limits = (float(np.finfo(self.dtype).max), NEAR_THE_END[self.dtype])
-        status = _run(self.dtype)(
+        status = _kernel(self.dtype, "run")(
             _decide_for(self.rule), self.columns, self.scalars, self._after, self._delta, given, *rows, top, limits,
             predictions,
         )  # fmt: skip
@@ -209,7 +212,7 @@ class SparseMany(Engine):
     def _settle(self) -> None:
         """H ← X, with a trace in every column, as of the beginning of time."""
         c = self.columns
-        columns.settle(c, 0, self.K)
+        _kernel(self.dtype, "settle_all")(c)
         for times in (c.since, c.mark, c.later, c.touch):
             times[:] = 0
         c.left[:] = 1.0
@@ -223,12 +226,12 @@ class SparseMany(Engine):
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, Rows)
         out = np.zeros((len(phi), self.K))
-        columns.predict(self.columns, phi.start, phi.index, phi.value, out)
+        _kernel(self.dtype, "predict")(self.columns, phi.start, phi.index, phi.value, out)
         predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
         return predictions
 
     def clear_traces(self) -> None:
-        columns.settle(self.columns, 0, self.K)
+        _kernel(self.dtype, "settle_all")(self.columns)
         self.columns.clock[0] += 1
         for times in (self.columns.since, self.columns.mark, self.columns.later):
             times[:] = self.columns.clock[0]

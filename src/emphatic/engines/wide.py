@@ -7,6 +7,7 @@ learner: O(m n), at the speed of arithmetic.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,40 +25,44 @@ __all__ = ["MOST_FEATURES", "run"]
 
 #: Up to here all of a learner's X fits the registers of a lane, more or less.
 MOST_FEATURES = 16
-#: Learners side by side; steps before the outcome is put back.
+#: Learners side by side; steps that are tried together, and count if no learner diverges.
 LANES, STEPS = 64, 256
 
 _TEXT = '''⟨header⟩
 real = np.⟨dtype⟩
 
 
-def wide(X, S, scalars, after, last_delta, first, lanes, Phi, Phi_next, top, t0, L, ⟨all_parameters⟩, predictions):
-    """L steps of a block of learners on X (m·n·lanes); False if one of them may diverge."""
+def wide(blocks, S, scalars, after, last_delta, Phi, Phi_next, top, t0, L, ⟨all_parameters⟩, predictions):
+    """L steps of all learners on blocks of X, each m·n·lanes; False if one of them may diverge."""
     keep = predictions.shape[0] > 0
-    lanes = min(lanes, ⟨LANES⟩)
     top_next = top
-    ⟨load⟩
-    for t in range(L):
-        ⟨parameters⟩
-        ⟨features⟩
-        ⟨squares⟩
-        bad = 0
-        for k in range(lanes):
-            ⟨read⟩
-            ⟨products⟩
-            ⟨take⟩
-            ⟨call⟩
-            ⟨bounds⟩
-            bad += 0 if (⟨finite⟩ and ⟨small⟩) else 1
-            ⟨round⟩
-            ⟨write⟩
-            ⟨put⟩
-        if bad > 0:
-            return False
-        if keep:
+    for block in range(blocks.shape[0]):
+        X = blocks[block]
+        first = block * ⟨LANES⟩
+        lanes = min(scalars.shape[0] - first, ⟨LANES⟩)
+        ⟨load⟩
+        for t in range(L):
+            ⟨parameters⟩
+            ⟨features⟩
+            ⟨squares⟩
+            bad = 0
             for k in range(lanes):
-                predictions[t0 + t, first + k] = S[⟨prediction⟩ + k]
-    ⟨finish⟩
+                ⟨read⟩
+                ⟨products⟩
+                ⟨take⟩
+                ⟨call⟩
+                ⟨bounds⟩
+                bad += 0 if (⟨finite⟩ and ⟨small⟩) else 1
+                ⟨round⟩
+                ⟨write⟩
+                ⟨put⟩
+            if bad > 0:
+                return False
+            if keep:
+                row = predictions[t0 + t, first : first + lanes]
+                for k in range(lanes):
+                    row[k] = S[⟨prediction⟩ + k]
+        ⟨finish⟩
     return True
 '''
 
@@ -93,8 +98,13 @@ def source(rule: Rule, dtype: str, n: int) -> str:
             line
             for name in rule.parameters
             for line in (
-                f"if t == 0 or all_{name}.strides[0] != 0:",
-                *("    " + inner for inner in loop(f"{lane(name)} = all_{name}[t0 + t, first + k]")),
+                f"if t == 0 or all_{name}.shape[0] > 1:",
+                f"    if all_{name}.shape[1] == 1:",
+                f"        {name} = all_{name}[t, 0]",
+                *("        " + inner for inner in loop(f"{lane(name)} = {name}")),
+                "    else:",
+                f"        row = all_{name}[t, first : first + lanes]",
+                *("        " + inner for inner in loop(f"{lane(name)} = row[k]")),
             )
         ],
         features=[f"p{i} = Phi[t0 + t, {i}]; q{i} = Phi_next[t0 + t, {i}]" for i in range(n)],
@@ -135,9 +145,9 @@ def _kernel(rule: Rule, dtype: str, n: int) -> Any:
     module = compiled.module(f"wide_{rule.name}_{dtype}_{n}", source(rule, dtype, n))
     flat, scalars = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
     Phi = types.Array(real, 2, "C", readonly=True)
-    parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
+    parameters = [types.Array(f8, 2, "C", readonly=True)] * len(rule.parameters)
     return compiled.kernel(
-        module, "wide", types.Array(real, 1, "C"), flat, scalars, scalars, flat, i8, i8, Phi, Phi, f8, i8, i8,
+        module, "wide", types.Array(real, 2, "C"), flat, scalars, scalars, flat, Phi, Phi, f8, i8, i8,
         *parameters, types.Array(real, 2, "C"),
     )  # fmt: skip
 
@@ -152,22 +162,35 @@ def run(
     kernel = _kernel(rule, X.dtype.name, n)
     S = np.zeros((scalars.shape[1] + len(rule.parameters) + 2) * LANES)
     after = np.empty_like(scalars)
-    blocks = np.zeros((-(-K // LANES), m, n, LANES), X.dtype)
-    for t0 in range(0, T, STEPS):
-        L = min(STEPS, T - t0)
-        for b, block in enumerate(blocks):
-            first = b * LANES
-            lanes = min(LANES, K - first)
-            block[:, :, :lanes] = X[:, first : first + lanes].transpose(0, 2, 1)
-            if not kernel(
-                block.reshape(-1), S, scalars, after, delta, first, lanes, phi, phi_next, top, t0, L, *parameters,
-                predictions,
-            ):  # fmt: skip
-                return t0
-        for b, block in enumerate(blocks):
-            first = b * LANES
-            lanes = min(LANES, K - first)
-            X[:, first : first + lanes] = block[:, :, :lanes].transpose(0, 2, 1)
+    blocks, trial = np.zeros((2, -(-K // LANES), m, n, LANES), X.dtype)
+    for block, part in _parts(blocks, X):
+        block[:] = part
+    taken = 0
+    while taken < T:
+        L = min(STEPS, T - taken)
+        given = [_once(p[taken : taken + L]) for p in parameters]
+        trial[:] = blocks
+        if not kernel(
+            trial.reshape(len(trial), -1), S, scalars, after, delta, phi, phi_next, top, taken, L, *given, predictions
+        ):
+            break
+        blocks, trial = trial, blocks
         scalars[:, :-1] = after[:, :-1]
         scalars[:, -1] += L
-    return T
+        taken += L
+    for block, part in _parts(blocks, X):
+        part[:] = block
+    return taken
+
+
+def _parts(blocks: NDArray[Any], X: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Each block's lanes that are taken, and the same learners in X."""
+    for b, block in enumerate(blocks):
+        learners = X[:, b * LANES : (b + 1) * LANES].transpose(0, 2, 1)
+        yield block[:, :, : learners.shape[2]], learners
+
+
+def _once(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A parameter (T, K) without what is repeated: (1, K), (T, 1) or (1, 1) where it does not vary over the other."""
+    own = p[:1] if p.strides[0] == 0 else p
+    return np.ascontiguousarray(own[:, :1] if p.strides[1] == 0 else own)
