@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import signal
 import statistics
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,23 +26,21 @@ def nexting(
     """The command; its exit code."""
     from emphatic.nexting import Failures, Nexting
     from emphatic.settings import Settings
-    from emphatic.streams import open_table
 
     try:
         settings = Settings.read(config) if config else Settings()
-        flags: dict[str, Any] = {"time": time, "delimiter": delimiter}
-        flags["predict"] = None if predict is None else tuple(name.strip() for name in predict.split(","))
-        flags["horizons"] = None if horizons is None else tuple(_horizon(text) for text in horizons.split(","))
+        flags: dict[str, Any] = {"time": time if time != "" else False}
+        flags["delimiter"] = "\t" if delimiter == "\\t" else delimiter
+        flags["predict"] = None if predict is None else _listed(predict)
+        flags["horizons"] = None if horizons is None else tuple(map(_horizon, _listed(horizons)))
         settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
         settings.check("nexting")
         path = source or _household()
-        if print_config:
-            table = open_table(path, time=settings.time, delimiter=settings.delimiter)
-            rows = table.rows if table.rows is not None else sum(len(block) for block in table.blocks())
-            print(settings.filled(table, rows).toml(), end="")
-            return 0
         folder = out or Path("nexting") / _stem(path)
-        with _bars() as progress:
+        if print_config:
+            print(Nexting(path, settings, folder).open().settings.toml(), end="")
+            return 0
+        with _stopping(), _bars() as progress:
             run = Nexting(path, settings, folder, progress)
             run.run(resume)
         _show(run)
@@ -47,9 +48,31 @@ def nexting(
     except Failures as error:
         print(f"Error: {_said(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("Interrupted; go on with --resume.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stopped:
+        print("Stopped; go on with --resume.", file=sys.stderr)
+        return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """A polite request to end is taken like Ctrl-C."""
+
+    def stop(number: int, _: Any) -> None:
+        raise KeyboardInterrupt(number)
+
+    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """What stands between commas; a name that has one itself stands in double quotes."""
+    return tuple(part.strip() for part in next(csv.reader([text], skipinitialspace=True), [""]))
 
 
 def _household() -> str:
@@ -63,7 +86,6 @@ def _stem(path: str) -> str:
 
 
 def _horizon(text: str) -> float | str:
-    text = text.strip()
     try:
         number = float(text)
     except ValueError:
@@ -74,9 +96,10 @@ def _horizon(text: str) -> float | str:
 def _said(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "the memory is not enough."
+    said = str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    return str(error)
+        said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    return " ".join(said.split())
 
 
 @contextmanager
@@ -107,7 +130,6 @@ def _show(run: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
     many = f"{len(run.settings.predict)} signals, {run.rows:,} rows"
     table = Table(title=f"Variance explained in the second half, median over {many}")
     table.add_column("horizon")
@@ -120,11 +142,11 @@ def _show(run: Any) -> None:
             _median([row[name]["variance_explained"] for row in rows]) for name in ("offline", "persistence", "mean")
         ]
         table.add_row(str(horizon), *said)
-    console.print(table)
+    Console().print(table)
     frozen = int(run.horde.learner.frozen.sum())
     if frozen:
-        console.print(f"{frozen} of {run.horde.learner.K} learners diverged and stand still.")
-    console.print(f"Learned in {run.seconds['learning']:.1f} s. Report: {run.out / 'report.html'}", soft_wrap=True)
+        print(f"{frozen} of {run.horde.learner.K} learners diverged and stand still.")
+    print(f"Learned in {run.seconds['learning']:.1f} s. Report: {run.out / 'report.html'}")
 
 
 def _median(values: list[float | None]) -> str:
