@@ -1,8 +1,8 @@
 """The main job: a table of readings in; predictions of every signal at every horizon, scores, a report and a model out.
 
-Learning is one pass in blocks, so that memory does not grow with the rows. Predictions are written in parts, each
-followed by a checkpoint: a run that was killed goes on from the last one, and gives the same predictions as if it had
-not been.
+Learning is one pass in blocks, so that memory does not grow with the rows. Predictions are written in parts, with
+a checkpoint now and then: a run that was killed goes on from the last one, and gives the same predictions as if it
+had not been.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from emphatic.active import Active
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.horde import BLOCK, Horde
+from emphatic.sequences import UndiscountedWarning
 from emphatic.settings import Settings, warm_up_rows
 from emphatic.streams import Clock, Hold, open_table
 from emphatic.unfinished import Unfinished
@@ -90,7 +92,9 @@ class Nexting:
         try:
             if state is None:
                 self.unfinished.begin()
-            with np.errstate(all="ignore"):  # of readings near the largest number, some scores cannot be told
+            # Of readings near the largest number, some scores cannot be told; a γ that varies may be 1 for long.
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UndiscountedWarning)
                 began = time.perf_counter()
                 self.horde, self.clock = state or self._begun()
                 self._learn(began)
@@ -104,6 +108,8 @@ class Nexting:
             failed = isinstance(error, Exception) and state is None
             if failed or not self.unfinished.checkpoint.exists():
                 self.unfinished.give_up()
+            if isinstance(error, OSError) and error.strerror and not error.filename:
+                error.filename = str(self.out)  # a full disk does not say which
             raise
         return self.summary
 
@@ -141,13 +147,14 @@ class Nexting:
             if self.unfinished.folder.exists() or not (self.out / "model.safetensors").exists():
                 return None
             raise ValueError(f"{self.out}: nothing to resume, the run there was finished.")
-        horde, more = Horde.load_with(self.unfinished.checkpoint)
+        horde, more = self.unfinished.load()
         if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
             raise ValueError(
                 f"{self.out}: the unfinished run there was of another table or with other settings. "
                 "Resume with the same, or start anew without --resume."
             )
         self.seconds["learning"] = more["seconds"]
+        self.unfinished.drop(horde.rows)
         return horde, None if more["clock"] is None else Clock.restore(more["clock"])
 
     @cached_property
@@ -164,22 +171,27 @@ class Nexting:
         """All rows from where the horde stands; parts and checkpoints as it goes."""
         spent = self.seconds.get("learning", 0.0)
         begin, saved = self.horde.rows, time.perf_counter()
-        times: list[NDArray[np.float64] | None] = []
+        times: list[Any] = []
         made: list[NDArray[np.float64]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
             times.append(block.time)
             made.append(predictions)
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
+            full, due = (rows - begin) * predictions.shape[1] >= WAITING, now - saved >= SAVE
             # Whole blocks: a run that goes on from here cuts the rows at the same places.
-            full = now - saved > SAVE or (rows - begin) * predictions.shape[1] >= WAITING
-            if rows == self.rows or (full and rows % BLOCK == 0):
-                clock = None if self.clock is None else self.clock.state()
-                more = {"settings": self.settings.table(), "table": self._identity, "clock": clock}
-                columns = self._columns(begin, times, np.concatenate(made))
-                self.unfinished.save(begin, columns, self.horde, more | {"seconds": spent + now - began})
-                begin, saved, times, made = rows, now, [], []
+            if rows == self.rows or (rows % BLOCK == 0 and (full or due)):
+                self.unfinished.write(begin, self._columns(begin, times, np.concatenate(made)))
+                begin, times, made = rows, [], []
+                if rows == self.rows or due:
+                    self.unfinished.save(self.horde, self._more(spent + now - began))
+                    saved = time.perf_counter()
         self._check_rows(self.horde.rows)
+
+    def _more(self, seconds: float) -> dict[str, Any]:
+        """What a run needs to go on, beside the horde."""
+        clock = None if self.clock is None else self.clock.state()
+        return {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
 
     def _columns(self, begin: int, times: list[Any], made: NDArray[np.float64]) -> dict[str, Any]:
         """A part of ``predictions.parquet``."""
@@ -210,7 +222,7 @@ class Nexting:
                 gap[some], self.when[some] = clock.follow(block.time), block.time
             counts.add(block)
         self.counts, self.values = counts, values
-        parts = self.unfinished.parts(self.rows)
+        parts = self.unfinished.parts()
         self.predictions = np.concatenate(
             [np.stack([part.column(name).to_numpy() for name in plain], axis=1) for part in parts]
         )
@@ -251,7 +263,7 @@ class Nexting:
         began, folder = time.perf_counter(), self.unfinished.folder
         with ExitStack() as stack:
             writer = None
-            for part in self.unfinished.parts(self.rows):
+            for part in self.unfinished.parts():
                 if writer is None:
                     writer = pq.ParquetWriter(folder / "predictions", part.schema, compression="zstd")
                     stack.enter_context(writer)

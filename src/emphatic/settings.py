@@ -112,17 +112,16 @@ class Settings:
         horizons = self.horizons or default_horizons(rows, step if table.dated else None)
         if len(set(horizons)) < len(horizons):
             raise ValueError(f"'horizons' has one twice: {', '.join(map(str, horizons))}.")
-        longest = 1.0
-        for horizon in horizons:
-            gamma = GVF("signal", horizon=horizon).constant_gamma(step) or 0.0
-            if gamma > _MOST:
-                raise ValueError(f"'horizons' must be below {1 / (1 - _MOST):.0e} steps. Got {horizon!r} instead.")
-            longest = max(longest, 1.0 / (1.0 - gamma))
-        parts = self.features or tuple(default_features(table, longest, warm_up_rows(rows)))
-        return replace(
-            self, predict=tuple(predict), horizons=tuple(horizons), features=tuple(parts),
+        gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
+        longest = 1.0 / (1.0 - min(max(gammas), _MOST))
+        made = replace(
+            self, predict=tuple(predict), horizons=tuple(horizons),
+            features=self.features or tuple(default_features(table, longest, warm_up_rows(rows))),
             time=False if self.time is False else table.time,
         )  # fmt: skip
+        for question in made.asked():
+            _check(question, table, step)
+        return made
 
     def asked(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the file."""
@@ -138,6 +137,17 @@ class Settings:
         import tomli_w
 
         return tomli_w.dumps(self.table())
+
+
+def _check(question: GVF, table: Table, step: float | None) -> None:
+    """ValueError where a question cannot be asked of a table."""
+    gamma, policy = question.constant_gamma(step), question.policy
+    if gamma is not None and gamma > _MOST:
+        raise ValueError(f"question {question.name!r}: γ must be below 1, and a horizon below 1e12 steps.")
+    if policy is not None and policy.column is None:
+        raise ValueError(f"question {question.name!r}: its policy must name the column of actions, column = …")
+    if policy is not None and policy.behaviour in table.categories and policy.behaviour != "count":
+        raise ValueError(f"question {question.name!r}: column {policy.behaviour!r} has no probabilities, but text.")
 
 
 def warm_up_rows(rows: int) -> int:

@@ -99,12 +99,14 @@ def _said(error: BaseException) -> str:
     said = str(error)
     if isinstance(error, OSError) and error.strerror:
         said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    for option, flag in (("time=False", "--time ''"), ("delimiter=…", "--delimiter …")):
+        said = said.replace(option, flag)
     return " ".join(said.split())
 
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress on standard error, with rows a second and the time left."""
+    """Progress on standard error, with rows a second and the time left; none where no one is looking."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -112,7 +114,11 @@ def _bars() -> Iterator[Callable[[str, int, int], None]]:
         TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda phase, done, total: None
+        return
+    with Progress(*columns, console=console, transient=True) as bars:
         tasks: dict[str, Any] = {}
 
         def progress(phase: str, done: int, total: int) -> None:
@@ -130,8 +136,9 @@ def _show(run: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    many = f"{len(run.settings.predict)} signals, {run.rows:,} rows"
-    table = Table(title=f"Variance explained in the second half, median over {many}")
+    C = len(run.settings.predict)
+    median = f"median over {C} signals, " if C > 1 else ""
+    table = Table(title=f"Variance explained in the second half, {median}{run.rows:,} rows")
     table.add_column("horizon")
     for name in ("learned online", "offline fit", "persistence", "mean"):
         table.add_column(name, justify="right")

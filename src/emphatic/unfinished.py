@@ -1,4 +1,4 @@
-"""What a run keeps until it is finished: predictions in parts, and a checkpoint that knows how many of them count.
+"""What a run keeps until it is finished: predictions in parts, and a checkpoint that says how many of them count.
 
 All of it lies in one folder inside the output folder, so that the output is never half there, and what a killed run
 leaves is gone when the next one is done.
@@ -34,8 +34,8 @@ class Unfinished:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
 
-    def save(self, begin: int, columns: Mapping[str, Any], horde: Horde, more: Mapping[str, Any]) -> None:
-        """The predictions from row ``begin`` on, then the checkpoint that says they are there."""
+    def write(self, begin: int, columns: Mapping[str, Any]) -> None:
+        """A part of the predictions, from row ``begin`` on."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -44,17 +44,29 @@ class Unfinished:
         with partial.open("wb") as file:
             pq.write_table(pa.table(dict(columns)), file, compression="zstd")
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # the checkpoint after it must not outlive it
         os.replace(partial, path)
+
+    def save(self, horde: Horde, more: Mapping[str, Any]) -> None:
+        """The checkpoint: all parts so far count."""
         horde.save(self.checkpoint, **more)
 
-    def parts(self, rows: int) -> Iterator[Any]:
-        """The parts of the first ``rows``, as Arrow tables; a killed run may have left one more."""
+    def load(self) -> tuple[Horde, dict[str, Any]]:
+        """The checkpoint, and what more was saved with it."""
+        return Horde.load_with(self.checkpoint)
+
+    def drop(self, rows: int) -> None:
+        """Remove the parts from row ``rows`` on, which were written after the checkpoint."""
+        for path in self.folder.glob("*.parquet"):
+            if int(path.stem) >= rows:
+                path.unlink()
+
+    def parts(self) -> Iterator[Any]:
+        """The parts in their order, as Arrow tables."""
         import pyarrow.parquet as pq
 
         for path in sorted(self.folder.glob("*.parquet")):
-            if int(path.stem) < rows:
-                yield pq.read_table(path)
+            yield pq.read_table(path)
 
     def finish(self, names: Mapping[str, str]) -> None:
         """Put files in their places, the checkpoint last, and leave nothing else."""
@@ -66,6 +78,6 @@ class Unfinished:
     def give_up(self) -> None:
         """Leave everything as it was before ``begin``."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        with suppress(OSError):  # someone else has put something there
-            for folder in self._new:
+        for folder in self._new:
+            with suppress(OSError):  # it was not made, or someone else has put something there
                 folder.rmdir()
