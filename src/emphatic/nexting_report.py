@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emphatic.durations import spoken
 from emphatic.settings import WORDS
 
-if TYPE_CHECKING:
-    from emphatic.nexting import Nexting
-
 __all__ = ["page"]
 
 
-def page(run: Nexting) -> str:
-    """The whole page."""
+def page(run: Any) -> str:
+    """The whole page, of a finished ``emphatic.nexting.Nexting``."""
     from emphatic.report import Nexting as Page
     from emphatic.report import nexting_page
 
@@ -48,7 +45,7 @@ def _curves(curves: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": curves[0]["rows"]} | {shown: [curve[name] for curve in curves] for shown, name in names.items()}
 
 
-def _signals(run: Nexting) -> Any:
+def _signals(run: Any) -> Any:
     from emphatic.report import signal_plot
 
     horizons = run.settings.horizons or ()
@@ -62,7 +59,7 @@ def _signals(run: Nexting) -> Any:
         yield signal_plot(name, x, run.values[:, c], ours, truth)
 
 
-def _quality(run: Nexting) -> dict[str, Any]:
+def _quality(run: Any) -> dict[str, Any]:
     names, counts, clock, hold = run.table.names, run.counts, run.clock, run.horde.hold
     quality: dict[str, Any] = {"rows": run.rows}
     if clock is not None and np.isfinite(clock.step):
@@ -85,7 +82,7 @@ def _quality(run: Nexting) -> dict[str, Any]:
     return quality
 
 
-def _unused(run: Nexting) -> dict[str, str]:
+def _unused(run: Any) -> dict[str, str]:
     """Columns of text that neither features nor questions look at."""
     used = {part["of"] for part in run.settings.features or () if part["kind"] == "one_hot"}
     used |= {question.policy.column for question in run.horde.questions if question.policy is not None}
@@ -93,7 +90,7 @@ def _unused(run: Nexting) -> dict[str, str]:
     return {name: why for name in run.table.categories if name not in used}
 
 
-def _when(run: Nexting, time: float) -> str:
+def _when(run: Any, time: float) -> str:
     if not run.table.dated:
         return f"{time:g}"
     return str(np.datetime64(int(time * 1000), "ms")).replace("T", " ").removesuffix(".000")
