@@ -62,7 +62,7 @@ def nexting(
         ),
     ] = None,
     predict: Annotated[
-        str | None, typer.Option(help="Columns to predict, with commas; by default all numbers.")
+        str | None, typer.Option(help="Columns to predict, with commas; by default all of numbers.")
     ] = None,
     horizons: Annotated[
         str | None, typer.Option(help="How far ahead, with commas: steps (2,9,36) or durations (2min,1h,1d).")
@@ -70,7 +70,9 @@ def nexting(
     out: Annotated[Path | None, typer.Option(help="The folder to write to; by default nexting/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags come before it.")] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
-    time: Annotated[str | None, typer.Option(help="The column of time stamps; found where it is obvious.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="The column of time stamps, '' for none; found where it is obvious.")
+    ] = None,
     delimiter: Annotated[str | None, typer.Option(help="What separates the columns of CSV; found by itself.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     model: Annotated[

@@ -87,7 +87,7 @@ class Live:
         self.step = self._malformed = 0
         self._waiting: list[Reading] = []
         self._pending, self._stop = b"", False
-        self._when: tuple[str | None, float, bool] = (self.settings.time, 1.0, True)
+        self._when: tuple[str | None, float] = (None, 1.0)
         if self.model.exists():
             self._take_up()
         else:
@@ -146,8 +146,7 @@ class Live:
             raise Malformed(f"none of the signals {', '.join(names[:6])} is in it")
         # All fields are looked at before anything is learned.
         values = np.array([number(reading.get(name)) for name in names])
-        column, a_second, _ = self._when
-        when = moment(reading.get(column), a_second) if column is not None else math.nan
+        shown, when = self._moment(reading)
         labels = {name: _label(reading.get(name)) for name in categories}
         if self.clock is not None and self.clock.follow(np.array([when]))[0]:
             self.horde.cut()
@@ -156,11 +155,21 @@ class Live:
             dict(zip(names, values.tolist(), strict=True)) | labels, time=when if self.clock is not None else None,
             learn=self.learn,
         )  # fmt: skip
-        return (
-            self._line(step, reading.get(column) if column is not None else None, answers)
-            if self.every(step, when)
-            else None
-        )
+        return self._line(step, shown, answers) if self.every(step, when) else None
+
+    def _moment(self, reading: Reading) -> tuple[Any, float]:
+        """The time of a reading as it came and in seconds; a time that cannot be read is none."""
+        column, a_second = self._when
+        if column is None:
+            return None, math.nan
+        if column in reading:
+            shown = reading[column]
+        else:  # a date and a time of day
+            shown = " ".join(str(reading[part]) for part in column.split("+") if part in reading) or None
+        try:
+            return shown, moment(shown, a_second)
+        except Malformed:
+            return None, math.nan
 
     def _line(self, step: int, when: Any, answers: Any) -> bytes:
         numbers = [repr(value) if math.isfinite(value) else "null" for value in answers.tolist()]
@@ -186,7 +195,7 @@ class Live:
         self.horde.warm_up(table, len(waiting))
         for _, predictions in self.horde.blocks(table, self.clock):
             self.step += len(predictions)
-        self._when = (table.time, 1.0, table.dated)
+        self._when = (table.time, table.a_second)
         self._ready()
         self._say(f"warmed up on {self.step} readings of {len(self._names[0])} signals; predicting from here on.")
 
@@ -211,7 +220,8 @@ class Live:
         live = more.get("live", {})
         self.step = int(live.get("step", self.horde.rows))
         self._pending = live.get("pending", "").encode()
-        self._when = tuple(live.get("when", (self.settings.time, 1.0, True)))
+        column, a_second = live.get("when") or more.get("when") or (None, 1.0)
+        self._when = column, float(a_second)
         self._ready()
         self._say(f"going on from {self.model}, at step {self.step}.")
 

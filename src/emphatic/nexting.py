@@ -1,18 +1,21 @@
 """The main job: a table of readings in; predictions of every signal at every horizon, scores, a report and a model out.
 
-Learning is one pass in blocks, so that memory does not grow with the rows. Predictions are written in parts, each
-followed by a checkpoint: a run that was killed goes on from the last one, and gives the same predictions as if it had
-not been.
+Learning is one pass in blocks, so that memory does not grow with the rows. Predictions are written in parts, with
+a checkpoint now and then: a run that was killed goes on from the last one, and gives the same predictions as if it
+had not been.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,10 @@ from emphatic.active import Active
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.horde import BLOCK, Horde
-from emphatic.settings import Settings
+from emphatic.sequences import UndiscountedWarning
+from emphatic.settings import Settings, warm_up_rows
 from emphatic.streams import Clock, Hold, open_table
+from emphatic.unfinished import Unfinished
 
 __all__ = ["Nexting", "Progress"]
 
@@ -33,8 +38,8 @@ Progress = Callable[[str, int, int], None]
 
 #: Seconds of work that a killed run may lose.
 SAVE = 10.0
-#: Where an unfinished run keeps its parts and its checkpoint, inside the output folder.
-UNFINISHED = ".unfinished"
+#: Predictions that wait to be written, at most: what keeps memory flat.
+WAITING = 1 << 20
 
 
 @dataclass
@@ -68,35 +73,43 @@ class Nexting:
     progress: Progress = lambda phase, done, total: None
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def run(self, resume: bool = False) -> list[dict[str, Any]]:
-        """Learn, score, and write all four files; returns what ``summary.json`` holds."""
+    def open(self) -> Nexting:
+        """Look at the table, and fill in the settings that were left out."""
         began = time.perf_counter()
         self.table = open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter)
         self.rows = self._count()
+        if self.rows < 3:
+            raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; 3 is the least.")
         self.settings = self.settings.filled(self.table, self.rows)
         self._spend("reading", began)
-        self.folder = self.out / UNFINISHED
+        return self
+
+    def run(self, resume: bool = False) -> list[dict[str, Any]]:
+        """Learn, score, and write all four files; returns what ``summary.json`` holds."""
+        self.unfinished = Unfinished(self.out)
+        self.open()
         state = self._taken_up() if resume else None
-        if state is None:
-            self.out.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir()
         try:
-            began = time.perf_counter()
-            self.horde, self.clock = state or self._begun()
-            self._learn()
-            self._spend("learning", began)
-            began = time.perf_counter()
-            self._score()
-            self._spend("scoring", began)
-            began = time.perf_counter()
-            self._write(began)
+            if state is None:
+                self.unfinished.begin()
+            # Of readings near the largest number, some scores cannot be told; a γ that varies may be 1 for long.
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UndiscountedWarning)
+                began = time.perf_counter()
+                self.horde, self.clock = state or self._begun()
+                self._learn(began)
+                self._spend("learning", began)
+                began = time.perf_counter()
+                self._score()
+                self._spend("scoring", began)
+                self._write()
         except BaseException as error:
-            # What a killed run leaves is there to go on from; an error leaves nothing.
-            if isinstance(error, Exception):
-                shutil.rmtree(self.folder, ignore_errors=True)
-                if not any(self.out.iterdir()):
-                    self.out.rmdir()
+            # What a stopped run leaves is there to go on from; an error leaves nothing but what it found.
+            failed = isinstance(error, Exception) and state is None
+            if failed or not self.unfinished.checkpoint.exists():
+                self.unfinished.give_up()
+            if isinstance(error, OSError) and error.strerror and not error.filename:
+                error.filename = str(self.out)  # a full disk does not say which
             raise
         return self.summary
 
@@ -113,88 +126,90 @@ class Nexting:
             self.progress("reading", rows, 0)
         return rows
 
+    def _check_rows(self, rows: int) -> None:
+        if rows != self.rows:
+            raise ValueError(f"{self.table.name}: the table changed while it was read: {self.rows} rows, then {rows}.")
+
     # ------------------------------------------------------------------ learning
 
     def _begun(self) -> tuple[Horde, Clock | None]:
-        if self.rows < 3:
-            raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; 3 is the least.")
         clock = self.table.clock()
         features = Features.from_config(self.settings.features or ())
         horde = Horde(
             self.settings.asked(), features, self.settings.rule, rates=self.settings.rates,
             step=None if clock is None else clock.step,
         )  # fmt: skip
-        return horde.warm_up(self.table, max(2, min(10_000, max(500, self.rows // 10), self.rows))), clock
+        return horde.warm_up(self.table, warm_up_rows(self.rows)), clock
 
     def _taken_up(self) -> tuple[Horde, Clock | None] | None:
         """The state of an unfinished run; None if there is none."""
-        path = self.folder / "model.safetensors"
-        if not path.exists():
-            if self.folder.exists() or not (self.out / "model.safetensors").exists():
+        if not self.unfinished.checkpoint.exists():
+            if self.unfinished.folder.exists() or not (self.out / "model.safetensors").exists():
                 return None
             raise ValueError(f"{self.out}: nothing to resume, the run there was finished.")
-        horde, more = Horde.load_with(path)
-        if more.get("settings") != self.settings.table() or more.get("table") != self._identity():
+        horde, more = self.unfinished.load()
+        if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
             raise ValueError(
                 f"{self.out}: the unfinished run there was of another table or with other settings. "
                 "Resume with the same, or start anew without --resume."
             )
-        clock = None if more["clock"] is None else Clock.restore(more["clock"])
-        return horde, clock
+        self.seconds["learning"] = more["seconds"]
+        self.unfinished.drop(horde.rows)
+        return horde, None if more["clock"] is None else Clock.restore(more["clock"])
 
+    @cached_property
     def _identity(self) -> dict[str, Any]:
-        return {"rows": self.rows, "names": list(self.table.names), "categories": list(self.table.categories)}
+        """What tells this table from another."""
+        first = next(self.table.blocks(10_000))
+        digest = hashlib.sha256(first.values.tobytes())
+        digest.update(b"" if first.time is None else first.time.tobytes())
+        size = os.path.getsize(self.source) if isinstance(self.source, str | os.PathLike) else None
+        names, categories = list(self.table.names), list(self.table.categories)
+        return {"rows": self.rows, "names": names, "categories": categories, "bytes": size, "is": digest.hexdigest()}
 
-    def _learn(self) -> None:
+    def _learn(self, began: float) -> None:
         """All rows from where the horde stands; parts and checkpoints as it goes."""
-        begin = self.horde.rows
-        waiting: list[tuple[Any, NDArray[np.float64]]] = []
-        saved = time.perf_counter()
+        spent = self.seconds.get("learning", 0.0)
+        begin, saved = self.horde.rows, time.perf_counter()
+        times: list[Any] = []
+        made: list[NDArray[np.float64]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
-            waiting.append((block, predictions))
-            self.progress("learning", self.horde.rows, self.rows)
-            if time.perf_counter() - saved > SAVE and self.horde.rows % BLOCK == 0:
-                self._save(begin, waiting)
-                begin, waiting, saved = self.horde.rows, [], time.perf_counter()
-        if waiting:
-            self._save(begin, waiting)
+            times.append(block.time)
+            made.append(predictions)
+            rows, now = self.horde.rows, time.perf_counter()
+            self.progress("learning", rows, self.rows)
+            full, due = (rows - begin) * predictions.shape[1] >= WAITING, now - saved >= SAVE
+            # Whole blocks: a run that goes on from here cuts the rows at the same places.
+            if rows == self.rows or (rows % BLOCK == 0 and (full or due)):
+                self.unfinished.write(begin, self._columns(begin, times, np.concatenate(made)))
+                begin, times, made = rows, [], []
+                if rows == self.rows or due:
+                    self.unfinished.save(self.horde, self._more(spent + now - began))
+                    saved = time.perf_counter()
+        self._check_rows(self.horde.rows)
 
-    def _save(self, begin: int, waiting: list[tuple[Any, NDArray[np.float64]]]) -> None:
-        """A part of the predictions, then the checkpoint that says it is there."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        row = np.arange(begin, self.horde.rows)
-        columns: dict[str, Any] = {"row": row}
-        if self.table.time is not None:
-            when = np.concatenate([block.time for block, _ in waiting])
-            columns["time"] = _datetimes(when) if self.table.dated else when
-        made = np.concatenate([predictions for _, predictions in waiting])
-        columns |= {name: made[:, q] for q, name in enumerate(self.horde.names)}
-        path = self.folder / f"{begin:012d}.parquet"
-        pq.write_table(pa.table(columns), path.with_suffix(".partial"), compression="zstd")
-        os.replace(path.with_suffix(".partial"), path)
+    def _more(self, seconds: float) -> dict[str, Any]:
+        """What a run needs to go on, beside the horde."""
         clock = None if self.clock is None else self.clock.state()
-        more = {"settings": self.settings.table(), "table": self._identity(), "clock": clock}
-        self.horde.save(self.folder / "model.safetensors", **more)
+        when = [self.table.time, self.table.a_second]
+        more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
+        return more | {"when": when}
 
-    def _parts(self) -> Iterator[Any]:
-        """The parts that the checkpoint knows of, as Arrow tables; a killed run may have left one more."""
-        import pyarrow.parquet as pq
-
-        for path in sorted(self.folder.glob("*.parquet")):
-            if int(path.stem) < self.horde.rows:
-                yield pq.read_table(path)
+    def _columns(self, begin: int, times: list[Any], made: NDArray[np.float64]) -> dict[str, Any]:
+        """A part of ``predictions.parquet``."""
+        columns: dict[str, Any] = {"row": np.arange(begin, begin + len(made))}
+        if self.table.time is not None:
+            when = np.concatenate(times)
+            columns["time"] = _datetimes(when) if self.table.dated else when
+        return columns | {name: made[:, q] for q, name in enumerate(self.horde.names)}
 
     # ------------------------------------------------------------------ scoring
 
     def _score(self) -> None:
         from emphatic import scores
 
-        names, Q = (
-            list(self.settings.predict or ()),
-            len(self.settings.predict or ()) * len(self.settings.horizons or ()),
-        )
+        names, horizons = list(self.settings.predict or ()), list(self.settings.horizons or ())
+        plain = self.horde.names[: len(names) * len(horizons)]
         at = [self.table.names.index(name) for name in names]
         values = np.empty((self.rows, len(names)))
         missing, gap = np.empty((self.rows, len(names)), bool), np.zeros(self.rows, bool)
@@ -202,21 +217,19 @@ class Nexting:
         self.when = np.empty(self.rows) if self.table.time is not None else None
         for block in self.table.blocks():
             some = slice(block.row, block.row + len(block))
+            self._check_rows(max(self.rows, some.stop))
             held, gone = hold.fill(block.values)
             values[some], missing[some] = held[:, at], gone[:, at]
             if clock is not None and block.time is not None and self.when is not None:
                 gap[some], self.when[some] = clock.follow(block.time), block.time
             counts.add(block)
         self.counts, self.values = counts, values
+        parts = self.unfinished.parts()
         self.predictions = np.concatenate(
-            [
-                np.stack([part.column(name).to_numpy() for name in self.horde.names[:Q]], axis=1)
-                for part in self._parts()
-            ]
+            [np.stack([part.column(name).to_numpy() for name in plain], axis=1) for part in parts]
         )
-        gammas = self.horde.gamma[: len(self.settings.horizons or ())]
         scored = scores.summary(
-            names, list(self.settings.horizons or ()), gammas, values, missing, gap, self.predictions, self._phi,
+            names, horizons, self.horde.gamma[: len(horizons)], values, missing, gap, self.predictions, self._phi,
             self.horde.features.n, lambda part: self.progress("scoring", int(1000 * part), 1000),
         )  # fmt: skip
         self.summary, self.curves, self.returns, self.known = scored
@@ -243,29 +256,27 @@ class Nexting:
 
     # ------------------------------------------------------------------ writing
 
-    def _write(self, began: float) -> None:
+    def _write(self) -> None:
         """All four files under other names, then in their places."""
         import pyarrow.parquet as pq
 
         from emphatic import nexting_report
 
-        folder = self.folder
-        writer = None
-        try:
-            for part in self._parts():
-                writer = writer or pq.ParquetWriter(folder / "predictions", part.schema, compression="zstd")
+        began, folder = time.perf_counter(), self.unfinished.folder
+        with ExitStack() as stack:
+            writer = None
+            for part in self.unfinished.parts():
+                if writer is None:
+                    writer = pq.ParquetWriter(folder / "predictions", part.schema, compression="zstd")
+                    stack.enter_context(writer)
                 writer.write_table(part)
-        finally:
-            if writer is not None:
-                writer.close()
         text = json.dumps(self.summary, indent=1, allow_nan=False, ensure_ascii=False)
         (folder / "summary").write_text(text, "utf-8")
         self._spend("report", began)
         (folder / "report").write_text(nexting_report.page(self), "utf-8")
-        for name in ("predictions.parquet", "summary.json", "report.html"):
-            os.replace(folder / name.split(".")[0], self.out / name)
-        os.replace(folder / "model.safetensors", self.out / "model.safetensors")
-        shutil.rmtree(folder)
+        self.unfinished.finish(
+            {"predictions": "predictions.parquet", "summary": "summary.json", "report": "report.html"}
+        )
 
 
 def _datetimes(seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:

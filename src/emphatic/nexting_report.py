@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from emphatic.durations import spoken
+from emphatic.settings import WORDS
 
 __all__ = ["page"]
 
 
 def page(run: Any) -> str:
-    """The whole page of a ``Nexting`` that has been scored."""
+    """The whole page, of a finished ``emphatic.nexting.Nexting``."""
     from emphatic.report import Nexting as Page
     from emphatic.report import nexting_page
 
@@ -72,13 +73,21 @@ def _quality(run: Any) -> dict[str, Any]:
     unreadable = counts.unreadable + counts.infinite
     quality["unreadable"] = {name: int(count) for name, count in zip(names, unreadable, strict=True) if count}
     quality["constant"] = [name for name, a, b in zip(names, counts.lowest, counts.highest, strict=True) if not a < b]
-    quality["ignored columns"] = dict(run.table.ignored)
+    quality["ignored columns"] = run.table.ignored | _unused(run)
     if run.table.broken:
         quality["lines that could not be taken apart"] = run.table.broken
     frozen = int(run.horde.learner.frozen.sum())
     if frozen:
         quality["learners that diverged and stand still"] = frozen
     return quality
+
+
+def _unused(run: Any) -> dict[str, str]:
+    """Columns of text that neither features nor questions look at."""
+    used = {part["of"] for part in run.settings.features or () if part["kind"] == "one_hot"}
+    used |= {question.policy.column for question in run.horde.questions if question.policy is not None}
+    why = f"text, not of 2 to {WORDS} different words in the first rows"
+    return {name: why for name in run.table.categories if name not in used}
 
 
 def _when(run: Any, time: float) -> str:

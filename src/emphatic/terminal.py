@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import signal
 import statistics
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,18 +25,15 @@ def nexting(
 ) -> int:  # fmt: skip
     """The command; its exit code."""
     from emphatic.nexting import Failures, Nexting
-    from emphatic.streams import open_table
 
     try:
         settings = _settings(config, predict, horizons, time, delimiter)
         path = source or _household()
-        if print_config:
-            table = open_table(path, time=settings.time, delimiter=settings.delimiter)
-            rows = table.rows if table.rows is not None else sum(len(block) for block in table.blocks())
-            print(settings.filled(table, rows).toml(), end="")
-            return 0
         folder = out or Path("nexting") / _stem(path)
-        with _bars() as progress:
+        if print_config:
+            print(Nexting(path, settings, folder).open().settings.toml(), end="")
+            return 0
+        with _stopping(), _bars() as progress:
             run = Nexting(path, settings, folder, progress)
             run.run(resume)
         _show(run)
@@ -41,9 +41,31 @@ def nexting(
     except Failures as error:
         print(f"Error: {_said(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("Interrupted; go on with --resume.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stopped:
+        print("Stopped; go on with --resume.", file=sys.stderr)
+        return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """A polite request to end is taken like Ctrl-C."""
+
+    def stop(number: int, _: Any) -> None:
+        raise KeyboardInterrupt(number)
+
+    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """What stands between commas; a name that has one itself stands in double quotes."""
+    return tuple(part.strip() for part in next(csv.reader([text], skipinitialspace=True), [""]))
 
 
 def live(
@@ -76,9 +98,10 @@ def _settings(
     from emphatic.settings import Settings
 
     settings = Settings.read(config) if config else Settings()
-    flags: dict[str, Any] = {"time": time, "delimiter": delimiter}
-    flags["predict"] = None if predict is None else tuple(name.strip() for name in predict.split(","))
-    flags["horizons"] = None if horizons is None else tuple(_horizon(text) for text in horizons.split(","))
+    flags: dict[str, Any] = {"time": time if time != "" else False}
+    flags["delimiter"] = "\t" if delimiter == "\\t" else delimiter
+    flags["predict"] = None if predict is None else _listed(predict)
+    flags["horizons"] = None if horizons is None else tuple(map(_horizon, _listed(horizons)))
     settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
     settings.check("nexting")
     return settings
@@ -95,7 +118,6 @@ def _stem(path: str) -> str:
 
 
 def _horizon(text: str) -> float | str:
-    text = text.strip()
     try:
         number = float(text)
     except ValueError:
@@ -106,14 +128,17 @@ def _horizon(text: str) -> float | str:
 def _said(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "the memory is not enough."
+    said = str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    return str(error)
+        said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    for option, flag in (("time=False", "--time ''"), ("delimiter=…", "--delimiter …")):
+        said = said.replace(option, flag)
+    return " ".join(said.split())
 
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress on standard error, with rows a second and the time left."""
+    """Progress on standard error, with rows a second and the time left; none where no one is looking."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -121,7 +146,11 @@ def _bars() -> Iterator[Callable[[str, int, int], None]]:
         TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda phase, done, total: None
+        return
+    with Progress(*columns, console=console, transient=True) as bars:
         tasks: dict[str, Any] = {}
 
         def progress(phase: str, done: int, total: int) -> None:
@@ -139,9 +168,9 @@ def _show(run: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    many = f"{len(run.settings.predict)} signals, {run.rows:,} rows"
-    table = Table(title=f"Variance explained in the second half, median over {many}")
+    C = len(run.settings.predict)
+    median = f"median over {C} signals, " if C > 1 else ""
+    table = Table(title=f"Variance explained in the second half, {median}{run.rows:,} rows")
     table.add_column("horizon")
     for name in ("learned online", "offline fit", "persistence", "mean"):
         table.add_column(name, justify="right")
@@ -152,11 +181,11 @@ def _show(run: Any) -> None:
             _median([row[name]["variance_explained"] for row in rows]) for name in ("offline", "persistence", "mean")
         ]
         table.add_row(str(horizon), *said)
-    console.print(table)
+    Console().print(table)
     frozen = int(run.horde.learner.frozen.sum())
     if frozen:
-        console.print(f"{frozen} of {run.horde.learner.K} learners diverged and stand still.")
-    console.print(f"Learned in {run.seconds['learning']:.1f} s. Report: {run.out / 'report.html'}", soft_wrap=True)
+        print(f"{frozen} of {run.horde.learner.K} learners diverged and stand still.")
+    print(f"Learned in {run.seconds['learning']:.1f} s. Report: {run.out / 'report.html'}")
 
 
 def _median(values: list[float | None]) -> str:

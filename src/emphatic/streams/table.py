@@ -51,6 +51,7 @@ class Table:
     - ``categories``: the columns of text;
     - ``time``: the time column, or both of a date and a time of day as ``Date+Time``, or None;
     - ``dated``: whether times are seconds since 1970, so that there is a time of day;
+    - ``a_second``: how many units of a time column of numbers make a second;
     - ``ignored``: the columns left out, each with the reason;
     - ``rows``: how many rows there are, where that is known without reading them, or None;
     - ``broken``: lines of text left out in the last pass, because they could not be taken apart in columns.
@@ -76,6 +77,7 @@ class Table:
         self._when = when
         self.time = when.name if when else None
         self.dated = bool(when and when.dated)
+        self.a_second = when.a_second if when else 1.0
         self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested")
         for column, kind in kinds.items():
             if when and column in when.names:
