@@ -172,7 +172,7 @@ def test_a_signal_saves_at_once(whole: tuple[list[bytes], Path], tmp_path: Path,
     with started("--model", str(model), "--save-every", "1h") as process:
         thread = feed(process, text[300:])
         saved = model.stat().st_mtime_ns
-        seconds_until(lambda: unread(process.stdout) > 60_000)
+        seconds_until(lambda: unread(process.stdout) > 30_000)
         process.send_signal(which)
         assert seconds_until(lambda: model.stat().st_mtime_ns != saved) < 1.0
         got = process.stdout.read()
