@@ -18,14 +18,18 @@ def run(
     out: NDArray[Any], *, freeze: bool,
 ) -> int:  # fmt: skip
     """``Engine.run`` for the learners that are not frozen; with ``freeze`` those that would diverge join them."""
-    T = len(phi)
-    if not freeze and not frozen.any():
-        return whole.run(phi, phi_next, top, parameters, out)[0]
-    alive, t, status = np.flatnonzero(~frozen), 0, -1
+    T, t, status = len(phi), 0, -1
+    if not frozen.any():
+        status, _ = whole.run(phi, phi_next, top, parameters, out)
+        if status in (-1, UNFIT) or not freeze:
+            return status
+        t, k = divmod(status, whole.K)
+        frozen[k], status = True, -1
+    alive = np.flatnonzero(~frozen)
     part = whole.select(alive)
-    if len(out) and len(alive) < whole.K:
-        with np.errstate(all="ignore"):
-            out[:, frozen] = whole.select(np.flatnonzero(frozen)).predict(phi)
+    if len(out):
+        with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+            out[t:, frozen] = whole.select(np.flatnonzero(frozen)).predict(block(phi, t, T))
     while t < T and len(alive):
         rest = tuple(_columns(p[t:], alive) for p in parameters)
         made = np.empty((T - t if len(out) else 0, len(alive)), whole.dtype)
@@ -43,7 +47,7 @@ def run(
             break
         stopped = part.select(np.array([k]))
         if len(out):
-            with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+            with np.errstate(all="ignore"):
                 out[t:, alive[k]] = stopped.predict(block(phi, t, T))[:, 0]
         whole.place(alive[k : k + 1], stopped)
         frozen[alive[k]] = True
