@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 from emphatic.blend import KAPPA, Blend
 
 Array = NDArray[np.float64]
+Truth = NDArray[np.bool_]
 
 
-def plain(V: Array, x: Array, present: Array, follows: Array, gamma: float) -> tuple[Array, Array]:
+def plain(V: Array, x: Array, present: Truth, follows: Truth, gamma: float) -> tuple[Array, Array]:
     """One question's answers and last weights, from the description, with averages as sums over all steps so far."""
     T, E = V.shape
     h, w, out = 1 / (1 - gamma), np.zeros(E + 2), np.zeros(T)
     seen: list[float] = []
     weight, uu, du, dd = 0.0, np.zeros((E + 2, E + 2)), np.zeros(E + 2), 0.0
-    z, u, p, m, learned, trace = np.zeros(E + 2), np.zeros(E + 2), 0.0, 0.0, 0, x[0]
+    z, u, p, m, learned, trace = np.zeros(E + 2), np.zeros(E + 2), 0.0, 0.0, 0, float(x[0])
     for t in range(T):
         before = (u, p, m)
         if present[t]:
@@ -26,7 +27,7 @@ def plain(V: Array, x: Array, present: Array, follows: Array, gamma: float) -> t
         low, high = x[: t + 1].min(), x[: t + 1].max()
         bounds = low - (high - low) / 2, high + (high - low) / 2
         u = np.array([*np.clip(V[t], *bounds), x[t], trace]) - m
-        p = out[t] = np.clip(m + w @ u, *bounds)
+        p = out[t] = min(max(m + w @ u, bounds[0]), bounds[1])
         if not (present[t] and follows[t]):
             z = np.zeros(E + 2)
             continue
@@ -53,13 +54,13 @@ def walk(T: int, seed: int = 0, pull: float = 0.02) -> Array:
 
 
 def returns(x: Array, gamma: float) -> Array:
-    G, out = x[-1], np.zeros(len(x))
+    G, out = float(x[-1]), np.zeros(len(x))
     for t in range(len(x) - 2, -1, -1):
         G = out[t] = (1 - gamma) * x[t + 1] + gamma * G
     return out
 
 
-def case(T: int, gammas: Array, seed: int = 1) -> tuple[Array, Array, NDArray[np.bool_], NDArray[np.bool_]]:
+def case(T: int, gammas: Array, seed: int = 1) -> tuple[Array, Array, Truth, Truth]:
     rng = np.random.default_rng(seed)
     x = np.stack([walk(T, seed + q) for q in range(len(gammas))], axis=1)
     good = np.stack([returns(x[:, q], g) for q, g in enumerate(gammas)], axis=1)

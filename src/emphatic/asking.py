@@ -259,7 +259,7 @@ class Ratio:
     def _chance(self, table: Any, held: Observations, t: int, action: Any, name: str) -> float:
         if not callable(table):
             return float(table.get(name, 0.0))
-        chance = table(held.row(t), action)
+        chance: Any = table(held.row(t), action)
         if not isinstance(chance, int | float | np.generic) or not 0.0 <= chance <= 1.0:
             raise refusal("policy", "GVF", f"give action {name!r} in {self.of!r} a probability", repr(chance))
         return float(chance)

@@ -13,9 +13,10 @@ differences telescope: with u = v − m,
 
 so that w solves (avg u uᵀ + ridge) w = avg (d z + (p − m) u). Averages forget: a step's weight grows with its number.
 The ridge, KAPPA · avg d² / (1 − γ²) · h / t, is the noise of that many horizons' worth of evidence. w is 0 at first,
-and solved for every 16 steps that are learned from, or every h/8 if those are more. Every v_i, and p, is kept
-within the readings so far and half their range beyond: a learner that diverges does no harm. Where a reading is missing, or does not follow on the row before, nothing is learned
-and z begins again; the last reading stands for it. Before the first one the answer is that of the middle learner.
+and solved for every 16 steps that are learned from, or every h/8 if those are more. Every v_i, and p, is kept within
+the readings so far and half their range beyond: a learner that diverges does no harm. Where a reading is missing, or
+does not follow on the row before, nothing is learned and z begins again; the last reading stands for it. Before the
+first one the answer is that of the middle learner.
 """
 
 from __future__ import annotations

@@ -135,7 +135,9 @@ class Expression:
                     del stack[-count:]
                     stack.append(np.asarray(function(*values), np.float64))
             # A comparison with what is missing is false, and would count as 0.
-            missing = reduce(np.logical_or, (np.isnan(signals[name]) for name in self.names), np.False_)
+            missing: Any = False
+            for name in self.names:
+                missing = missing | np.isnan(signals[name])
             return np.where(missing, np.nan, stack[0])
 
     def __repr__(self) -> str:

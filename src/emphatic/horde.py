@@ -173,7 +173,12 @@ class Horde:
     # ------------------------------------------------------------------ the stream
 
     def observe(
-        self, observation: Mapping[str, Any] | Sequence[float], *, action: Any = None, mu: Any = None, time: Any = None
+        self,
+        observation: Mapping[str, Any] | Sequence[Any] | Array,
+        *,
+        action: Any = None,
+        mu: Any = None,
+        time: Any = None,
     ) -> Array:
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
@@ -183,12 +188,14 @@ class Horde:
         """
         asking = self._require()
         signals = self.features.signals
-        labels: dict[str, Any] = dict.fromkeys(asking.categories, [None])
+        labels: dict[str, Any] = {name: [None] for name in asking.categories}
         if isinstance(observation, Mapping):
             read = [_number(name, observation.get(name)) for name in signals]
             labels = {name: [_label(name, observation.get(name))] for name in asking.categories}
         elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(signals):
-            raise refusal("observation", "observe", f"be {{name: reading}} or {len(signals)} readings", repr(observation))
+            raise refusal(
+                "observation", "observe", f"be {{name: reading}} or {len(signals)} readings", repr(observation)
+            )
         else:
             read = [_number(name, reading) for name, reading in zip(signals, observation, strict=True)]
         if action is not None:

@@ -243,4 +243,4 @@ class GVF:
             if not set(parts) <= {"target", "column", "behaviour"} or "target" not in parts:
                 raise refusal("policy", "GVF.from_config", "have target, column and behaviour", repr(parts))
             given["policy"] = Policy(**parts)
-        return GVF(**given)
+        return GVF(**{"cumulant": None, **given})
