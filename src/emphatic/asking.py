@@ -260,6 +260,7 @@ class Ratio:
         if not callable(table):
             return float(table.get(name, 0.0))
         chance: Any = table(held.row(t), action)
-        if not isinstance(chance, int | float | np.generic) or not 0.0 <= chance <= 1.0:
+        value = float(chance) if isinstance(chance, int | float | np.number) else np.nan
+        if not 0.0 <= value <= 1.0:
             raise refusal("policy", "GVF", f"give action {name!r} in {self.of!r} a probability", repr(chance))
-        return float(chance)
+        return value

@@ -84,14 +84,19 @@ class Horde:
             raise refusal("questions", "Horde", "have different names", f"{twice!r} twice")
         if not isinstance(features, Features):
             raise refusal("features", "Horde", "be emphatic.features.Features", repr(features))
-        self.features, self.rule, self.step, self.scaled = features, rule, step, bool(scaled)
+        if not isinstance(scaled, bool):
+            raise refusal("scaled", "Horde", "be True or False", repr(scaled))
+        self.features, self.rule, self.step, self.scaled = features, rule, step, scaled
         given = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
         if not given or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in given):
             raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
         self.rates = tuple(sorted(float(rate) for rate in given))
-        # Says at once where there is no such rule, or one that needs or has not such parameters.
-        Learner(rule, 1, engine="reference").learn(0.0, 1.0, 0.0, [1.0], 1.0, 0.0, [1.0], 0.0, **extra)
+        if step is not None and not isinstance(step, int | float):
+            raise refusal("step", "Horde", "be the seconds of a step", repr(step))
+        # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
         self._kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
+        Learner(rule, 1, 1, **self._kind)
+        Learner(rule, 1, engine="reference").learn(0.0, 1.0, 0.0, [1.0], 1.0, 0.0, [1.0], 0.0, **extra)
         self._extra: dict[str, Any] = extra
         self._learner: Learner | None = None
 
@@ -375,8 +380,6 @@ class Horde:
                 )  # fmt: skip
                 horde._restore(told, own, restored(header, stored))
                 return horde, dict(told["more"])
-            except CheckpointError:
-                raise
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
 
