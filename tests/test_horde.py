@@ -125,7 +125,8 @@ def plain(
         made = true_online_etd(
             Sequence(
                 Phi[now], Phi[after], R[after], np.where(known, gammas, 0.0)[after], alpha,
-                np.full(len(alpha), lambda_), np.where(known[after], rhos[now], 0.0), np.where(fresh & steady, 1.0, I[now]), theta,
+                np.full(len(alpha), lambda_), np.where(known[after], rhos[now], 0.0),
+                np.where(fresh & steady, 1.0, I[now]), theta,
             )
         )  # fmt: skip
         Theta = made.rows["theta"]

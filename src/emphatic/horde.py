@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import checkpoint, rules
-from emphatic.active import Active
+from emphatic.active import Active, trusted
 from emphatic.asking import Asking, Rows
 from emphatic.blend import Blend
 from emphatic.errors import CheckpointError
@@ -280,7 +280,10 @@ class Horde:
         start = self._phi is None
         Phi, before = phi, self._phi
         if before is not None:
-            Phi = Active(np.vstack([before.indices, phi.indices]), np.vstack([before.values, phi.values]))
+            Phi = trusted(
+                np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values]),
+                max(before.top, phi.top),
+            )  # fmt: skip
         # φ_t's own ρ and interest, and what the next row says.
         rho = row.rho if start else np.vstack([self._now[0], row.rho])
         interest = row.interest if start else np.vstack([self._now[1], row.interest])
@@ -299,15 +302,15 @@ class Horde:
                 # After a break F would climb again from I = 1 − γ: start it at 1, where it stays, with M α as ever.
                 I = np.where(steady, 1.0, I)
                 rest = np.where(steady, 1.0 - self._asking.gamma * self._asking.lambda_, 1.0)
-                alpha = alpha * np.tile(rest, (1, E))
+                alpha = alpha * _tiled(rest, E)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 made = learner.run(
-                    Phi, np.tile(target, (1, E)), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
+                    Phi, _tiled(target, E), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
                     I=_smallest(I, E), rho=_smallest(ratio, E), on_divergence="freeze", **self._extra,
                 )  # fmt: skip
             self._fresh = ~there[-1]
-        last = Active(phi.indices[-1:], phi.values[-1:])
+        last = trusted(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
         with np.errstate(all="ignore"):
             made = np.vstack([made[0 if start else 1 :], learner.predict(last)])
         self._phi, self._now = last, np.stack([row.rho[-1], row.interest[-1]])
@@ -413,11 +416,14 @@ def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
     return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
 
 
-def _smallest(p: Array, E: int) -> Any:
-    """A parameter (T, Q) for E learners a question, in the smallest of the forms that the learner takes."""
-    if (p == p[0]).all():
-        return float(p[0, 0]) if (p[0] == p[0, 0]).all() else np.tile(p[:1], (1, E))
-    return np.tile(p, (1, E))
+def _tiled(p: Array, E: int) -> Array:
+    """A parameter (T, Q) for E learners a question."""
+    return np.concatenate([p] * E, axis=1)
+
+
+def _smallest(p: Array, E: int) -> Array:
+    """The same, as (1, K) where it is the same in every step."""
+    return _tiled(p[:1] if len(p) > 1 and (p == p[0]).all() else p, E)
 
 
 def _number(name: str, reading: Any) -> float:

@@ -19,7 +19,7 @@ from emphatic.inputs import refusal
 
 __all__ = ["GVF", "LARGEST", "Observations", "Policy", "told"]
 
-Quantity = float | str | Callable[[Mapping[str, Any]], float]
+Quantity = float | str | Callable[[Mapping[str, Any]], float | None]
 Array = NDArray[np.float64]
 
 #: What is beyond is no reading of anything: it counts as missing, and squares of what is not stay finite.
