@@ -12,9 +12,12 @@ Array = NDArray[np.float64]
 Truth = NDArray[np.bool_]
 
 
-def plain(V: Array, x: Array, present: Truth, follows: Truth, gamma: float) -> tuple[Array, Array]:
+def plain(V: Array, readings: Array, follows: Truth, gamma: float) -> tuple[Array, Array]:
     """One question's answers and last weights, from the description, with averages as sums over all steps so far."""
     T, E = V.shape
+    present, x = np.isfinite(readings), readings.copy()
+    for t in range(1, T):
+        x[t] = x[t] if present[t] else x[t - 1]
     h, w, out = 1 / (1 - gamma), np.zeros(E + 2), np.zeros(T)
     seen: list[float] = []
     weight, uu, du, dd = 0.0, np.zeros((E + 2, E + 2)), np.zeros(E + 2), 0.0
@@ -60,25 +63,23 @@ def returns(x: Array, gamma: float) -> Array:
     return out
 
 
-def case(T: int, gammas: Array, seed: int = 1) -> tuple[Array, Array, Truth, Truth]:
+def case(T: int, gammas: Array, seed: int = 1) -> tuple[Array, Array, Truth]:
     rng = np.random.default_rng(seed)
     x = np.stack([walk(T, seed + q) for q in range(len(gammas))], axis=1)
     good = np.stack([returns(x[:, q], g) for q, g in enumerate(gammas)], axis=1)
     V = np.stack([good + rng.normal(size=x.shape), x[::-1] + 1, rng.normal(size=x.shape)], axis=2)
     present, follows = rng.random(x.shape) > 0.05, rng.random(T) > 0.02
     present[0] = True
-    for t in range(1, T):
-        x[t] = np.where(present[t], x[t], x[t - 1])
-    return V, x, present, follows
+    return V, np.where(present, x, np.nan), follows
 
 
 def test_is_what_it_says() -> None:
     gammas = np.array([0.0, 0.5, 0.9, 0.995])
-    V, x, present, follows = case(1500, gammas)
+    V, x, follows = case(1500, gammas)
     blend = Blend(gammas, 3)
-    out = blend(V, x, present, follows)
+    out = blend(V, x, follows)
     for q, g in enumerate(gammas):
-        expected, w = plain(V[:, q], x[:, q], present[:, q], follows, g)
+        expected, w = plain(V[:, q], x[:, q], follows, g)
         np.testing.assert_allclose(out[:, q], expected, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(blend.weights[q], w, rtol=1e-7, atol=1e-8)
         assert abs(w).max() > 0.05
@@ -86,14 +87,14 @@ def test_is_what_it_says() -> None:
 
 def test_any_cut_gives_the_same_bits() -> None:
     gammas = np.array([0.5, 0.99])
-    V, x, present, follows = case(300, gammas)
-    whole = Blend(gammas, 3)(V, x, present, follows)
+    V, x, follows = case(300, gammas)
+    whole = Blend(gammas, 3)(V, x, follows)
     parts, blend = [], Blend(gammas, 3)
     for a, b in ((0, 1), (1, 17), (17, 18), (18, 18), (18, 160), (160, 300)):
         other = Blend(gammas, 3)
         other.restore({name: array.copy() for name, array in blend.arrays().items()})
         blend = other
-        parts.append(blend(V[a:b], x[a:b], present[a:b], follows[a:b]))
+        parts.append(blend(V[a:b], x[a:b], follows[a:b]))
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
@@ -117,7 +118,7 @@ def test_nothing_makes_it_other_than_finite() -> None:
                 V = np.repeat(X[:, :, None], 3, axis=2) * np.array([1.0, 0.5, -3.0])
             V[150:160, :, 1] = value
             blend = Blend(gammas, 3)
-            out = blend(V, X, np.ones(X.shape, bool), np.ones(T, bool))
+            out = blend(V, X, np.ones(T, bool))
             assert np.isfinite(out).all(), (name, value)
             Blend(gammas, 3).restore(blend.arrays())  # what it saves it can take up
             if name == "constant":
@@ -127,16 +128,16 @@ def test_nothing_makes_it_other_than_finite() -> None:
 def test_before_the_first_reading_the_middle_learner_answers() -> None:
     V = np.arange(12.0).reshape(4, 1, 3)
     x = np.array([[np.nan], [np.nan], [7.0], [7.0]])
-    out = Blend(np.array([0.9]), 3)(V, x, np.isfinite(x), np.ones(4, bool))
+    out = Blend(np.array([0.9]), 3)(V, x, np.ones(4, bool))
     assert out.ravel().tolist() == [1.0, 4.0, 7.0, 7.0]
 
 
 def test_a_glitch_is_forgotten() -> None:
     gammas, V, x = np.array([0.9]), np.zeros((600, 1, 1)), walk(600)[:, None]
     V[:, 0, 0] = returns(x[:, 0], 0.9)
-    yes = np.ones((600, 1), bool)
+    yes = np.ones(600, bool)
     x[50] = 1e300
-    p = Blend(gammas, 1)(V, x, yes, yes[:, 0])
+    p = Blend(gammas, 1)(V, x, yes)
     missed = np.sqrt(np.mean((p - V[:, 0])[300:] ** 2))
     assert missed < 0.01 * V[300:].std()
 
@@ -150,7 +151,7 @@ def test_comes_near_the_best_and_is_never_much_worse_than_what_needs_no_learning
     rng = np.random.default_rng(8)
     truth = 5.0 + (x[:, 0] - 5.0) * (1 - gamma) * (1 - pull) / (1 - gamma * (1 - pull))  # E[G | x] of this walk
     spread = x.std()
-    yes = np.ones((T, 1), bool)
+    yes = np.ones(T, bool)
     half = slice(T // 2, T - int(10 / (1 - gamma)))
 
     def error(p: Array) -> float:
@@ -159,7 +160,7 @@ def test_comes_near_the_best_and_is_never_much_worse_than_what_needs_no_learning
     mean = np.cumsum(x[:, 0]) / np.arange(1, T + 1)
     for candidate in (truth, 5 + spread * rng.normal(size=T), np.full(T, 1e6), np.full(T, np.nan)):
         V = np.stack([candidate, 5 + spread * rng.normal(size=T), 10 * spread * rng.normal(size=T)], axis=1)[:, None]
-        p = Blend(np.array([gamma]), 3)(V, x, yes, yes[:, 0])[:, 0]
+        p = Blend(np.array([gamma]), 3)(V, x, yes)[:, 0]
         best = min(error(x[:, 0]), error(mean))
         assert error(p) < 1.03 * best
         if candidate is truth:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic import GVF, CheckpointError, Horde, Policy, tensors
 from emphatic import features as f
+from emphatic.blend import Blend
 from emphatic.sequences import UndiscountedWarning
 from emphatic.streams import open_table
 from tests.equations import stationary, true_online_etd, true_values
@@ -57,7 +58,7 @@ def log(missing: bool = True, gaps: bool = False) -> Table:
     if missing:
         for name, share in (("x", 0.15), ("y", 0.05), ("end", 0.05), ("move", 0.1), ("mu", 0.1)):
             made[name] = np.where(rng.random(T) < share, np.nan, made[name])
-        made["x"][:2] = np.nan
+        made["x"][:2] = made["end"][:4] = np.nan
         made["door"][[3, 4, 90]] = None
         made["way"][[5, 50]] = None
     if gaps:
@@ -110,7 +111,7 @@ def plain(
     lambda_ = (min(0.9, max(0.0, 1 - 4 * unit)) if constant else 0.9) if lambda_ is None else lambda_
     steady = constant and interest is None and isinstance(rho, float)
     gammas, rhos, Zs = (np.broadcast_to(np.asarray(a, np.float64), T) for a in (gamma, rho, Z))
-    I = np.full(T, unit) if interest is None else np.broadcast_to(np.asarray(interest, np.float64), T)
+    I = np.full(T, unit) if interest is None else np.nan_to_num(np.broadcast_to(interest, T))
     known = np.isfinite(read) & np.isfinite(gammas) & np.isfinite(Zs)
     base = float(np.mean(read[np.isfinite(read)])) if departs else 0.0
     R = np.where(known, unit * (read + (1 - gammas) * np.where(known, Zs, 0) - base), 0.0)
@@ -272,6 +273,19 @@ def test_without_a_blend_the_middle_rate_answers() -> None:
         blended = question.policy is None and question.terminal is None and name != "termination"
         expected = plain(table, **expect(table), rate=0.3)
         assert np.allclose(made[:, q], expected, rtol=1e-9) != blended, name
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_the_blend_is_of_the_plain_answers(gaps: bool) -> None:
+    table, gap = log(gaps=gaps), np.zeros(T, bool)
+    gap[[60, 61, 150]] = gaps
+    made = horde_of(*all_questions(), rates=(0.1, 0.3, 1.0), table=table).run(table)
+    for q, (name, (_, expect)) in enumerate(CASES.items()):
+        if name in ("column", "long", "next", "expression", "interest"):
+            quantities = expect(table)
+            V = np.stack([plain(table, **quantities, gap=gap, rate=rate) for rate in (0.1, 0.3, 1.0)], axis=1)
+            expected = Blend(np.array([quantities["gamma"]]), 3)(V[:, None], quantities["read"][:, None], ~gap)
+            np.testing.assert_allclose(made[:, q], expected[:, 0], rtol=1e-8, atol=1e-8, err_msg=name)
 
 
 BLENDED: dict[str, Any] = {"rates": (0.1, 0.3, 1.0)}
@@ -445,10 +459,11 @@ def test_a_long_episode_is_no_cause_for_a_warning() -> None:
 def test_wild_readings_and_a_learner_that_diverges() -> None:
     table = log()
     table["x"][[50, 51, 120]] = 1e300, -1e300, 1.7e308
-    horde = horde_of(GVF("x", horizon=9), GVF("x / y", horizon=9), rates=(0.1, 0.3, 1e9), table=table)
-    made = horde.run(table)
-    assert np.isfinite(made).all()
-    assert np.abs(made).max() < 50
+    questions = GVF("x", horizon=9), GVF("x / y", horizon=9)
+    assert np.abs(horde_of(*questions, table=table).run(table)).max() < 50
+    horde = horde_of(*questions, rates=(0.1, 0.3, 1e9), table=table)
+    assert np.abs(horde.run(table)).max() < 50
+    assert horde.learner.frozen.tolist() == [False] * 4 + [True] * 2
     assert np.isfinite(np.array([horde.observe(row) for row in rows_of(log())])).all()
 
 

@@ -25,7 +25,7 @@ class Rows:
     """What B rows say to Q questions, each (B, Q).
 
     ``R``, ``there`` (whether the cumulant was read) and ``gamma`` are about the step that ends in the row; ``rho`` and
-    ``interest`` about the one that begins there; ``x`` is the cumulant with the last reading held.
+    ``interest`` about the one that begins there; ``x`` is the cumulant as it was read.
     """
 
     R: Array
@@ -95,7 +95,6 @@ class Asking:
         """From the rows as they were read (NaN missing) and with the last reading held."""
         read = self._cumulant(raw)
         there = np.abs(read) <= LARGEST
-        x = read if there.all() else np.where(there, read, self._cumulant(held))
         gamma = self._gamma(held)
         if self._gamma.varies:
             known = np.isfinite(gamma)
@@ -115,7 +114,7 @@ class Asking:
         rho = np.ones_like(R)
         for q, ratio in self._ratio.items():
             rho[:, q] = ratio(raw, held)
-        return Rows(R, there, gamma, rho, interest, x)
+        return Rows(R, there, gamma, rho, interest, read)
 
     def _refuse_outside(self, what: str, values: Array, least: float, most: float) -> None:
         bad = ~((values >= least) & (values <= most))

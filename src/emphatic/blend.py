@@ -47,17 +47,17 @@ class Blend:
         self.vectors = np.zeros((Q, 4, E + 2))
         self.products = np.zeros((Q, E + 2, E + 2))
 
-    def __call__(self, V: Array, x: Array, present: NDArray[np.bool_], follows: NDArray[np.bool_]) -> Array:
-        """The answers (B, Q) to B rows, from V (B, Q, E) and the readings x (B, Q), the last one held where missing.
+    def __call__(self, V: Array, x: Array, follows: NDArray[np.bool_]) -> Array:
+        """The answers (B, Q) to B rows, from V (B, Q, E) and the readings x (B, Q), NaN where missing.
 
-        ``present`` says where x was really read, ``follows`` (B,) which rows follow on the row before.
+        ``follows`` (B,) says which rows follow on the row before.
         """
         from emphatic import blend_kernels
 
         out = np.empty(x.shape)
         blend_kernels.blend(
-            np.ascontiguousarray(V), np.ascontiguousarray(x), np.ascontiguousarray(present),
-            np.ascontiguousarray(follows), self.gamma, KAPPA, self.scalars, self.vectors, self.products, out,
+            np.ascontiguousarray(V), np.ascontiguousarray(x), np.ascontiguousarray(follows),
+            self.gamma, KAPPA, self.scalars, self.vectors, self.products, out,
         )  # fmt: skip
         return out
 

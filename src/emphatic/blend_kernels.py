@@ -12,7 +12,7 @@ from numba.extending import register_jitable
 from emphatic.engines.compiled import jit_for
 
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
-_b1, _b2 = (types.Array(types.boolean, ndim, "C") for ndim in (1, 2))
+_b1 = types.Array(types.boolean, 1, "C")
 
 # What a question carries.
 SEEN, MEAN, TRACE, LOWEST, HIGHEST, LAST, LEARNED, NOISE, BEFORE, ABOVE = range(10)
@@ -56,8 +56,8 @@ def within(v: float, low: float, high: float, mean: float) -> float:
     return low if v < low else high if v > high else v if v == v else mean
 
 
-@jit_for((_f3, _f2, _b2, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)
-def blend(V, X, present, follows, gamma, kappa, scalars, vectors, products, out):
+@jit_for((_f3, _f2, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)
+def blend(V, X, follows, gamma, kappa, scalars, vectors, products, out):
     """p of each row and question; see ``blend``."""
     E = V.shape[2]
     for t in range(V.shape[0]):
@@ -76,7 +76,7 @@ def blend(V, X, present, follows, gamma, kappa, scalars, vectors, products, out)
             if first:
                 s[TRACE] = s[LOWEST] = s[HIGHEST] = x
             s[LAST] = x
-            if first or (known and present[t, q]):
+            if known:
                 s[SEEN] += 1.0
                 s[MEAN] += (x - s[MEAN]) / s[SEEN]
             s[TRACE] += (x - s[TRACE]) / h
@@ -89,7 +89,7 @@ def blend(V, X, present, follows, gamma, kappa, scalars, vectors, products, out)
                 p += w[i] * (within(V[t, q, i], low, high, mean) - mean)
             p = within(p, low, high, mean)
             out[t, q] = p
-            if not (known and present[t, q] and follows[t]):
+            if not (known and follows[t]):
                 z[:] = 0.0
             elif not first:  # u, BEFORE and ABOVE are still those of the row before
                 d = (1.0 - g) * x + g * p - s[BEFORE]

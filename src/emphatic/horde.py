@@ -324,7 +324,7 @@ class Horde:
         some = self._blended
         if len(some):
             V = each[:, :, some].transpose(0, 2, 1)
-            out[:, some] = self._blend(V, row.x[:, some], row.there[:, some], follows)
+            out[:, some] = self._blend(V, row.x[:, some], follows)
         if not self.scaled:
             out = out / self._asking.scale
         return out
