@@ -146,18 +146,21 @@ class GVF:
         if (self.gamma is None) == (self.horizon is None):
             got = "neither" if self.gamma is None else "both"
             raise refusal("gamma", "GVF", "be given, or 'horizon' in its place", got)
-        for given, least, most in (
-            ("cumulant", -LARGEST, LARGEST), ("gamma", 0.0, 1.0), ("interest", 0.0, LARGEST),
-            ("terminal", -LARGEST, LARGEST), ("lambda_", 0.0, 1.0), ("horizon", 1.0, LARGEST),
-        ):  # fmt: skip
+        for given, least, most, kind in (
+            ("cumulant", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
+            ("gamma", 0.0, 1.0, "a number, an expression of signals or a function"),
+            ("interest", 0.0, LARGEST, "a number, an expression of signals or a function"),
+            ("terminal", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
+            ("horizon", 1.0, LARGEST, "a number of steps, or a duration such as '2min'"),
+            ("lambda_", 0.0, 1.0, "a number"),
+        ):
             value = getattr(self, given)
-            if _is_number(value) and not least <= value <= most:
-                raise refusal(given, "GVF", f"be between {least:g} and {most:g}", repr(value))
-            fitting = isinstance(value, str) or (callable(value) and given != "horizon")
-            if value is not None and not _is_number(value) and (given == "lambda_" or not fitting):
-                kind = {
-                    "lambda_": "a number", "horizon": "a number of steps, or a duration such as '2min'",
-                }.get(given, "a number, an expression of signals or a function")  # fmt: skip
+            if _is_number(value):
+                fine, kind = least <= value <= most, f"between {least:g} and {most:g}"
+            else:
+                fine = value is None or (isinstance(value, str) and given != "lambda_")
+                fine = fine or (callable(value) and given not in ("horizon", "lambda_"))
+            if not fine:
                 raise refusal(given, "GVF", f"be {kind}", repr(value))
         if isinstance(self.horizon, str):
             try:
