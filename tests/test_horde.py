@@ -352,8 +352,12 @@ def test_action_and_mu_of_the_caller() -> None:
         if row["move"] != row["move"] or row["mu"] != row["mu"]:
             row["move"], row["mu"] = 1.0, 0.5
         action = [row["move"], int(row["move"]), np.int64(row["move"]), str(int(row["move"]))][t % 4]
-        a, b = told.observe(row), asked.observe({**row, "move": None}, action=action, mu=row["mu"])
+        a, b = (
+            told.observe(row),
+            asked.observe({**row, "move": None}, action=action, mu=(row["mu"], np.float64(row["mu"]))[t % 2]),
+        )
         assert a[0] == pytest.approx(b[0], abs=1e-12)
+    asked.observe(row, action=True, mu=np.float32(0.5))
     with pytest.raises(ValueError, match=r"'action'.*'given'"):
         asked.run(table)
 

@@ -205,7 +205,7 @@ class Horde:
             read = [_number(name, reading) for name, reading in zip(signals, observation, strict=True)]
         if action is not None:
             told(action)
-        if mu is not None and not (isinstance(mu, int | float) and 0.0 < mu <= 1.0):
+        if mu is not None and not (isinstance(mu, int | float | np.number) and 0.0 < mu <= 1.0):
             raise refusal("mu", "observe", "be a probability above 0", repr(mu))
         values = np.array([read])
         values[~np.isfinite(values)] = np.nan
