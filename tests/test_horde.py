@@ -291,15 +291,16 @@ def test_the_blend_is_of_the_plain_answers(gaps: bool) -> None:
 BLENDED: dict[str, Any] = {"rates": (0.1, 0.3, 1.0)}
 
 
-def test_row_by_row_is_the_log_in_any_cut() -> None:
-    table = log()
-    whole = horde_of(*all_questions(), **BLENDED).run(table)
-    by_row = horde_of(*all_questions(), **BLENDED)
+@pytest.mark.parametrize("missing", [False, True])
+def test_row_by_row_is_the_log_in_any_cut(missing: bool) -> None:
+    table = log(missing)
+    whole = horde_of(*all_questions(), table=table, **BLENDED).run(table)
+    by_row = horde_of(*all_questions(), table=table, **BLENDED)
     np.testing.assert_allclose([by_row.observe(row) for row in rows_of(table)], whole, rtol=1e-10, atol=1e-10)
     assert by_row.rows == T
     K = by_row.learner.K
     assert K == 45
-    horde, at = horde_of(*all_questions(), **BLENDED), 0
+    horde, at = horde_of(*all_questions(), table=table, **BLENDED), 0
     for size in (6, K, K + 1, 61, T - 2 * K - 68):  # one block has as many steps as there are learners
         made = horde.run({name: column[at : at + size] for name, column in table.items()})
         np.testing.assert_allclose(made, whole[at : at + size], rtol=1e-10, atol=1e-10)
