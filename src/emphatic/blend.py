@@ -12,7 +12,11 @@ differences telescope: with u = v − m,
     d_t = (1 − γ) x_{t+1} + γ p_{t+1} − p_t,    z_t = γ z_{t−1} + u_t,    Σ_t (G_t − p_t) u_t ≈ Σ_t d_t z_t
 
 so that w solves (avg u uᵀ + ridge) w = avg (d z + (p − m) u). Averages forget: a step's weight grows with its number.
-The ridge, KAPPA · avg d² / (1 − γ²) · h / t, is the noise of that many horizons' worth of evidence.
+The ridge, KAPPA · avg d² / (1 − γ²) · h / t, is the noise of that many horizons' worth of evidence. w is 0 at first,
+and solved for every 16 steps that are learned from, or every h/8 if those are more. Every v_i, and p, is kept within
+the readings so far and half their range beyond: a learner that diverges does no harm. Where a reading is missing, or
+does not follow on the row before, nothing is learned and z begins again; the last reading stands for it. Before the
+first one the answer is that of the middle learner.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ Array = NDArray[np.float64]
 #: How many horizons' worth of evidence the prior p = m counts for.
 KAPPA = 5.0
 #: What a question carries: see the kernel.
-_SCALARS = 9
+_SCALARS = 10
 
 
 class Blend:
@@ -43,17 +47,17 @@ class Blend:
         self.vectors = np.zeros((Q, 4, E + 2))
         self.products = np.zeros((Q, E + 2, E + 2))
 
-    def __call__(self, V: Array, x: Array, present: NDArray[np.bool_], follows: NDArray[np.bool_]) -> Array:
-        """The answers (B, Q) to B rows, from V (B, Q, E) and the readings x (B, Q), the last one held where missing.
+    def __call__(self, V: Array, x: Array, follows: NDArray[np.bool_]) -> Array:
+        """The answers (B, Q) to B rows, from V (B, Q, E) and the readings x (B, Q), NaN where missing.
 
-        ``present`` says where x was really read, ``follows`` (B,) which rows follow on the row before.
+        ``follows`` (B,) says which rows follow on the row before.
         """
         from emphatic import blend_kernels
 
         out = np.empty(x.shape)
         blend_kernels.blend(
-            np.ascontiguousarray(V), np.ascontiguousarray(x), np.ascontiguousarray(present),
-            np.ascontiguousarray(follows), self.gamma, KAPPA, self.scalars, self.vectors, self.products, out,
+            np.ascontiguousarray(V), np.ascontiguousarray(x), np.ascontiguousarray(follows),
+            self.gamma, KAPPA, self.scalars, self.vectors, self.products, out,
         )  # fmt: skip
         return out
 

@@ -12,10 +12,12 @@ from numba.extending import register_jitable
 from emphatic.engines.compiled import jit_for
 
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
-_b1, _b2 = (types.Array(types.boolean, ndim, "C") for ndim in (1, 2))
+_b1 = types.Array(types.boolean, 1, "C")
 
 # What a question carries.
-SEEN, MEAN, TRACE, LOWEST, HIGHEST, LEARNED, NOISE, BEFORE, ABOVE = range(9)
+SEEN, MEAN, TRACE, LOWEST, HIGHEST, LAST, LEARNED, NOISE, BEFORE, ABOVE = range(10)
+#: What is beyond is no number to count with: a square would not be finite.
+LARGEST = 1e100
 
 
 @register_jitable
@@ -48,36 +50,46 @@ def solve(A: Any, b: Any) -> Any:
     return w
 
 
-@jit_for((_f3, _f2, _b2, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)
-def blend(V, X, present, follows, gamma, kappa, scalars, vectors, products, out):
+@register_jitable
+def within(v: float, low: float, high: float, mean: float) -> float:
+    """v, or the nearer end; the mean for NaN."""
+    return low if v < low else high if v > high else v if v == v else mean
+
+
+@jit_for((_f3, _f2, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)
+def blend(V, X, follows, gamma, kappa, scalars, vectors, products, out):
     """p of each row and question; see ``blend``."""
     E = V.shape[2]
     for t in range(V.shape[0]):
         for q in range(V.shape[1]):
             g, x, s, C = gamma[q], X[t, q], scalars[q], products[q]
             w, u, z, b = vectors[q, 0], vectors[q, 1], vectors[q, 2], vectors[q, 3]
-            if not math.isfinite(x):  # nothing was ever read
-                out[t, q] = math.nan
-                continue
             h = 1.0 / (1.0 - g)
+            known = abs(x) <= LARGEST
             first = s[SEEN] == 0.0
+            if first and not known:  # nothing was ever read
+                p = V[t, q, E // 2]
+                out[t, q] = p if abs(p) <= LARGEST else 0.0
+                continue
+            if not known:
+                x = s[LAST]
             if first:
                 s[TRACE] = s[LOWEST] = s[HIGHEST] = x
-            if first or present[t, q]:
+            s[LAST] = x
+            if known:
                 s[SEEN] += 1.0
                 s[MEAN] += (x - s[MEAN]) / s[SEEN]
             s[TRACE] += (x - s[TRACE]) / h
             s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
             mean = s[MEAN]
+            room = 0.5 * (s[HIGHEST] - s[LOWEST])
+            low, high = s[LOWEST] - room, s[HIGHEST] + room
             p = mean + w[E] * (x - mean) + w[E + 1] * (s[TRACE] - mean)
             for i in range(E):
-                p += w[i] * (V[t, q, i] - mean)
-            room = 0.5 * (s[HIGHEST] - s[LOWEST])
-            p = min(max(p, s[LOWEST] - room), s[HIGHEST] + room)
-            if not math.isfinite(p):
-                p = mean
+                p += w[i] * (within(V[t, q, i], low, high, mean) - mean)
+            p = within(p, low, high, mean)
             out[t, q] = p
-            if not first and not (present[t, q] and follows[t]):
+            if not (known and follows[t]):
                 z[:] = 0.0
             elif not first:  # u, BEFORE and ABOVE are still those of the row before
                 d = (1.0 - g) * x + g * p - s[BEFORE]
@@ -98,5 +110,5 @@ def blend(V, X, present, follows, gamma, kappa, scalars, vectors, products, out)
                         A[i, i] += kappa * s[NOISE] / (1.0 - g * g) * h / s[LEARNED] + 1e-9 * trace + 1e-200
                     w[:] = solve(A, b)
             for i in range(E):
-                u[i] = V[t, q, i] - mean
+                u[i] = within(V[t, q, i], low, high, mean) - mean
             u[E], u[E + 1], s[BEFORE], s[ABOVE] = x - mean, s[TRACE] - mean, p, p - mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 __all__ = ["seconds", "spoken"]
@@ -11,15 +12,16 @@ _WRITTEN = re.compile(rf"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*({'|'.join(sorted(
 
 
 def seconds(text: str) -> float:
-    """The seconds of a duration.
+    """The seconds of a duration, above 0.
 
     >>> seconds("2min"), seconds("1.5 h"), seconds("250ms")
     (120.0, 5400.0, 0.25)
     """
     match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
-    if not match:
+    duration = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not 0.0 < duration < math.inf:
         raise ValueError(f"{text!r} is not a duration such as 90s, 2min, 1.5h or 1d")
-    return float(match[1]) * _UNITS[match[2]]
+    return duration
 
 
 def spoken(duration: float) -> str:

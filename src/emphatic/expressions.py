@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,20 @@ from numpy.typing import NDArray
 
 __all__ = ["FUNCTIONS", "Expression"]
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs, "min": np.minimum, "max": np.maximum, "sqrt": np.sqrt, "exp": np.exp, "log": np.log,
-    "sin": np.sin, "cos": np.cos, "sign": np.sign, "where": np.where,
+
+def _least(*values: Any) -> Any:
+    return reduce(np.minimum, values)
+
+
+def _most(*values: Any) -> Any:
+    return reduce(np.maximum, values)
+
+
+#: Each function, and the least and the most that it takes.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "abs": (np.abs, 1, 1), "min": (_least, 2, 99), "max": (_most, 2, 99), "sqrt": (np.sqrt, 1, 1),
+    "exp": (np.exp, 1, 1), "log": (np.log, 1, 1), "sin": (np.sin, 1, 1), "cos": (np.cos, 1, 1),
+    "sign": (np.sign, 1, 1), "where": (np.where, 3, 3),
 }  # fmt: skip
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -30,7 +43,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
 
-#: Longer ones are a mistake, and could be deep enough to exhaust the interpreter.
+#: Longer ones are a mistake.
 _LONGEST = 1000
 
 
@@ -47,60 +60,85 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
-            raise ValueError(f"an expression of 1 to {_LONGEST} characters is due, got {text!r}")
+            raise ValueError(f"an expression of 1 to {_LONGEST} characters is due, got {str(text)[:60]!r}")
         self.text = text
-        quoted: dict[str, str] = {}
+        word = "quoted"
+        while word in text:
+            word += "_"
+        quoted: list[str] = []
 
         def plain(match: re.Match[str]) -> str:
-            return f" {quoted.setdefault(match[1], f'_quoted_{len(quoted)}')} "
+            quoted.append(match[1])
+            return f" {word}{len(quoted) - 1} "
 
         try:
-            tree = ast.parse(re.sub(r"`([^`]+)`", plain, text).strip(), mode="eval")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                source = re.sub(r"`([^`]+)`", plain, text).strip()
+                tree = ast.parse(source, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"{text!r} is not an expression of signals") from None
-        names = {word: name for name, word in quoted.items()}
         self.names: set[str] = set()
-        self._value = self._compiled(tree.body, names)
+        #: In reverse Polish order: numbers, names, and functions with the number of values that they take. There is
+        #: no recursion, neither here nor in a call, for a text may be nested deeper than the interpreter goes.
+        self._program: list[float | str | tuple[Callable[..., Any], int]] = []
+        names = {f"{word}{i}": name for i, name in enumerate(quoted)}
+        todo: list[ast.AST] = [tree.body]
+        while todo:
+            item, parts = self._taken_apart(todo.pop(), names, source)
+            self._program.append(item)
+            todo += parts
+        self._program.reverse()
 
-    def _compiled(self, node: ast.AST, quoted: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
-        """A function of the signals."""
-
-        def inner(child: ast.AST) -> Callable[[Mapping[str, Any]], Any]:
-            return self._compiled(child, quoted)
-
+    def _taken_apart(
+        self, node: ast.AST, quoted: Mapping[str, str], source: str
+    ) -> tuple[float | str | tuple[Callable[..., Any], int], list[ast.expr]]:
+        """What a node does, and what it does it to."""
         match node:
-            case ast.Constant(value=bool() | int() | float() as number):
-                return lambda signals: np.float64(number)
+            case ast.Constant(value=bool() | int() | float() as number) if abs(number) < 1e300:
+                return float(number), []
             case ast.Name(id=word):
                 name = quoted.get(word, word)
                 self.names.add(name)
-                return lambda signals: signals[name]
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return _applied(_OPERATORS[type(op)], inner(left), inner(right))
+                return name, []
+            case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]) if (
+                type(op) in _OPERATORS
+            ):
+                return (_OPERATORS[type(op)], 2), [left, right]
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-                return _applied(_OPERATORS[type(op)], inner(operand))
-            case ast.BoolOp(op=op, values=[first, *rest]) if rest:
-                made = inner(first)
-                for value in rest:
-                    made = _applied(_OPERATORS[type(op)], made, inner(value))
-                return made
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
-                return _applied(_OPERATORS[type(op)], inner(left), inner(right))
-            case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in FUNCTIONS:
-                return _applied(FUNCTIONS[name], *map(inner, args))
+                return (_OPERATORS[type(op)], 1), [operand]
+            case ast.BoolOp(op=op, values=values):
+                function = _OPERATORS[type(op)]
+                return (lambda *values: reduce(function, values), len(values)), values
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
+                function, least, most = FUNCTIONS[name]
+                if least <= len(args) <= most:
+                    return (function, len(args)), args
+        part = ast.get_source_segment(source, node)
         raise ValueError(
-            f"{self.text!r} has a part that is not understood: {ast.unparse(node)!r}. There are names of signals, "
-            f"numbers, + - * / ** %, comparisons, and, or, not, and {', '.join(FUNCTIONS)}"
+            f"{self.text!r} has a part that is not understood: {part!r}. There are names of signals, numbers, "
+            f"+ - * / ** %, comparisons of two, and, or, not, and {', '.join(FUNCTIONS)}"
         )
 
     def __call__(self, signals: Mapping[str, NDArray[Any] | float]) -> Any:
-        """Its value; NaN where a signal is missing or the formula has none."""
+        """Its value; NaN where any of its signals is missing or the formula has none."""
+        stack: list[Any] = []
         with np.errstate(all="ignore"):
-            return np.asarray(self._value(signals), np.float64)
+            for item in self._program:
+                if isinstance(item, str):
+                    stack.append(np.asarray(signals[item], np.float64))
+                elif isinstance(item, float):
+                    stack.append(np.float64(item))
+                else:
+                    function, count = item
+                    values = stack[-count:]
+                    del stack[-count:]
+                    stack.append(np.asarray(function(*values), np.float64))
+            # A comparison with what is missing is false, and would count as 0.
+            missing: Any = False
+            for name in self.names:
+                missing = missing | np.isnan(signals[name])
+            return np.where(missing, np.nan, stack[0])
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
-
-
-def _applied(function: Callable[..., Any], *parts: Callable[[Mapping[str, Any]], Any]) -> Callable[..., Any]:
-    return lambda signals: function(*(part(signals) for part in parts))

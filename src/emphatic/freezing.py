@@ -18,17 +18,17 @@ def run(
     out: NDArray[Any], *, freeze: bool,
 ) -> int:  # fmt: skip
     """``Engine.run`` for the learners that are not frozen; with ``freeze`` those that would diverge join them."""
-    T, t = len(phi), 0
+    T, t, status = len(phi), 0, -1
     if not frozen.any():
         status, _ = whole.run(phi, phi_next, top, parameters, out)
-        if not freeze or status < 0:
+        if status in (-1, UNFIT) or not freeze:
             return status
         t, k = divmod(status, whole.K)
-        frozen[k] = True
-    alive, status = np.flatnonzero(~frozen), -1
+        frozen[k], status = True, -1
+    alive = np.flatnonzero(~frozen)
     part = whole.select(alive)
-    if len(out) and len(alive) < whole.K:
-        with np.errstate(all="ignore"):
+    if len(out):
+        with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
             out[t:, frozen] = whole.select(np.flatnonzero(frozen)).predict(block(phi, t, T))
     while t < T and len(alive):
         rest = tuple(_columns(p[t:], alive) for p in parameters)
@@ -47,7 +47,7 @@ def run(
             break
         stopped = part.select(np.array([k]))
         if len(out):
-            with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+            with np.errstate(all="ignore"):
                 out[t:, alive[k]] = stopped.predict(block(phi, t, T))[:, 0]
         whole.place(alive[k : k + 1], stopped)
         frozen[alive[k]] = True

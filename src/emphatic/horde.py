@@ -7,23 +7,26 @@ question is answered from φ_t.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import checkpoint
-from emphatic.active import Active
-from emphatic.asking import Asking
+from emphatic import checkpoint, rules
+from emphatic.active import Active, trusted
+from emphatic.asking import Asking, Rows
 from emphatic.blend import Blend
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.inputs import refusal
 from emphatic.learner import Learner
 from emphatic.loading import restored
-from emphatic.questions import GVF, Observations
+from emphatic.questions import GVF, Observations, told
+from emphatic.sequences import UndiscountedWarning
 from emphatic.streams import Clock, Hold, Table, open_table
 from emphatic.tensors import Part
 
@@ -35,6 +38,8 @@ Array = NDArray[np.float64]
 RATES = (0.1, 0.3, 1.0)
 #: Rows of a log that are learned from at a time.
 BLOCK = 4096
+#: How the names of arrays begin that are not the learner's.
+_OWN = ("features.", "blend.", "horde.")
 
 
 class Horde:
@@ -79,12 +84,19 @@ class Horde:
             raise refusal("questions", "Horde", "have different names", f"{twice!r} twice")
         if not isinstance(features, Features):
             raise refusal("features", "Horde", "be emphatic.features.Features", repr(features))
-        self.features, self.rule, self.step, self.scaled = features, rule, step, bool(scaled)
-        given = (rates,) if isinstance(rates, int | float) else tuple(rates)
+        if not isinstance(scaled, bool):
+            raise refusal("scaled", "Horde", "be True or False", repr(scaled))
+        self.features, self.rule, self.step, self.scaled = features, rule, step, scaled
+        given = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
         if not given or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in given):
-            raise refusal("rates", "Horde", "be positive", repr(rates))
-        self.rates = tuple(float(rate) for rate in given)
+            raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
+        self.rates = tuple(sorted(float(rate) for rate in given))
+        if step is not None and not isinstance(step, int | float):
+            raise refusal("step", "Horde", "be the seconds of a step", repr(step))
+        # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
         self._kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
+        Learner(rule, 1, 1, **self._kind)
+        Learner(rule, 1, engine="reference").learn(0.0, 1.0, 0.0, [1.0], 1.0, 0.0, [1.0], 0.0, **extra)
         self._extra: dict[str, Any] = extra
         self._learner: Learner | None = None
 
@@ -139,29 +151,25 @@ class Horde:
             rows = 10_000 if table.rows is None else min(10_000, max(500, table.rows // 10))
         block = next(table.blocks(rows))
         clock = table.clock()
-        if self.step is None and clock is not None:
-            self.step = clock.step
-        held, missing = Hold(len(table.names)).fill(block.values)
+        step = clock.step if self.step is None and clock is not None else self.step
+        asking = Asking(self.questions, table.names, table.categories, step, rules.get(self.rule))
+        held, _ = Hold(len(table.names)).fill(block.values)
         self.features.warm_up(held, names=table.names, time=block.time, labels=block.labels)
-        self._begin(table.categories)
-        observed = Observations(dict(zip(table.names, block.values.T, strict=True)), block.labels, len(block))
-        with np.errstate(all="ignore"):
-            self._base = np.nan_to_num(self._asking.mean(observed))
+        self.step = step
+        self._begin(asking, Learner(self.rule, self.features.n, len(self.questions) * len(self.rates), **self._kind))
+        self._base = asking.mean(Observations(table.names, block.values, block.labels))
         return self
 
-    def _begin(self, categories: Sequence[str]) -> None:
+    def _begin(self, asking: Asking, learner: Learner) -> None:
         """Before the first row."""
-        signals = self.features.signals
-        self._asking = Asking(self.questions, signals, categories, self.step)
         Q, E = len(self.questions), len(self.rates)
-        self._learner = Learner(self.rule, self.features.n, Q * E, **self._kind)
-        self._hold = Hold(len(signals))
+        self._asking, self._learner = asking, learner
+        self._hold = Hold(len(self.features.signals))
         self._base = np.zeros(Q)
-        self._alpha = np.repeat(self.rates, Q) / max(self.features.norm, 1e-12)
-        self._lambda = np.tile(self._asking.lambda_, E)
-        blended = self._asking.blended if E > 1 else np.zeros(Q, bool)
-        self._blended = np.flatnonzero(blended)
-        self._blend = Blend(self._asking.gamma[self._blended], E)
+        self._alpha = np.repeat(self.rates, Q)[None] / max(self.features.norm, 1e-12)
+        self._lambda = np.tile(asking.lambda_, E)[None]
+        self._blended = np.flatnonzero(asking.blended if E > 1 else np.zeros(Q, bool))
+        self._blend = Blend(asking.gamma[self._blended], E)
         self._rows = 0
         self._phi: Active | None = None  # of the last row; None after a cut
         self._now = np.zeros((2, Q))  # its ρ and interest
@@ -170,33 +178,49 @@ class Horde:
     # ------------------------------------------------------------------ the stream
 
     def observe(
-        self, observation: Mapping[str, Any] | Sequence[float], *, action: Any = None, mu: Any = None, time: Any = None,
+        self,
+        observation: Mapping[str, Any] | Sequence[Any] | Array,
+        *,
+        action: Any = None,
+        mu: Any = None,
+        time: Any = None,
         learn: bool = True,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
-        ``observation`` is {name: reading} (absent, None or NaN is missing), or the readings in the order of the
-        signals. ``action`` is the one taken now, and ``mu`` the probability with which the behaviour chose it. With
-        ``learn=False`` it only predicts.
+        ``observation`` is {name: reading} (absent, None, NaN or infinite is missing), or the readings in the order of
+        the signals. ``action`` is the one taken now, and ``mu`` the probability with which the behaviour chose it.
+        ``time``, in seconds or datetime64, is for features of time; gaps are for the caller to find, and ``cut`` at.
+        With ``learn=False`` it only predicts: no weight changes, and the step across is no step.
         """
         asking = self._require()
         signals = self.features.signals
+        labels: dict[str, Any] = {name: [None] for name in asking.categories}
         if isinstance(observation, Mapping):
-            values = np.array([_number(name, observation.get(name)) for name in signals])
-            labels = {name: np.array([observation.get(name)], object) for name in asking.categories}
+            read = [_number(name, observation.get(name)) for name in signals]
+            labels = {name: [_label(name, observation.get(name))] for name in asking.categories}
+        elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(signals):
+            raise refusal(
+                "observation", "observe", f"be {{name: reading}} or {len(signals)} readings", repr(observation)
+            )
         else:
-            values = np.asarray(observation, np.float64)
-            labels = {name: np.array([None], object) for name in asking.categories}
-            if values.shape != (len(signals),):
-                raise refusal("observation", "observe", f"have {len(signals)} readings", f"shape {values.shape}")
-        values = np.where(np.isfinite(values), values, np.nan)
+            read = [_number(name, reading) for name, reading in zip(signals, observation, strict=True)]
+        if action is not None:
+            told(action)
+        if mu is not None and not (isinstance(mu, int | float | np.number) and 0.0 < mu <= 1.0):
+            raise refusal("mu", "observe", "be a probability above 0", repr(mu))
+        values = np.array([read])
+        values[~np.isfinite(values)] = np.nan
         when = None if time is None else np.array([time])
         actions, chances = (None if given is None else [given] for given in (action, mu))
-        predictions: Array = self._learned(values[None], when, labels, actions, chances, np.zeros(1, bool), learn)[0]
+        predictions: Array = self._learned(values, when, labels, actions, chances, np.zeros(1, bool), learn)[0]
         return predictions
 
     def run(self, table: Any) -> Array:
-        """Learn from a whole log, warming up on its first rows if that has not been done; predictions (T, Q)."""
+        """Learn from a whole log, warming up on its first rows if that has not been done; predictions (T, Q).
+
+        It goes on from what was seen before; ``cut`` first, where the log is another sequence.
+        """
         table = table if isinstance(table, Table) else open_table(table)
         if self._learner is None:
             self.warm_up(table)
@@ -207,7 +231,8 @@ class Horde:
         """``run`` in blocks: each block of the table, and the predictions at its rows."""
         asking = self._require()
         if tuple(table.names) != self.features.signals or tuple(table.categories) != asking.categories:
-            raise refusal("table", "Horde", f"have the signals {', '.join(self.features.signals)}", repr(table))
+            wanted = f"have the columns {', '.join((*self.features.signals, *asking.categories))}"
+            raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
         clock = clock or table.clock()
         for block in table.blocks(BLOCK, start):
             gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
@@ -225,35 +250,46 @@ class Horde:
         self, values: Array, time: Any, labels: Mapping[str, Any], actions: Any, mu: Any, gap: NDArray[np.bool_],
         learn: bool = True,
     ) -> Array:  # fmt: skip
-        """The next rows: learn, and answer."""
+        """The next rows: learn, and answer. What can be refused is refused before anything is changed."""
         asking = self._asking
-        held, missing = self._hold.fill(values)
-        names = self.features.signals
-        raw = Observations(dict(zip(names, values.T, strict=True)), labels, len(values), actions, mu)
-        full = Observations(dict(zip(names, held.T, strict=True)), labels, len(values), actions, mu)
-        row = asking(raw, full)
+        hold, counts = copy(self._hold), asking.counts
+        held, missing = hold.fill(values)
+        raw, full = (Observations(self.features.signals, part, labels, actions, mu) for part in (values, held))
         V = np.empty((len(values), len(self.rates) * len(self.questions)))
-        edges = np.flatnonzero(gap)
-        edges = np.concatenate([[0], edges[edges > 0], [len(values)]]) if len(values) else edges[:1]
-        for begin, end in pairwise(edges):
-            if gap[begin]:
-                self.cut()
-            some = slice(begin, end)
-            phi = self.features(
-                held[some], time=None if time is None else time[some],
-                labels={name: column[some] for name, column in labels.items()}, missing=missing[some],
-            )  # fmt: skip
-            V[some] = self._piece(phi, row.part(some)) if learn else self.learner.predict(phi)
+        follows = ~gap
+        follows[:1] &= self._phi is not None and learn
+        edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), len(values)]
+        try:
+            row = asking(raw, full)
+            for begin, end in pairwise(edges):
+                if gap[begin]:
+                    self.cut()
+                some = slice(begin, end)
+                phi = self.features(
+                    held[some], time=None if time is None else time[some],
+                    labels={name: column[some] for name, column in labels.items()}, missing=missing[some],
+                )  # fmt: skip
+                if learn:
+                    V[some] = self._piece(phi, row.part(some))
+                else:
+                    V[some], self._phi = self.learner.predict(phi), None
+        except Exception:
+            asking.counts = counts
+            raise
+        self._hold = hold
         self._rows += len(values)
-        return self._answers(V, row, gap if learn else np.ones(len(gap), bool))
+        return self._answers(V, row, follows)
 
-    def _piece(self, phi: Active, row: Any) -> Array:
+    def _piece(self, phi: Active, row: Rows) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
         learner = self.learner
         start = self._phi is None
         Phi, before = phi, self._phi
         if before is not None:
-            Phi = Active(np.vstack([before.indices, phi.indices]), np.vstack([before.values, phi.values]))
+            Phi = trusted(
+                np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values]),
+                max(before.top, phi.top),
+            )  # fmt: skip
         # φ_t's own ρ and interest, and what the next row says.
         rho = row.rho if start else np.vstack([self._now[0], row.rho])
         interest = row.interest if start else np.vstack([self._now[1], row.interest])
@@ -272,27 +308,29 @@ class Horde:
                 # After a break F would climb again from I = 1 − γ: start it at 1, where it stays, with M α as ever.
                 I = np.where(steady, 1.0, I)
                 rest = np.where(steady, 1.0 - self._asking.gamma * self._asking.lambda_, 1.0)
-                alpha = alpha * np.tile(rest, (1, E))
-            made = learner.run(
-                Phi, np.tile(target, (1, E)), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
-                I=_smallest(I, E), rho=_smallest(ratio, E), on_divergence="freeze", **self._extra,
-            )  # fmt: skip
+                alpha = alpha * _tiled(rest, E)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
+                made = learner.run(
+                    Phi, _tiled(target, E), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
+                    I=_smallest(I, E), rho=_smallest(ratio, E), on_divergence="freeze", **self._extra,
+                )  # fmt: skip
             self._fresh = ~there[-1]
-        last = Active(phi.indices[-1:], phi.values[-1:])
+        last = trusted(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
         with np.errstate(all="ignore"):
             made = np.vstack([made[0 if start else 1 :], learner.predict(last)])
         self._phi, self._now = last, np.stack([row.rho[-1], row.interest[-1]])
         return made
 
-    def _answers(self, V: Array, row: Any, gap: NDArray[np.bool_]) -> Array:
+    def _answers(self, V: Array, row: Rows, follows: NDArray[np.bool_]) -> Array:
         """One answer to each question, in its own unit."""
         B, Q, E = len(V), len(self.questions), len(self.rates)
         each = V.reshape(B, E, Q) + self._base
         out = np.array(each[:, E // 2])
         some = self._blended
         if len(some):
-            x = row.x[:, some]
-            out[:, some] = self._blend(each[:, :, some].transpose(0, 2, 1), x, row.there[:, some], ~gap)
+            V = each[:, :, some].transpose(0, 2, 1)
+            out[:, some] = self._blend(V, row.x[:, some], follows)
         if not self.scaled:
             out = out / self._asking.scale
         return out
@@ -319,12 +357,12 @@ class Horde:
             "rows": self._rows,
             "features": made,
             "hold": self._hold.state(),
-            "counts": asking.counts(),
+            "counts": asking.counts,
             "more": dict(more),
         }
         own = {f"features.{name}": array for name, array in arrays.items()}
         own |= {f"blend.{name}": array for name, array in self._blend.arrays().items()}
-        own |= {"horde.base": self._base, "horde.now": self._now, "horde.fresh": self._fresh.astype(np.uint8)}
+        own |= {"horde.base": self._base, "horde.now": self._now, "horde.fresh": self._fresh.view(np.uint8)}
         if self._phi is not None:
             own |= {"horde.indices": self._phi.indices, "horde.values": self._phi.values}
         return header, parts | {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
@@ -338,66 +376,70 @@ class Horde:
     def load_with(path: str | os.PathLike[str]) -> tuple[Horde, dict[str, Any]]:
         """The same, and what more was saved with it."""
         with checkpoint.opened(path) as (header, stored):
+            if "horde" not in header:
+                raise CheckpointError(f"{os.fsdecode(path)!r} holds a learner and no horde: emphatic.load opens it.")
             try:
                 told = header["horde"]
-                arrays = {
-                    name: part.array()
-                    for name, part in stored.items()
-                    if name.split(".")[0] in ("features", "blend", "horde")
-                }
-                questions = [GVF.from_config(table) for table in told["questions"]]
-                features = Features.load(told["features"], _under("features", arrays))
+                own = {name: part.array() for name, part in stored.items() if name.startswith(_OWN)}
                 horde = Horde(
-                    questions, features, told["rule"], rates=told["rates"], step=told["step"], scaled=told["scaled"],
+                    [GVF.from_config(table) for table in told["questions"]],
+                    Features.load(told["features"], _under("features", own)),
+                    told["rule"], rates=told["rates"], step=told["step"], scaled=told["scaled"],
                     **told["kind"], **told["extra"],
                 )  # fmt: skip
-                horde._begin(told["categories"])
-                horde._restore(told, arrays, restored(header, stored))
-                return horde, told["more"]
-            except CheckpointError:
-                raise
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, OSError) as error:
+                horde._restore(told, own, restored(header, stored))
+                return horde, dict(told["more"])
+            except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
 
     def _restore(self, told: Mapping[str, Any], arrays: dict[str, NDArray[Any]], learner: Learner) -> None:
-        Q = len(self.questions)
+        Q, C = len(self.questions), len(self.features.signals)
         if (learner.n, learner.K, learner.rule.name) != (self.features.n, Q * len(self.rates), self.rule):
             raise ValueError(f"its learner is {learner!r}")
-        self._learner = learner
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UndiscountedWarning)  # it was said when the questions were asked
+            asking = Asking(self.questions, self.features.signals, told["categories"], self.step, learner.rule)
+        self._begin(asking, learner)
         self._hold = Hold.restore(told["hold"])
-        if len(self._hold.last) != len(self.features.signals):
+        if any(len(part) != C for part in (self._hold.last, self._hold.missing, self._hold.longest, self._hold._run)):
             raise ValueError("its last readings are not one a signal")
-        self._asking.set_counts(told["counts"])
+        asking.counts = told["counts"]
         self._rows = int(told["rows"])
-        for name, own in (("base", self._base), ("now", self._now)):
+        for name, own in (("base", self._base), ("now", self._now), ("fresh", self._fresh.view(np.uint8))):
             given = arrays[f"horde.{name}"]
             if given.shape != own.shape or given.dtype != own.dtype or not np.isfinite(given).all():
                 raise ValueError(f"its {name!r} does not fit")
             own[:] = given
-        self._fresh = arrays["horde.fresh"].reshape(Q).astype(bool)
         self._blend.restore(_under("blend", arrays))
         if "horde.indices" in arrays:
-            indices = arrays["horde.indices"]
-            if indices.size and int(indices.max()) >= self.features.n:
-                raise ValueError("its last features are out of range")
-            self._phi = Active(indices, arrays["horde.values"])
+            phi = Active(arrays["horde.indices"], arrays["horde.values"])
+            if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
+                raise ValueError("its last features do not fit")
+            self._phi = phi
 
 
 def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
 
 
-def _smallest(p: Array, E: int) -> Any:
-    """A parameter (T, Q) for E learners a question, in the smallest of the forms that the learner takes."""
-    if (p == p[0]).all():
-        return float(p[0, 0]) if (p[0] == p[0, 0]).all() else np.tile(p[:1], (1, E))
-    return np.tile(p, (1, E))
+def _tiled(p: Array, E: int) -> Array:
+    """A parameter (T, Q) for E learners a question."""
+    return np.concatenate([p] * E, axis=1)
+
+
+def _smallest(p: Array, E: int) -> Array:
+    """The same, as (1, K) where it is the same in every step."""
+    return _tiled(p[:1] if len(p) > 1 and (p == p[0]).all() else p, E)
 
 
 def _number(name: str, reading: Any) -> float:
-    if reading is None:
-        return np.nan
     try:
-        return float(reading)
-    except (TypeError, ValueError):
+        return np.nan if reading is None else float(reading)
+    except (TypeError, ValueError, OverflowError):
         raise refusal("observation", "observe", f"have a number for {name!r}", repr(reading)) from None
+
+
+def _label(name: str, label: Any) -> Any:
+    if not isinstance(label, str | int | float | None):
+        raise refusal("observation", "observe", f"have text or a number for {name!r}", repr(label))
+    return label

@@ -17,28 +17,38 @@ from numpy.typing import NDArray
 from emphatic import durations
 from emphatic.inputs import refusal
 
-__all__ = ["GVF", "Observations", "Policy"]
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "told"]
 
-Quantity = float | str | Callable[[Mapping[str, Any]], float]
+Quantity = float | str | Callable[[Mapping[str, Any]], float | None]
 Array = NDArray[np.float64]
 
+#: What is beyond is no reading of anything: it counts as missing, and squares of what is not stay finite.
+LARGEST = 1e100
 #: The most that λ is by itself; and by how many steps of γ it stays below 1.
 _LAMBDA, _ROOM = 0.9, 4.0
 
 
 @dataclass(frozen=True)
 class Observations:
-    """Some rows: each signal's values (NaN missing), each category's labels (None missing), actions and μ if given."""
+    """Some rows: ``values`` (B, C) of the signals (NaN missing), each category's labels, actions and μ if given."""
 
-    signals: Mapping[str, Array]
+    names: Sequence[str]
+    values: Array
     labels: Mapping[str, Sequence[Any]]
-    rows: int
     actions: Sequence[Any] | None = None
     mu: Sequence[Any] | None = None
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def signals(self) -> dict[str, Array]:
+        """Each signal's values."""
+        return dict(zip(self.names, self.values.T, strict=True))
+
     def row(self, t: int) -> dict[str, Any]:
         """One row as a question's own function is given it."""
-        one = {name: float(values[t]) for name, values in self.signals.items()}
+        one: dict[str, Any] = dict(zip(self.names, self.values[t].tolist(), strict=True))
         return one | {name: values[t] for name, values in self.labels.items()}
 
 
@@ -49,6 +59,10 @@ class Policy:
     ``target`` gives π(a), as a table {action: probability} (others 0), or a function of (observation, action).
     ``column`` holds the action taken in each row. ``behaviour`` gives μ(a): a number, a table, the name of a column
     that holds it, a function of (observation, action), or "count", the part of all actions so far that were a.
+    In tables 1, 1.0, True and "1" are the same action. A row whose action or μ is missing has ρ = 0.
+
+    >>> Policy({"left": 0.2, "right": 0.8}, column="move", behaviour=0.5)
+    Policy(target={'left': 0.2, 'right': 0.8}, column='move', behaviour=0.5)
     """
 
     target: Mapping[Any, float] | Callable[[Mapping[str, Any], Any], float]
@@ -56,15 +70,43 @@ class Policy:
     behaviour: Any = "count"
 
     def __post_init__(self) -> None:
-        tables = [part for part in (self.target, self.behaviour) if isinstance(part, Mapping)]
-        for table in tables:
-            for action, p in table.items():
-                if isinstance(p, bool) or not isinstance(p, int | float) or not 0.0 <= p <= 1.0:
-                    raise refusal("target", "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
-        if not callable(self.target) and not isinstance(self.target, Mapping):
-            raise refusal("target", "Policy", "be a table of probabilities or a function", repr(self.target))
-        if isinstance(self.target, Mapping) and sum(self.target.values()) > 1.0 + 1e-9:
-            raise refusal("target", "Policy", "have probabilities of at most 1 together", repr(self.target))
+        for given in ("target", "behaviour"):
+            value = _plain(getattr(self, given))
+            if isinstance(value, Mapping):
+                table = {told(action): _plain(p) for action, p in value.items()}
+                for action, p in table.items():
+                    if not (_is_number(p) and 0.0 <= p <= 1.0):
+                        raise refusal(given, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
+                total = sum(table.values())
+                if len(table) < len(value) or total > 1.0 + 1e-6 or (given == "target" and total < 1.0 - 1e-6):
+                    raise refusal(given, "Policy", "have different actions and probabilities of 1 in all", repr(value))
+                value = table
+            elif given == "target" and not callable(value):
+                raise refusal(given, "Policy", "be a table of probabilities or a function", repr(value))
+            elif not (callable(value) or isinstance(value, str) or (_is_number(value) and 0.0 < value <= 1.0)):
+                wanted = "be a probability above 0, a table of them, a column, a function or 'count'"
+                raise refusal(given, "Policy", wanted, repr(value))
+            object.__setattr__(self, given, value)
+        if not isinstance(self.column, str | None):
+            raise refusal("column", "Policy", "be the name of a column", repr(self.column))
+
+
+def told(action: Any) -> str:
+    """An action as tables and files name it: 1, 1.0, True and "1" are the same."""
+    value = _plain(action)
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        value = int(value)
+    if not isinstance(value, str | int | float) or value != value:
+        raise refusal("action", "observe", "be text or a number", repr(action))
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -73,10 +115,13 @@ class GVF:
 
     ``cumulant`` is a column, an expression of columns (``"S1 - S2"``), or a function of the observation; the reading
     of the row that follows is what accumulates. ``gamma`` is a number, or an expression or function of the row that
-    follows (0 where it ends); instead, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min". Without a
-    ``policy`` the question is about what will be, as things go. ``interest`` is by default 1 − γ for a constant γ,
-    which keeps the emphasis at 1, and else 1. ``lambda_`` is by default 1 − 4 (1 − γ), between 0 and .9. ``terminal``
-    is Z, paid on termination: the cumulant is R + (1 − γ) Z.
+    follows (0 where it ends); instead, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min" (one step at
+    least). Without a ``policy`` the question is about what will be, as things go. ``interest`` is by default 1 − γ for
+    a constant γ, which keeps the emphasis at 1, and else 1. ``lambda_`` is by default 1 − 4 (1 − γ), between 0 and .9.
+    ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ) Z.
+
+    A function is given one row, {name: value}, with NaN for a reading and None for a label that is missing; None or
+    NaN is its answer where it has none.
 
     >>> GVF("S1", horizon=9)
     GVF('S1', horizon=9)
@@ -94,26 +139,38 @@ class GVF:
     name: str = ""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+        if self.cumulant is None:
+            raise refusal("cumulant", "GVF", "be a column, an expression or a function", "None")
         if (self.gamma is None) == (self.horizon is None):
             got = "neither" if self.gamma is None else "both"
             raise refusal("gamma", "GVF", "be given, or 'horizon' in its place", got)
-        if isinstance(self.gamma, int | float) and not 0.0 <= self.gamma <= 1.0:
-            raise refusal("gamma", "GVF", "be between 0 and 1", repr(self.gamma))
+        for given, least, most, kind in (
+            ("cumulant", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
+            ("gamma", 0.0, 1.0, "a number, an expression of signals or a function"),
+            ("interest", 0.0, LARGEST, "a number, an expression of signals or a function"),
+            ("terminal", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
+            ("horizon", 1.0, LARGEST, "a number of steps, or a duration such as '2min'"),
+            ("lambda_", 0.0, 1.0, "a number"),
+        ):
+            value = getattr(self, given)
+            if _is_number(value):
+                fine, kind = least <= value <= most, f"between {least:g} and {most:g}"
+            else:
+                fine = value is None or (isinstance(value, str) and given != "lambda_")
+                fine = fine or (callable(value) and given not in ("horizon", "lambda_"))
+            if not fine:
+                raise refusal(given, "GVF", f"be {kind}", repr(value))
         if isinstance(self.horizon, str):
             try:
                 durations.seconds(self.horizon)
             except ValueError:
                 raise refusal("horizon", "GVF", "be steps or a duration such as '2min'", repr(self.horizon)) from None
-        elif self.horizon is not None and not (isinstance(self.horizon, int | float) and 1.0 <= self.horizon < np.inf):
-            raise refusal("horizon", "GVF", "be 1 step or more", repr(self.horizon))
-        if self.lambda_ is not None and not (isinstance(self.lambda_, int | float) and 0.0 <= self.lambda_ <= 1.0):
-            raise refusal("lambda_", "GVF", "be between 0 and 1", repr(self.lambda_))
-        for given in ("cumulant", "gamma", "interest", "terminal"):
-            value = getattr(self, given)
-            if isinstance(value, bool) or not (callable(value) or isinstance(value, str | int | float | None)):
-                raise refusal(given, "GVF", "be a number, an expression of signals or a function", repr(value))
-        if self.cumulant is None:
-            raise refusal("cumulant", "GVF", "be a column, an expression or a function", "None")
+        if not isinstance(self.policy, Policy | None):
+            raise refusal("policy", "GVF", "be a Policy", repr(self.policy))
+        if not isinstance(self.name, str):
+            raise refusal("name", "GVF", "be text", repr(self.name))
         if not self.name:
             object.__setattr__(self, "name", self._named())
 
@@ -164,9 +221,8 @@ class GVF:
                 if callable(value.target) or callable(value.behaviour):
                     raise ValueError(f"question {self.name!r} has a function as its policy, which no file can hold")
                 behaviour = dict(value.behaviour) if isinstance(value.behaviour, Mapping) else value.behaviour
-                value = {"target": dict(value.target), "behaviour": behaviour} | (
-                    {} if value.column is None else {"column": value.column}
-                )
+                column = {} if value.column is None else {"column": value.column}
+                value = {"target": dict(value.target), "behaviour": behaviour} | column
             out[key] = value
         return out
 
@@ -190,4 +246,4 @@ class GVF:
             if not set(parts) <= {"target", "column", "behaviour"} or "target" not in parts:
                 raise refusal("policy", "GVF.from_config", "have target, column and behaviour", repr(parts))
             given["policy"] = Policy(**parts)
-        return GVF(**given)
+        return GVF(**{"cumulant": None, **given})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.active import Active
+from emphatic.active import Active, trusted
 from emphatic.errors import CheckpointError
 from emphatic.features import readings
 from emphatic.features.config import from_config
@@ -159,7 +159,7 @@ class Features:
         value = np.empty((len(rows), self._slots))
         sensed = _sense(rows, self._sources, self._z)
         top = kernels.activate(sensed, seconds, code, *self._units, self._clipped, self._place, index, value)
-        return _trusted(index[0], value[0], top) if one else _trusted(index, value, top)
+        return trusted(index[0], value[0], top) if one else trusted(index, value, top)
 
     def cut(self) -> None:
         """Forget the traces: what follows is after a gap, and starts anew from its first reading."""
@@ -237,10 +237,3 @@ def _sense(rows: Array, sources: tuple[NDArray[Any], ...], z: Array) -> Array:
     sensed = np.empty((len(rows), len(z)))
     kernels.sense(rows, *sources, z, sensed)
     return sensed
-
-
-def _trusted(index: NDArray[np.int64], value: Array, top: int) -> Active:
-    """Without looking over what the kernel has just made."""
-    phi = Active.__new__(Active)
-    phi.indices, phi.values, phi.top = index, value, top
-    return phi

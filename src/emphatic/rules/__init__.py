@@ -113,7 +113,7 @@ class Rule:
     interest: bool = True
     paper: str = ""
 
-    @property
+    @functools.cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The least and the largest value of each parameter."""
         free = (-math.inf, math.inf)

@@ -47,7 +47,7 @@ class Hold:
         run = np.arange(1, rows + 1)[:, None] - source + np.where(source == 0, self._run, 0)
         self.longest = np.maximum(self.longest, run.max(axis=0))
         self._run = run[-1]
-        self.missing += missing.sum(axis=0)
+        self.missing = self.missing + missing.sum(axis=0)
         self.last = filled[-1].copy()
         self.rows += rows
         return filled, missing
