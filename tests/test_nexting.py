@@ -218,12 +218,13 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, str]) -> None:
     assert gap.sum() == 2
     for row in summary:
         x, gamma = made[row["signal"]], row["gamma"]
-        total, weight, mean = np.zeros(T), np.zeros(T), np.zeros(T)
+        total, weight, reach, mean = np.zeros(T), np.zeros(T), np.zeros(T), np.zeros(T)
         for t in reversed(range(T - 1)):
             if not gap[t + 1]:
                 seen = not np.isnan(x[t + 1])
                 total[t] = (1 - gamma) * (x[t + 1] if seen else 0.0) + gamma * total[t + 1]
                 weight[t] = (1 - gamma) * seen + gamma * weight[t + 1]
+                reach[t] = (1 - gamma) + gamma * reach[t + 1]
         held, count = x.copy(), 0
         for t in range(T):
             mean[t] = mean[t - 1]
@@ -232,7 +233,7 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, str]) -> None:
             else:
                 count += 1
                 mean[t] += (x[t] - mean[t]) / count
-        known = weight > 0.99 - 1e-9
+        known = (reach > 0.99 - 1e-9) & (weight > 0.5 - 1e-9)
         G = total / np.where(known, weight, 1.0)
         ours = table.column(f"{row['signal']}@{row['horizon']}").to_numpy()
         first = known & (np.arange(T) < T // 2)
