@@ -301,11 +301,11 @@ def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str],
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_asked_to_stop_it_says_how_to_go_on(log: Path, tmp_path: Path, number: signal.Signals, expected: int) -> None:
-    child = started("nexting", log, "--horizons", 2, "--out", tmp_path / "out", code=SLOW)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "now\n"
-    child.send_signal(number)
-    said, wrong = child.communicate(timeout=60)
+    with started("nexting", log, "--horizons", 2, "--out", tmp_path / "out", code=SLOW) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "now\n"
+        child.send_signal(number)
+        said, wrong = child.communicate(timeout=60)
     assert (child.returncode, said, wrong) == (expected, "", "Stopped; go on with --resume.\n")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
 
