@@ -179,11 +179,11 @@ class Nexting:
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
             full, due = (rows - begin) * predictions.shape[1] >= WAITING, now - saved >= SAVE
-            # Whole blocks: a run that goes on from here cuts the rows at the same places.
-            if rows == self.rows or (rows % BLOCK == 0 and (full or due)):
+            # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
+            if full or due or rows == self.rows:
                 self.unfinished.write(begin, self._columns(begin, times, np.concatenate(made)))
                 begin, times, made = rows, [], []
-                if rows == self.rows or due:
+                if due or rows == self.rows:
                     self.unfinished.save(self.horde, self._more(spent + now - began))
                     saved = time.perf_counter()
         self._check_rows(self.horde.rows)
