@@ -7,6 +7,7 @@ import importlib
 import io
 import pkgutil
 import re
+import tomllib
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import emphatic
 from benchmarks.__main__ import SUITES
 from benchmarks.report import RESULTS, headline
+from emphatic.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,6 +34,20 @@ def test_the_readme_runs_and_prints_what_it_says(tmp_path: Path, monkeypatch: py
             exec(block, namespace)
         promised = re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
         assert out.getvalue().splitlines() == promised
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    namespace: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.S):
+        out = io.StringIO()
+        with redirect_stdout(out):
+            exec(block, namespace)
+        assert out.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
+    for block in re.findall(r"```toml\n(.*?)```", text, re.S):
+        Settings.of(tomllib.loads(block))
 
 
 def modules() -> list[str]:

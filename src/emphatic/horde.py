@@ -30,7 +30,7 @@ from emphatic.sequences import UndiscountedWarning
 from emphatic.streams import Clock, Hold, Table, open_table
 from emphatic.tensors import Part
 
-__all__ = ["RATES", "Horde"]
+__all__ = ["RATES", "Horde", "warm_up_rows"]
 
 Array = NDArray[np.float64]
 
@@ -40,6 +40,11 @@ RATES = (0.1, 0.3, 1.0)
 BLOCK = 4096
 #: How the names of arrays begin that are not the learner's.
 _OWN = ("features.", "blend.", "horde.")
+
+
+def warm_up_rows(rows: int) -> int:
+    """The rows that ranges, categories and means are found from: a tenth of the log, 500 to 10,000."""
+    return min(rows, 10_000, max(500, rows // 10))
 
 
 class Horde:
@@ -148,7 +153,7 @@ class Horde:
         """
         table = table if isinstance(table, Table) else open_table(table)
         if rows is None:
-            rows = 10_000 if table.rows is None else min(10_000, max(500, table.rows // 10))
+            rows = warm_up_rows(sum(len(part) for part in table.blocks()) if table.rows is None else table.rows)
         block = next(table.blocks(rows))
         clock = table.clock()
         step = clock.step if self.step is None and clock is not None else self.step

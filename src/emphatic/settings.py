@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from emphatic import features as f
-from emphatic.horde import RATES
+from emphatic.horde import RATES, warm_up_rows
 from emphatic.questions import GVF, Policy
 from emphatic.streams import Table
 
@@ -148,11 +148,6 @@ def _check(question: GVF, table: Table, step: float | None) -> None:
         raise ValueError(f"question {question.name!r}: its policy must name the column of actions, column = …")
     if policy is not None and policy.behaviour in table.categories and policy.behaviour != "count":
         raise ValueError(f"question {question.name!r}: column {policy.behaviour!r} has no probabilities, but text.")
-
-
-def warm_up_rows(rows: int) -> int:
-    """The rows that ranges, categories and means are found from: a tenth of the log, 500 to 10,000."""
-    return min(rows, 10_000, max(500, rows // 10))
 
 
 def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
