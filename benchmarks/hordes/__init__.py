@@ -9,6 +9,7 @@ from itertools import product
 from threadpoolctl import threadpool_limits
 
 from benchmarks.cases import Case, Effort, run_cases
+from benchmarks.checkpoints import Checkpoint
 from benchmarks.hordes.auto import Auto, Cell
 from benchmarks.hordes.growth import ChunkLength, Growth
 from benchmarks.hordes.memory import HordeBytes
@@ -38,6 +39,7 @@ def cases(quick: bool) -> Sequence[Case]:
         RunHorde(Horde(6, 1_000, steps, varies=EVERYTHING)),
         *(Nexting(replace(robot, dtype=dtype), times_numpy=15, steps_a_second=100) for dtype in ("float32", "float64")),
         HordeBytes(Horde(size, size, steps), at_most=1.1),
+        Checkpoint(1_000 if quick else 100_000, 1_000),
         Auto(grid(quick), at_most=1.5),
         *growth(quick),
     ]

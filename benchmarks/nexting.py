@@ -1,0 +1,165 @@
+"""The nexting suite: learning from the log that comes with the package, and a pipe of readings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import emphatic
+from benchmarks.cases import Case, Effort, run_cases
+from benchmarks.measure import Gate, gate
+from benchmarks.report import Row
+from emphatic.features import Features
+from emphatic.horde import Horde
+from emphatic.settings import Settings
+
+
+def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
+    """Every gate and every row; ``quick`` only shows that the suite works."""
+    return run_cases(cases(quick), Effort(1, 0.0) if quick else Effort(3, 0.0))
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    if quick:
+        return [Log(3_000), Pipe(2, 700)]
+    return [Log(None), Pipe(20, 5_000)]
+
+
+def table(rows: int | None) -> emphatic.streams.Table:
+    whole = emphatic.streams.open_table(emphatic.data.household())
+    if rows is None:
+        return whole
+    block = next(whole.blocks(rows))
+    columns = {name: block.values[:, i] for i, name in enumerate(whole.names)}
+    return emphatic.streams.open_table(columns | {"time": block.time})
+
+
+def horde(log: emphatic.streams.Table) -> Horde:
+    assert log.rows is not None
+    settings = Settings(horizons=("2min", "15min", "3h", "24h")).filled(log, log.rows)
+    clock = log.clock()
+    made = Horde(settings.asked(), Features.from_config(settings.features or ()), step=clock.step if clock else None)
+    return made.warm_up(log)
+
+
+@dataclass(frozen=True)
+class Log:
+    """The household's log, 7 signals at 4 horizons with default features: features, learners and blend together."""
+
+    T: int | None
+
+    @property
+    def gate(self) -> str:
+        return "log: blocks as row by row"
+
+    def gates(self) -> Iterator[Gate]:
+        log = table(1_000)
+        made, one = horde(log), horde(log)
+        block = next(log.blocks())
+        assert block.time is not None
+        rows = [one.observe(values, time=when) for values, when in zip(block.values, block.time, strict=True)]
+        yield gate(self.gate, made.run(log), np.array(rows))
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        log, best = table(self.T), float("inf")
+        for _ in range(effort.rounds):
+            made = horde(log)
+            began = perf_counter()
+            for _ in made.blocks(log):
+                pass
+            best = min(best, perf_counter() - began)
+        yield Row(
+            f"nexting on a log, {made.rows:,} rows × 7 signals × 4 horizons, default features",
+            f"learning, {made.learner.K} learners of {made.features.n} features",
+            gates=(self.gate,),
+            ours=best,
+            unit="s",
+            ratio=best,
+            at_most=10,
+            note=made.learner.engine,
+        )
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """``emphatic nexting -`` as a process: JSON lines in, JSON lines out, learning all the while."""
+
+    signals: int
+    T: int
+
+    @property
+    def gate(self) -> str:
+        return "pipe: as the horde observes"
+
+    def lines(self) -> list[bytes]:
+        rng, t = np.random.default_rng(0), np.arange(self.T)[:, None]
+        x = np.sin(t / (5 + np.arange(self.signals))) + 0.1 * rng.normal(size=(self.T, self.signals))
+        names = [f"S{i}" for i in range(self.signals)]
+        return [json.dumps(dict(zip(names, row.round(4).tolist(), strict=True))).encode() + b"\n" for row in x]
+
+    def outcome(self, model: Path) -> tuple[list[bytes], float]:
+        """The lines out, and the seconds from the first of them to the last."""
+        command = [
+            sys.executable,
+            "-m",
+            "emphatic.cli",
+            "nexting",
+            "-",
+            "--model",
+            str(model),
+            "--horizons",
+            "2,9,36,144",
+        ]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            text, sink = b"".join(self.lines()), process.stdin
+
+            def feed() -> None:
+                sink.write(text)
+                sink.close()
+
+            threading.Thread(target=feed, daemon=True).start()
+            out, began = [process.stdout.readline()], perf_counter()
+            out += process.stdout.readlines()
+            return out, perf_counter() - began
+
+    def gates(self) -> Iterator[Gate]:
+        with tempfile.TemporaryDirectory() as folder:
+            out, _ = self.outcome(Path(folder) / "m")
+            made: list[Any] = [json.loads(line)["predictions"] for line in out]
+        lines = [json.loads(line) for line in self.lines()]
+        names = list(lines[0])
+        first = emphatic.streams.open_table({name: [line[name] for line in lines[:500]] for name in names})
+        settings = Settings(horizons=(2, 9, 36, 144)).filled(first, 500)
+        other = Horde(settings.asked(), Features.from_config(settings.features or ())).warm_up(first, 500)
+        other.run(first)
+        want = np.array([other.observe(line) for line in lines[500:]])
+        yield gate(self.gate, np.array([[v for at in one.values() for v in at.values()] for one in made]), want)
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        best = float("inf")
+        for _ in range(effort.rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                best = min(best, self.outcome(Path(folder) / "m")[1])
+        rate = (self.T - 501) / best
+        yield Row(
+            f"nexting on a pipe, {self.signals} signals × 4 horizons",
+            "readings a second, a process with JSON in and out",
+            gates=(self.gate,),
+            ours=rate,
+            unit="readings/s",
+            ratio=rate,
+            at_least=1_000,
+        )
