@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import freezing, inputs
 from emphatic.active import Active
-from emphatic.engines.base import Features
+from emphatic.engines.base import Arrays, Features
 from emphatic.engines.rows import Rows, block
 from emphatic.errors import Diverged
 from emphatic.sequences import warn_if_never_terminating
@@ -213,6 +213,17 @@ class Learner(State):
         return float(answer[0, 0]) if self._K is None else answer[0]
 
     # ------------------------------------------------------------------ inside
+
+    def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
+        """``learn`` from one row, then ``predict`` at φ', (K,), for a caller who has checked what he gives.
+
+        No component of φ or φ' may be larger than ``top``; the parameters are (1, K).
+        """
+        self._decide(phi, 1)
+        status, v = self._engine.step(self._fit(phi), self._fit(phi_next), top, parameters)
+        if status != -1:
+            raise Diverged(self.steps, status, of="learning")
+        return v
 
     def _log(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
         """φ and φ' of every step, and the largest |component|."""

@@ -19,7 +19,7 @@ from emphatic.inputs import refusal
 
 __all__ = ["GVF", "Observations", "Policy"]
 
-Quantity = float | str | Callable[[Mapping[str, Any]], float]
+Quantity = float | str | Callable[..., float]
 Array = NDArray[np.float64]
 
 #: The most that λ is by itself; and by how many steps of γ it stays below 1.
@@ -51,7 +51,7 @@ class Policy:
     that holds it, a function of (observation, action), or "count", the part of all actions so far that were a.
     """
 
-    target: Mapping[Any, float] | Callable[[Mapping[str, Any], Any], float]
+    target: Mapping[Any, float] | Callable[[Any, Any], float]
     column: str | None = None
     behaviour: Any = "count"
 

@@ -51,6 +51,12 @@ class Engine(ABC):
         diverge at step t (then every learner stands before step t), and the last step's δ.
         """
 
+    def step(self, phi: Features, phi_next: Features, top: float, parameters: Arrays) -> tuple[int, NDArray[Any]]:
+        """``run`` with T = 1, and what ``predict`` says at φ' after it, (K,)."""
+        status, _ = self.run(phi, phi_next, top, parameters, np.empty((0, self.K), self.dtype))
+        with np.errstate(all="ignore"):
+            return status, self.predict(phi_next)[0]
+
     @property
     def looks_over(self) -> bool:
         """Whether ``run`` itself finds features that are not finite: it then returns UNFIT, and cannot go on."""

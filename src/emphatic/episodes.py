@@ -1,0 +1,253 @@
+"""Episodes, one transition at a time, of one environment or several: questions, features, learners and a log.
+
+Each of B environments is a sequence of its own, with its own traces (of the learner and of the features). It may
+have its own weights too, or all may share one θ. Then θ = Σ_i θ_i, each sequence's learner holding what it has itself
+contributed; what the others contribute to its TD error,
+
+    δ = R + γ'θ·φ' − θ·φ = (R + γ'v' − v) + γ'θ_i·φ' − θ_i·φ,   v = Σ_{j≠i} θ_j·φ,  v' = Σ_{j≠i} θ_j·φ',
+
+is part of the cumulant it is given. That is exact for every rule with one weight vector, for none looks at θ but
+through δ: the weights are those of one learner whose traces are put aside and taken up again at each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic import rules
+from emphatic.active import Active
+from emphatic.engines.rows import Rows
+from emphatic.errors import Diverged
+from emphatic.features import Features
+from emphatic.inputs import parameters, refusal, whole
+from emphatic.learner import Learner
+from emphatic.questions import GVF
+from emphatic.transitions import Transitions, chance
+
+__all__ = ["Episodes"]
+
+Array = NDArray[np.float64]
+#: α = RATE / mean φ·φ, unless given.
+RATE = 0.1
+
+
+class Episodes:
+    """Q questions asked of B sequences of transitions.
+
+    ``flat`` makes an array (C,) of an observation, whose components are called ``names``. ``mu`` is the behaviour's
+    probability of an action: a function of (observation, action), a number, or None where it is not known.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[GVF],
+        features: Features,
+        names: Sequence[str],
+        flat: Callable[[Any], Array],
+        *,
+        sequences: int = 1,
+        weights: str = "several",
+        rule: str = "true_online_etd",
+        alpha: float | Sequence[float] | None = None,
+        mu: Any = None,
+        warm_up: int = 0,
+        record: bool = False,
+        engine: str = "auto",
+        **extra: Any,
+    ) -> None:
+        self.questions = tuple(questions) if isinstance(questions, Sequence) else ()
+        if not self.questions or not all(isinstance(question, GVF) for question in self.questions):
+            raise refusal("questions", "LearnGVFs", "be a list of GVFs", repr(questions))
+        if not isinstance(features, Features):
+            raise refusal("features", "LearnGVFs", "be emphatic.features.Features", repr(features))
+        if weights not in ("one", "several"):
+            raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
+        self._names, self._flat, self._features = tuple(names), flat, features
+        self._asking = Transitions(self.questions, self._names)
+        self._kind: dict[str, Any] = {"rule": rule, "K": len(self.questions), "engine": engine}
+        self._alpha, self._extra, self._mu = alpha, extra, mu
+        self._shared = weights == "one" and sequences > 1
+        traits = rules.get(rule)
+        if self._shared and len(traits.weights) > 1:
+            raise refusal("weights", "LearnGVFs", f"be 'several' for rule {rule!r}, which has w besides θ", "'one'")
+        if {"pi", "mu"} & set(traits.extra):
+            raise refusal("rule", "LearnGVFs", "be one that takes ρ alone, and not π or μ", repr(rule))
+        self._seen: list[Array] = []
+        self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
+        B, Q = sequences, len(self.questions)
+        #: θ·φ at the last observation of each sequence, (B, Q): 0 where it has terminated, NaN before the warm-up.
+        self.predictions = np.full((B, Q), np.nan)
+        #: Each sequence's learner, once there are features.
+        self.learners: list[Learner] = []
+        self._row = [np.empty(0)] * B
+        self._observation: list[Any] = [None] * B
+        self._phi: list[Rows | None] = [None] * B
+        self._open = [False] * B  # learned from since the last beginning, and not terminated
+        self._record: list[list[tuple[Any, ...]]] | None = [[] for _ in range(B)] if record else None
+        self._frozen = np.zeros((B, Q), bool)
+        if features._plan is not None or not self._warm_up:
+            self._ready()
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def theta(self) -> Array:
+        """θ of each question: (Q, n) where there is one set of weights, else (B, Q, n)."""
+        every = np.array([learner.theta for learner in self.learners])
+        return every.sum(axis=0) if self._shared or len(every) == 1 else every
+
+    @property
+    def frozen(self) -> NDArray[np.bool_]:
+        """Which questions stand still since they would have diverged, (B, Q)."""
+        return self._frozen.copy()
+
+    def log(self, i: int) -> dict[str, Any]:
+        """All that sequence i's learner was given: the arguments of ``Learner.run`` that lead to the same weights.
+
+        A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight and forgets the traces. Where
+        the weights are shared, R has what the other sequences contribute, and the learners' θ are to be added.
+        """
+        if self._record is None:
+            raise RuntimeError("Nothing was recorded: say record=True from the beginning.")
+        if not self._record[i]:
+            raise RuntimeError("Nothing has been recorded yet.")
+        phi, phi_next, *columns = zip(*self._record[i], strict=True)
+        alpha, I, lambda_, rho, gamma_next, R, *more = (np.concatenate(column) for column in columns)
+        extra = dict(zip(self.learners[i].rule.extra, more, strict=True))
+        rows = {name: _stacked(given) for name, given in (("Phi", phi), ("Phi_next", phi_next))}
+        given = {"R": R, "gamma_next": gamma_next, "alpha": alpha, "lambda_": lambda_, "rho": rho, "I": I}
+        return rows | given | extra
+
+    # ------------------------------------------------------------------ the stream
+
+    def begin(self, i: int, observation: Any) -> None:
+        """The first observation of an episode. What was not terminated is cut off here."""
+        if self._open[i]:
+            self.learners[i].cut()
+            self._open[i] = False
+            if self._record is not None and self._record[i]:
+                self._record[i].append(_cut(self._record[i][-1], self._off))
+        self._hold(i, observation, self._read(observation, 0.0))
+        if not self.learners:
+            self._seen.append(self._row[i][:-1])
+            if len(self._seen) < self._warm_up:
+                return
+            self._ready()
+        self._makers[i].cut()
+        phi = self._makers[i](self._row[i][:-1])
+        self._phi[i] = phi.rows
+        self.predictions[i] = self._at(phi, self.learners if self._shared else self.learners[i : i + 1])
+
+    def step(
+        self, i: int, action: Any, reward: Any, observation: Any, terminated: bool, mu: float | None = None
+    ) -> None:
+        """A transition: learn, and predict at the new observation."""
+        phi, before, row = self._phi[i], self._observation[i], self._row[i]
+        if phi is None:
+            self.begin(i, observation)
+            return
+        reward = float(reward)
+        row_next = self._read(observation, reward)
+        transition = (before, action, reward, observation)
+        R, gamma, rho, I = self._asking(row, row_next, transition, terminated, lambda: self._chance(before, action, mu))
+        made = self._makers[i](row_next[:-1])
+        phi_next = made.rows
+        others = 0.0
+        if self._shared:
+            rest = self.learners[:i] + self.learners[i + 1 :]
+            others = self._at(made, rest)
+            R = R + gamma * others - self._at(Active(phi.index, phi.value), rest)
+        v = self._learn(i, phi, phi_next, R, gamma, rho, I)
+        self._open[i] = not terminated
+        self._phi[i] = phi_next
+        self._hold(i, observation, row_next)
+        self.predictions[i] = 0.0 if terminated else v + others
+
+    # ------------------------------------------------------------------ inside
+
+    def _ready(self) -> None:
+        """With features: learners, and the parameters that stay the same."""
+        features, B, Q = self._features, len(self._phi), len(self.questions)
+        if features._plan is None:
+            rows = np.array(self._seen).reshape(-1, len(self._names))
+            try:
+                features.warm_up(rows, names=self._names)
+            except ValueError as error:
+                raise ValueError(f"{error} Give every part a range, or say warm_up=500 for so many steps.") from error
+        if features.signals != self._names:
+            wanted = f"have a signal for each component of an observation, {', '.join(self._names)}"
+            raise refusal("features", "LearnGVFs", wanted, ", ".join(features.signals))
+        self._seen = []
+        self._makers = [features, *(Features.load(*features.save()) for _ in range(B - 1))]
+        rule, K, engine = self._kind.values()
+        self.learners = [Learner(rule, features.n, K, engine=engine) for _ in range(B)]
+        alpha = RATE / max(features.norm, 1e-12) if self._alpha is None else np.asarray(self._alpha, np.float64)
+        given = (alpha, 1.0, self._asking.lambda_, 1.0, 0.0, 0.0)
+        constant = parameters(self.learners[0].rule, "learn", 1, Q, given, self._extra)
+        self._constant = tuple(np.ascontiguousarray(p) for p in constant)
+        # Where all of these are 0 a step changes no weight, whatever the rule.
+        names = self.learners[0].rule.parameters
+        self._off = [at for at, name in enumerate(names) if name in ("alpha", "beta", "rho", "gamma_next", "R")]
+
+    def _learn(self, i: int, phi: Rows, phi_next: Rows, R: Array, gamma: Array, rho: Array, I: Array) -> Array:
+        """One step; θ·φ' after it. A question that would diverge keeps its last weights from there on."""
+        alpha, _, lambda_, _, _, _, *extra = self._constant
+        given = (alpha, I[None], lambda_, rho[None], gamma[None], R[None], *extra)
+        frozen = self._frozen[i]
+        if frozen.any():
+            given = _without(given, self._off, frozen)
+        learner = self.learners[i]
+        while True:
+            try:
+                v = learner._step(phi, phi_next, float(self._features.active), given)
+                break
+            except Diverged as diverged:
+                if frozen[diverged.learner]:
+                    raise
+                frozen[diverged.learner] = True
+                given = _without(given, self._off, frozen)
+        if self._record is not None:
+            self._record[i].append((phi, phi_next, *given))
+        return v
+
+    def _at(self, phi: Active, learners: Sequence[Learner]) -> Any:
+        """What the learners together predict."""
+        return sum(learner.predict(phi) for learner in learners)
+
+    def _chance(self, observation: Any, action: Any, mu: float | None) -> float | None:
+        if mu is not None:
+            return float(mu)
+        return None if self._mu is None else chance(self._mu, observation, action)
+
+    def _read(self, observation: Any, reward: float) -> Array:
+        """The components of an observation, and the reward that came with it."""
+        flat = self._flat(observation)
+        row = np.empty(len(flat) + 1)
+        row[:-1] = flat
+        row[-1] = reward
+        return row
+
+    def _hold(self, i: int, observation: Any, row: Array) -> None:
+        # (an environment may use its array again)
+        self._observation[i] = observation.copy() if isinstance(observation, np.ndarray) else observation
+        self._row[i] = row
+
+
+def _without(given: tuple[Array, ...], off: Sequence[int], these: NDArray[np.bool_]) -> tuple[Array, ...]:
+    """The parameters of a step that changes nothing for these questions."""
+    return tuple(np.where(these, 0.0, p) if at in off else p for at, p in enumerate(given))
+
+
+def _cut(last: tuple[Any, ...], off: Sequence[int]) -> tuple[Any, ...]:
+    """A step that does what a cut does."""
+    phi, _, *given = last
+    none = Rows(phi.start, np.full_like(phi.index, -1), np.zeros_like(phi.value))
+    return none, none, *_without(tuple(given), off, np.ones(given[0].shape[1], bool))
+
+
+def _stacked(phi: Sequence[Rows]) -> Active:
+    return Active(np.stack([one.index for one in phi]), np.stack([one.value for one in phi]))
