@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import io
+import re
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,7 @@ gymnasium = pytest.importorskip("gymnasium", reason="the extra 'gym' is not inst
 
 from emphatic.streams.gymnasium import LearnGVFs, LearnGVFsVector, tiles  # noqa: E402
 
+ROOT = Path(__file__).parent.parent
 RULE = "true_online_etd"
 RANGES = {"o0": (-2.4, 2.4), "o1": (-3.0, 3.0), "o2": (-0.21, 0.21), "o3": (-3.5, 3.5)}
 SPACE = gymnasium.make("CartPole-v1").observation_space
@@ -28,12 +34,12 @@ def coder() -> emphatic.features.Features:
 
 def likely_left(observation: Any, action: Any) -> float:
     """A target policy that depends on the state."""
-    left = 0.9 if observation[2] < 0.0 else 0.3
+    left = 0.9 if float(observation[2]) < 0.0 else 0.3
     return left if action == 0 else 1.0 - left
 
 
 def angle(observation: Any, action: Any, reward: float, following: Any) -> float:
-    return float(following[2]) - float(observation[2]) + 0.1 * action
+    return float(following[2]) - float(observation[2]) + 0.1 * float(action)
 
 
 def upright(observation: Any, action: Any, reward: float, following: Any) -> float:
@@ -424,6 +430,26 @@ def test_nothing_is_recorded_unless_asked() -> None:
     drive(env, 3)
     with pytest.raises(RuntimeError, match="record=True"):
         env.log()
+
+
+@pytest.mark.parametrize("example", ["cartpole", "halfcheetah"])
+def test_the_examples_are_right(example: str, tmp_path: Path) -> None:
+    if example == "halfcheetah":
+        pytest.importorskip("mujoco", reason="gymnasium[mujoco] is not installed")
+    command = [sys.executable, str(ROOT / "examples" / f"{example}.py"), "--quick"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_s_examples_run_and_print_what_they_say() -> None:
+    page = (ROOT / "docs" / "gymnasium.md").read_text(encoding="utf-8")
+    namespace: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        out = io.StringIO()
+        with redirect_stdout(out):
+            exec(block, namespace)
+        assert out.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", block, re.M)
+    assert namespace
 
 
 def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

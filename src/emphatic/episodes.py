@@ -56,6 +56,7 @@ class Episodes:
         mu: Any = None,
         warm_up: int = 0,
         record: bool = False,
+        dtype: str = "float64",
         engine: str = "auto",
         **extra: Any,
     ) -> None:
@@ -68,7 +69,7 @@ class Episodes:
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
         self._names, self._flat, self._features = tuple(names), flat, features
         self._asking = Transitions(self.questions, self._names)
-        self._kind: dict[str, Any] = {"rule": rule, "K": len(self.questions), "engine": engine}
+        self._kind: dict[str, Any] = {"rule": rule, "K": len(self.questions), "dtype": dtype, "engine": engine}
         self._alpha, self._extra, self._mu = alpha, extra, mu
         self._shared = weights == "one" and sequences > 1
         traits = rules.get(rule)
@@ -79,8 +80,8 @@ class Episodes:
         self._seen: list[Array] = []
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         B, Q = sequences, len(self.questions)
-        #: θ·φ at the last observation of each sequence, (B, Q): 0 where it has terminated, NaN before the warm-up.
-        self.predictions = np.full((B, Q), np.nan)
+        #: θ·φ at the last observation of each sequence, (Q,): 0 where it has terminated, NaN before the warm-up.
+        self.predictions = [np.full(Q, np.nan) for _ in range(B)]
         #: Each sequence's learner, once there are features.
         self.learners: list[Learner] = []
         self._row = [np.empty(0)] * B
@@ -88,7 +89,7 @@ class Episodes:
         self._phi: list[Rows | None] = [None] * B
         self._open = [False] * B  # learned from since the last beginning, and not terminated
         self._record: list[list[tuple[Any, ...]]] | None = [[] for _ in range(B)] if record else None
-        self._frozen = np.zeros((B, Q), bool)
+        self._frozen, self._some_frozen = np.zeros((B, Q), bool), False
         if features._plan is not None or not self._warm_up:
             self._ready()
 
@@ -156,16 +157,17 @@ class Episodes:
         R, gamma, rho, I = self._asking(row, row_next, transition, terminated, lambda: self._chance(before, action, mu))
         made = self._makers[i](row_next[:-1])
         phi_next = made.rows
-        others = 0.0
         if self._shared:
             rest = self.learners[:i] + self.learners[i + 1 :]
             others = self._at(made, rest)
             R = R + gamma * others - self._at(Active(phi.index, phi.value), rest)
-        v = self._learn(i, phi, phi_next, R, gamma, rho, I)
+            v = self._learn(i, phi, phi_next, R, gamma, rho, I) + others
+        else:
+            v = self._learn(i, phi, phi_next, R, gamma, rho, I)
         self._open[i] = not terminated
         self._phi[i] = phi_next
         self._hold(i, observation, row_next)
-        self.predictions[i] = 0.0 if terminated else v + others
+        self.predictions[i] = np.zeros_like(v) if terminated else v
 
     # ------------------------------------------------------------------ inside
 
@@ -183,12 +185,13 @@ class Episodes:
             raise refusal("features", "LearnGVFs", wanted, ", ".join(features.signals))
         self._seen = []
         self._makers = [features, *(Features.load(*features.save()) for _ in range(B - 1))]
-        rule, K, engine = self._kind.values()
-        self.learners = [Learner(rule, features.n, K, engine=engine) for _ in range(B)]
+        self.learners = [Learner(n=features.n, **self._kind) for _ in range(B)]
         alpha = RATE / max(features.norm, 1e-12) if self._alpha is None else np.asarray(self._alpha, np.float64)
         given = (alpha, 1.0, self._asking.lambda_, 1.0, 0.0, 0.0)
         constant = parameters(self.learners[0].rule, "learn", 1, Q, given, self._extra)
         self._constant = tuple(np.ascontiguousarray(p) for p in constant)
+        # No component of φ is larger, even where hashed tiles fall together.
+        self._top = float(features.active)
         # Where all of these are 0 a step changes no weight, whatever the rule.
         names = self.learners[0].rule.parameters
         self._off = [at for at, name in enumerate(names) if name in ("alpha", "beta", "rho", "gamma_next", "R")]
@@ -198,17 +201,17 @@ class Episodes:
         alpha, _, lambda_, _, _, _, *extra = self._constant
         given = (alpha, I[None], lambda_, rho[None], gamma[None], R[None], *extra)
         frozen = self._frozen[i]
-        if frozen.any():
+        if self._some_frozen:
             given = _without(given, self._off, frozen)
         learner = self.learners[i]
         while True:
             try:
-                v = learner._step(phi, phi_next, float(self._features.active), given)
+                v = learner._step(phi, phi_next, self._top, given)
                 break
             except Diverged as diverged:
                 if frozen[diverged.learner]:
                     raise
-                frozen[diverged.learner] = True
+                frozen[diverged.learner] = self._some_frozen = True
                 given = _without(given, self._off, frozen)
         if self._record is not None:
             self._record[i].append((phi, phi_next, *given))

@@ -71,6 +71,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         alpha: float | Sequence[float] | None = None,
         warm_up: int = 0,
         record: bool = False,
+        dtype: str = "float64",
         engine: str = "sparse",
         **extra: Any,
     ) -> None:
@@ -80,7 +81,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
         self.episodes = Episodes(
             questions, features, names, _flat(env.observation_space), rule=rule, alpha=alpha, mu=mu, warm_up=warm_up,
-            record=record, engine=engine, **extra,
+            record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
         #: The probability of the next action, if it is known; forgotten after the step.
         self.mu: float | None = None
@@ -88,14 +89,14 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         self.episodes.begin(0, observation)
-        info["predictions"] = self.episodes.predictions[0].copy()
+        info["predictions"] = self.episodes.predictions[0]
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         mu, self.mu = self.mu, None
         self.episodes.step(0, action, reward, observation, bool(terminated), mu)
-        info["predictions"] = self.episodes.predictions[0].copy()
+        info["predictions"] = self.episodes.predictions[0]
         return observation, reward, terminated, truncated, info
 
     def log(self) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.episodes.log(0)
 
 
-class LearnGVFsVector(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]  # (not generic in all versions)
+class LearnGVFsVector(gymnasium.vector.VectorWrapper):
     """The same for a vector environment: ``info["predictions"]`` is (envs, Q).
 
     Each sub-environment is a sequence of its own. With ``weights="one"`` all learn one θ, one after the other in each
@@ -124,6 +125,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]
         alpha: float | Sequence[float] | None = None,
         warm_up: int = 0,
         record: bool = False,
+        dtype: str = "float64",
         engine: str = "sparse",
         **extra: Any,
     ) -> None:
@@ -134,7 +136,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
         self.episodes = Episodes(
             questions, features, names, _flat(space), sequences=env.num_envs, weights=weights, rule=rule, alpha=alpha,
-            mu=mu, warm_up=warm_up, record=record, engine=engine, **extra,
+            mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
         #: The probabilities of the next actions, if they are known; forgotten after the step.
         self.mu: Any = None
@@ -150,7 +152,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]
         for i in np.flatnonzero(begun):
             self.episodes.begin(int(i), each[i])
         self._over &= ~begun
-        infos["predictions"] = self.episodes.predictions.copy()
+        infos["predictions"] = np.array(self.episodes.predictions)
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -169,7 +171,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):  # type: ignore[type-arg]
             if same:
                 self.episodes.begin(i, each[i])
         self._over = np.logical_or(terminated, truncated)
-        infos["predictions"] = self.episodes.predictions.copy()
+        infos["predictions"] = np.array(self.episodes.predictions)
         return observations, rewards, terminated, truncated, infos
 
     def log(self, i: int) -> dict[str, Any]:
