@@ -18,6 +18,7 @@ from emphatic import GVF
 has_mujoco = all(importlib.util.find_spec(name) is not None for name in ("gymnasium", "mujoco"))
 INSTALL = "pip install 'gymnasium[mujoco]' to compare"
 HORIZONS = (20, 40, 80, 160, 320, 640)
+EVERY = (1, 10, 100)
 
 
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
@@ -63,32 +64,35 @@ class Beside:
         return [env.action_space.sample() for _ in range(self.T)]
 
     def gates(self) -> Iterator[Gate]:
-        env = self.learning(record=True)
-        loop(env, self.actions()[:300])()
-        log = env.log()
-        reference = emphatic.Learner(RULE, env.episodes.learners[0].n, K=self.questions, engine="reference")
-        reference.run(**log)
-        yield gate(self.what, env.episodes.theta, reference.theta)
+        for every in EVERY:
+            env = self.learning(every=every, record=True)
+            loop(env, self.actions()[:300])()
+            log = env.log()
+            reference = emphatic.Learner(RULE, env.episodes.learners[0].n, K=self.questions, engine="reference")
+            reference.run(**log)
+            yield gate(self.name(every), env.episodes.theta, reference.theta)
+
+    def name(self, every: int) -> str:
+        return f"{self.what}, predictions every {every}"
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        actions, learning = self.actions(), self.learning()
-        sides = {
-            "plain": Side(loop(self.plain(), actions), self.T),
-            "learning": Side(loop(learning, actions), self.T),
-        }
+        actions, learning = self.actions(), {every: self.learning(every=every) for every in EVERY}
+        sides = {"plain": Side(loop(self.plain(), actions), self.T)}
+        sides |= {self.name(every): Side(loop(env, actions), self.T) for every, env in learning.items()}
         µs = fastest(sides, effort.rounds, effort.seconds)
-        learner, features = learning.episodes.learners[0], learning.episodes._features
-        added = µs["learning"] - µs["plain"]
-        yield Row(
-            "what the wrapper adds to a step, one environment, a prediction of each GVF at every step",
-            f"{self.what}, {learner.n:,} features, {features.active} active",
-            gates=(self.what,),
-            ours=added,
-            alternative=µs["plain"],
-            versus="a step without" if has_mujoco else INSTALL,
-            ratio=added / µs["plain"] if has_mujoco else None,
-            at_most=1.0,
-        )
+        for every, env in learning.items():
+            features, added = env.episodes._features, µs[self.name(every)] - µs["plain"]
+            yield Row(
+                f"what the wrapper adds to a step of {self.environment}: {self.questions} GVFs, "
+                f"{features.n:,} tile-coded features, {features.active} active",
+                "predictions at every step" if every == 1 else f"predictions at every {every}th step",
+                gates=(self.name(every),),
+                ours=added,
+                alternative=µs["plain"],
+                versus="the step without" if has_mujoco else INSTALL,
+                ratio=added / µs["plain"] if has_mujoco else None,
+                at_most=1.0,
+            )
 
 
 def loop(env: Any, actions: list[Any]) -> Any:

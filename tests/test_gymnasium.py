@@ -169,6 +169,22 @@ def test_predictions_given_out_are_not_changed_later() -> None:
     assert len({info["predictions"].tobytes() for info in infos}) > 10
 
 
+def test_steps_can_be_learned_from_several_at_a_time() -> None:
+    online, later = made(record=True), made(record=True, every=7)
+    infos, some = drive(online, 300), drive(later, 300)
+    looks = 0
+    for info, other in zip(infos, some, strict=True):
+        if "predictions" in other:
+            np.testing.assert_allclose(other["predictions"], info["predictions"], rtol=1e-10, atol=1e-13)
+            looks += 1
+    assert 40 < looks < 100
+    np.testing.assert_allclose(later.episodes.theta, online.episodes.theta, rtol=1e-10, atol=1e-13)
+    one, two = online.log(), later.log()
+    np.testing.assert_array_equal(one["Phi"].indices, two["Phi"].indices)
+    np.testing.assert_array_equal(one["R"], two["R"])
+    np.testing.assert_array_equal(one["rho"], two["rho"])
+
+
 @pytest.mark.parametrize("engine", ["sparse", "dense"])
 def test_a_log_replays_to_the_same_weights(engine: str) -> None:
     env = made(record=True, engine=engine)
@@ -354,12 +370,13 @@ def test_ranges_can_be_found_from_the_first_steps() -> None:
         LearnGVFs(gymnasium.make("CartPole-v1"), QUESTIONS, tiles(SPACE))
 
 
-def test_a_question_that_diverges_stands_still_and_the_others_go_on() -> None:
+@pytest.mark.parametrize("every", [1, 8])
+def test_a_question_that_diverges_stands_still_and_the_others_go_on(every: int) -> None:
     wild = GVF(lambda o, a, r, o_next: 1e307 * float(o_next[1]), gamma=1.0, lambda_=1.0, name="wild")
-    env = LearnGVFs(gymnasium.make("CartPole-v1"), [wild, QUESTIONS[0]], coder(), alpha=3.0, record=True)
+    env = LearnGVFs(gymnasium.make("CartPole-v1"), [wild, QUESTIONS[0]], coder(), alpha=3.0, every=every, record=True)
     infos = drive(env, 60)
     assert env.episodes.frozen.tolist() == [[True, False]]
-    assert np.isfinite(infos[-1]["predictions"]).all()
+    assert all(np.isfinite(info["predictions"]).all() for info in infos if "predictions" in info)
     alone = LearnGVFs(gymnasium.make("CartPole-v1"), [QUESTIONS[0]], coder(), alpha=3.0)
     drive(alone, 60)
     np.testing.assert_allclose(env.episodes.theta[1], alone.episodes.theta[0], rtol=1e-10)

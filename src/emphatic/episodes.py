@@ -87,6 +87,7 @@ class Episodes:
         self._row = [np.empty(0)] * B
         self._observation: list[Any] = [None] * B
         self._phi: list[Rows | None] = [None] * B
+        self._queue: list[list[tuple[Array, ...]]] = [[] for _ in range(B)]
         self._open = [False] * B  # learned from since the last beginning, and not terminated
         self._record: list[list[tuple[Any, ...]]] | None = [[] for _ in range(B)] if record else None
         self._frozen, self._some_frozen = np.zeros((B, Q), bool), False
@@ -98,6 +99,7 @@ class Episodes:
     @property
     def theta(self) -> Array:
         """θ of each question: (Q, n) where there is one set of weights, else (B, Q, n)."""
+        self._catch_up_all()
         every = np.array([learner.theta for learner in self.learners])
         return every.sum(axis=0) if self._shared or len(every) == 1 else every
 
@@ -114,19 +116,22 @@ class Episodes:
         """
         if self._record is None:
             raise RuntimeError("Nothing was recorded: say record=True from the beginning.")
+        self._catch_up_all()
         if not self._record[i]:
             raise RuntimeError("Nothing has been recorded yet.")
-        phi, phi_next, *columns = zip(*self._record[i], strict=True)
-        alpha, I, lambda_, rho, gamma_next, R, *more = (np.concatenate(column) for column in columns)
-        extra = dict(zip(self.learners[i].rule.extra, more, strict=True))
-        rows = {name: _stacked(given) for name, given in (("Phi", phi), ("Phi_next", phi_next))}
-        given = {"R": R, "gamma_next": gamma_next, "alpha": alpha, "lambda_": lambda_, "rho": rho, "I": I}
-        return rows | given | extra
+        index, value, index_next, value_next, *given = (
+            np.concatenate(column) for column in zip(*self._record[i], strict=True)
+        )
+        names = self.learners[i].rule.parameters
+        phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next)}
+        return phi | dict(zip(names, given, strict=True))
 
     # ------------------------------------------------------------------ the stream
 
     def begin(self, i: int, observation: Any) -> None:
         """The first observation of an episode. What was not terminated is cut off here."""
+        if self._queue[i]:
+            self._catch_up(i)
         if self._open[i]:
             self.learners[i].cut()
             self._open[i] = False
@@ -144,9 +149,19 @@ class Episodes:
         self.predictions[i] = self._at(phi, self.learners if self._shared else self.learners[i : i + 1])
 
     def step(
-        self, i: int, action: Any, reward: Any, observation: Any, terminated: bool, mu: float | None = None
+        self,
+        i: int,
+        action: Any,
+        reward: Any,
+        observation: Any,
+        terminated: bool,
+        mu: float | None = None,
+        now: bool = True,
     ) -> None:
-        """A transition: learn, and predict at the new observation."""
+        """A transition: learn, and predict at the new observation.
+
+        If not ``now``, that is put off, and done together with later steps, to the same weights.
+        """
         phi, before, row = self._phi[i], self._observation[i], self._row[i]
         if phi is None:
             self.begin(i, observation)
@@ -155,18 +170,25 @@ class Episodes:
         row_next = self._read(observation, reward)
         transition = (before, action, reward, observation)
         R, gamma, rho, I = self._asking(row, row_next, transition, terminated, lambda: self._chance(before, action, mu))
+        self._hold(i, observation, row_next)
+        self._open[i] = not terminated
+        if self._queue[i] or not now:
+            self._queue[i].append((row_next[:-1], I, rho, gamma, R))
+            if now:
+                self._catch_up(i)
+            if now and terminated:
+                self.predictions[i] = np.zeros_like(R)
+            return
         made = self._makers[i](row_next[:-1])
         phi_next = made.rows
         if self._shared:
             rest = self.learners[:i] + self.learners[i + 1 :]
             others = self._at(made, rest)
             R = R + gamma * others - self._at(Active(phi.index, phi.value), rest)
-            v = self._learn(i, phi, phi_next, R, gamma, rho, I) + others
+            v = self._learn(i, phi, phi_next, I[None], rho[None], gamma[None], R[None]) + others
         else:
-            v = self._learn(i, phi, phi_next, R, gamma, rho, I)
-        self._open[i] = not terminated
+            v = self._learn(i, phi, phi_next, I[None], rho[None], gamma[None], R[None])
         self._phi[i] = phi_next
-        self._hold(i, observation, row_next)
         self.predictions[i] = np.zeros_like(v) if terminated else v
 
     # ------------------------------------------------------------------ inside
@@ -196,10 +218,27 @@ class Episodes:
         names = self.learners[0].rule.parameters
         self._off = [at for at, name in enumerate(names) if name in ("alpha", "beta", "rho", "gamma_next", "R")]
 
-    def _learn(self, i: int, phi: Rows, phi_next: Rows, R: Array, gamma: Array, rho: Array, I: Array) -> Array:
-        """One step; θ·φ' after it. A question that would diverge keeps its last weights from there on."""
-        alpha, _, lambda_, _, _, _, *extra = self._constant
-        given = (alpha, I[None], lambda_, rho[None], gamma[None], R[None], *extra)
+    def _catch_up(self, i: int) -> None:
+        """The steps that were put off."""
+        before = self._phi[i]
+        assert before is not None
+        rows, *given = (np.stack(column) for column in zip(*self._queue[i], strict=True))
+        self._queue[i] = []
+        phi = self._makers[i](rows)
+        index, value = np.vstack([before.index, phi.indices]), np.vstack([before.value, phi.values])
+        now, following = Active(index[:-1], value[:-1]).rows, phi.rows
+        self.predictions[i] = self._learn(i, now, following, *given)
+        self._phi[i] = Active(index[-1], value[-1]).rows
+
+    def _catch_up_all(self) -> None:
+        for i, queue in enumerate(self._queue):
+            if queue:
+                self._catch_up(i)
+
+    def _learn(self, i: int, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array) -> Array:
+        """T steps; θ·φ' after them. A question that would diverge keeps its last weights from there on."""
+        constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
+        given = (constant[0], I, constant[2], rho, gamma, R, *constant[6:])
         frozen = self._frozen[i]
         if self._some_frozen:
             given = _without(given, self._off, frozen)
@@ -211,11 +250,19 @@ class Episodes:
             except Diverged as diverged:
                 if frozen[diverged.learner]:
                     raise
+                t, T = diverged.step, len(phi)
+                self._keep(i, phi.block(0, t), phi_next.block(0, t), tuple(p[:t] for p in given))
+                phi, phi_next, given = phi.block(t, T), phi_next.block(t, T), tuple(p[t:] for p in given)
                 frozen[diverged.learner] = self._some_frozen = True
                 given = _without(given, self._off, frozen)
-        if self._record is not None:
-            self._record[i].append((phi, phi_next, *given))
+        self._keep(i, phi, phi_next, given)
         return v
+
+    def _keep(self, i: int, phi: Rows, phi_next: Rows, given: tuple[Array, ...]) -> None:
+        """For the log."""
+        if self._record is not None and len(phi):
+            rows = [part.reshape(len(phi), -1) for part in (phi.indices, phi.values, phi_next.indices, phi_next.values)]
+            self._record[i].append((*rows, *given))
 
     def _at(self, phi: Active, learners: Sequence[Learner]) -> Any:
         """What the learners together predict."""
@@ -247,10 +294,6 @@ def _without(given: tuple[Array, ...], off: Sequence[int], these: NDArray[np.boo
 
 def _cut(last: tuple[Any, ...], off: Sequence[int]) -> tuple[Any, ...]:
     """A step that does what a cut does."""
-    phi, _, *given = last
-    none = Rows(phi.start, np.full_like(phi.index, -1), np.zeros_like(phi.value))
-    return none, none, *_without(tuple(given), off, np.ones(given[0].shape[1], bool))
-
-
-def _stacked(phi: Sequence[Rows]) -> Active:
-    return Active(np.stack([one.index for one in phi]), np.stack([one.value for one in phi]))
+    index, value, _, _, *given = (part[-1:] for part in last)
+    index, value = np.full_like(index, -1), np.zeros_like(value)
+    return index, value, index, value, *_without(tuple(given), off, np.ones(given[0].shape[1], bool))

@@ -215,14 +215,14 @@ class Learner(State):
     # ------------------------------------------------------------------ inside
 
     def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
-        """``learn`` from one row, then ``predict`` at φ', (K,), for a caller who has checked what he gives.
+        """``run`` on a few rows, then ``predict`` at the last φ', (K,), for a caller who has checked what he gives.
 
-        No component of φ or φ' may be larger than ``top``; the parameters are (1, K).
+        No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
         """
         self._decide(phi, 1)
         status, v = self._engine.step(self._fit(phi), self._fit(phi_next), top, parameters)
         if status != -1:
-            raise Diverged(self.steps, status, of="learning")
+            raise Diverged(status // self._engine.K, status % self._engine.K)
         return v
 
     def _log(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.rows import Rows
+from emphatic.engines.rows import Rows, block
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -52,10 +52,10 @@ class Engine(ABC):
         """
 
     def step(self, phi: Features, phi_next: Features, top: float, parameters: Arrays) -> tuple[int, NDArray[Any]]:
-        """``run`` with T = 1, and what ``predict`` says at φ' after it, (K,)."""
+        """``run``, and what ``predict`` says at the last φ' after it, (K,)."""
         status, _ = self.run(phi, phi_next, top, parameters, np.empty((0, self.K), self.dtype))
         with np.errstate(all="ignore"):
-            return status, self.predict(phi_next)[0]
+            return status, self.predict(block(phi_next, len(phi) - 1, len(phi)))[0]
 
     @property
     def looks_over(self) -> bool:

@@ -190,8 +190,8 @@ class SparseMany(Engine):
         return self.__dict__ | {"_kernel": None}  # an address is good for one process only
 
     def step(self, phi: Features, phi_next: Features, top: float, parameters: Arrays) -> tuple[int, NDArray[Any]]:
-        predictions = np.empty((2, self.K), self.dtype)
-        return self.run(phi, phi_next, top, parameters, predictions)[0], predictions[1]
+        predictions = np.empty((len(phi) + 1, self.K), self.dtype)
+        return self.run(phi, phi_next, top, parameters, predictions)[0], predictions[-1]
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.concatenate(list(self.blocks(r)))
