@@ -427,6 +427,20 @@ def test_bad_input_is_refused(given: dict[str, Any], said: str) -> None:
         LearnGVFs(gymnasium.make("CartPole-v1"), **(right | given))
 
 
+def test_a_rule_without_interest_has_interest_1() -> None:
+    env = LearnGVFs(
+        gymnasium.make("CartPole-v1"), [GVF("o2", gamma=0.9)], coder(), rule="vtrace", engine="reference", record=True
+    )
+    drive(env, 12)
+    log = env.log()
+    assert (log["I"] == 1.0).all()
+    again = emphatic.Learner("vtrace", maker().n, K=1, engine="reference")
+    again.run(**log)
+    np.testing.assert_allclose(again.theta, env.episodes.theta, rtol=1e-12)
+    with pytest.raises(ValueError, match="be left out for rule 'vtrace'"):
+        LearnGVFs(gymnasium.make("CartPole-v1"), QUESTIONS, coder(), rule="vtrace")
+
+
 def test_weights_besides_theta_cannot_be_shared() -> None:
     with pytest.raises(ValueError, match="be 'several' for rule 'gtd'"):
         vector("NextStep", "one", rule="gtd")

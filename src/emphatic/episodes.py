@@ -13,6 +13,7 @@ through δ: the weights are those of one learner whose traces are put aside and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.active import Active
 from emphatic.engines.rows import Rows
-from emphatic.errors import Diverged
 from emphatic.features import Features
 from emphatic.inputs import parameters, refusal, whole
 from emphatic.learner import Learner
 from emphatic.questions import GVF
+from emphatic.recording import Recorded
 from emphatic.transitions import Transitions, chance
 
 __all__ = ["Episodes"]
@@ -67,16 +68,20 @@ class Episodes:
             raise refusal("features", "LearnGVFs", "be emphatic.features.Features", repr(features))
         if weights not in ("one", "several"):
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
+        traits = rules.get(rule)
+        if {"pi", "mu"} & set(traits.extra):
+            raise refusal("rule", "LearnGVFs", "be one that takes ρ alone, and not π or μ", repr(rule))
+        if not traits.interest:
+            if any(question.interest is not None for question in self.questions):
+                raise refusal("interest", "GVF", f"be left out for rule {rule!r}, which has none", "one")
+            self.questions = tuple(replace(question, interest=1.0) for question in self.questions)
         self._names, self._flat, self._features = tuple(names), flat, features
         self._asking = Transitions(self.questions, self._names)
         self._kind: dict[str, Any] = {"rule": rule, "K": len(self.questions), "dtype": dtype, "engine": engine}
         self._alpha, self._extra, self._mu = alpha, extra, mu
         self._shared = weights == "one" and sequences > 1
-        traits = rules.get(rule)
         if self._shared and len(traits.weights) > 1:
             raise refusal("weights", "LearnGVFs", f"be 'several' for rule {rule!r}, which has w besides θ", "'one'")
-        if {"pi", "mu"} & set(traits.extra):
-            raise refusal("rule", "LearnGVFs", "be one that takes ρ alone, and not π or μ", repr(rule))
         self._seen: list[Array] = []
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         B, Q = sequences, len(self.questions)
@@ -89,8 +94,8 @@ class Episodes:
         self._phi: list[Rows | None] = [None] * B
         self._queue: list[list[tuple[Array, ...]]] = [[] for _ in range(B)]
         self._open = [False] * B  # learned from since the last beginning, and not terminated
-        self._record: list[list[tuple[Any, ...]]] | None = [[] for _ in range(B)] if record else None
-        self._frozen, self._some_frozen = np.zeros((B, Q), bool), False
+        self._followed: list[Recorded] = []
+        self._record = record
         if features._plan is not None or not self._warm_up:
             self._ready()
 
@@ -106,25 +111,15 @@ class Episodes:
     @property
     def frozen(self) -> NDArray[np.bool_]:
         """Which questions stand still since they would have diverged, (B, Q)."""
-        return self._frozen.copy()
+        return np.array([followed.frozen for followed in self._followed])
 
     def log(self, i: int) -> dict[str, Any]:
         """All that sequence i's learner was given: the arguments of ``Learner.run`` that lead to the same weights.
 
-        A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight and forgets the traces. Where
-        the weights are shared, R has what the other sequences contribute, and the learners' θ are to be added.
+        Where the weights are shared, R has what the other sequences contribute, and the learners' θ are to be added.
         """
-        if self._record is None:
-            raise RuntimeError("Nothing was recorded: say record=True from the beginning.")
         self._catch_up_all()
-        if not self._record[i]:
-            raise RuntimeError("Nothing has been recorded yet.")
-        index, value, index_next, value_next, *given = (
-            np.concatenate(column) for column in zip(*self._record[i], strict=True)
-        )
-        names = self.learners[i].rule.parameters
-        phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next)}
-        return phi | dict(zip(names, given, strict=True))
+        return self._followed[i].log()
 
     # ------------------------------------------------------------------ the stream
 
@@ -133,10 +128,8 @@ class Episodes:
         if self._queue[i]:
             self._catch_up(i)
         if self._open[i]:
-            self.learners[i].cut()
+            self._followed[i].cut()
             self._open[i] = False
-            if self._record is not None and self._record[i]:
-                self._record[i].append(_cut(self._record[i][-1], self._off))
         self._hold(i, observation, self._read(observation, 0.0))
         if not self.learners:
             self._seen.append(self._row[i][:-1])
@@ -185,9 +178,9 @@ class Episodes:
             rest = self.learners[:i] + self.learners[i + 1 :]
             others = self._at(made, rest)
             R = R + gamma * others - self._at(Active(phi.index, phi.value), rest)
-            v = self._learn(i, phi, phi_next, I[None], rho[None], gamma[None], R[None]) + others
-        else:
-            v = self._learn(i, phi, phi_next, I[None], rho[None], gamma[None], R[None])
+        v = self._followed[i].learn(phi, phi_next, I[None], rho[None], gamma[None], R[None])
+        if self._shared:
+            v = v + others
         self._phi[i] = phi_next
         self.predictions[i] = np.zeros_like(v) if terminated else v
 
@@ -211,12 +204,10 @@ class Episodes:
         alpha = RATE / max(features.norm, 1e-12) if self._alpha is None else np.asarray(self._alpha, np.float64)
         given = (alpha, 1.0, self._asking.lambda_, 1.0, 0.0, 0.0)
         constant = parameters(self.learners[0].rule, "learn", 1, Q, given, self._extra)
-        self._constant = tuple(np.ascontiguousarray(p) for p in constant)
-        # No component of φ is larger, even where hashed tiles fall together.
-        self._top = float(features.active)
-        # Where all of these are 0 a step changes no weight, whatever the rule.
-        names = self.learners[0].rule.parameters
-        self._off = [at for at, name in enumerate(names) if name in ("alpha", "beta", "rho", "gamma_next", "R")]
+        constant = tuple(np.ascontiguousarray(p) for p in constant)
+        # No component of φ is larger than the number of active ones, even where hashed tiles fall together.
+        top = float(features.active)
+        self._followed = [Recorded(learner, constant, top, self._record) for learner in self.learners]
 
     def _catch_up(self, i: int) -> None:
         """The steps that were put off."""
@@ -227,42 +218,13 @@ class Episodes:
         phi = self._makers[i](rows)
         index, value = np.vstack([before.index, phi.indices]), np.vstack([before.value, phi.values])
         now, following = Active(index[:-1], value[:-1]).rows, phi.rows
-        self.predictions[i] = self._learn(i, now, following, *given)
+        self.predictions[i] = self._followed[i].learn(now, following, *given)
         self._phi[i] = Active(index[-1], value[-1]).rows
 
     def _catch_up_all(self) -> None:
         for i, queue in enumerate(self._queue):
             if queue:
                 self._catch_up(i)
-
-    def _learn(self, i: int, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array) -> Array:
-        """T steps; θ·φ' after them. A question that would diverge keeps its last weights from there on."""
-        constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
-        given = (constant[0], I, constant[2], rho, gamma, R, *constant[6:])
-        frozen = self._frozen[i]
-        if self._some_frozen:
-            given = _without(given, self._off, frozen)
-        learner = self.learners[i]
-        while True:
-            try:
-                v = learner._step(phi, phi_next, self._top, given)
-                break
-            except Diverged as diverged:
-                if frozen[diverged.learner]:
-                    raise
-                t, T = diverged.step, len(phi)
-                self._keep(i, phi.block(0, t), phi_next.block(0, t), tuple(p[:t] for p in given))
-                phi, phi_next, given = phi.block(t, T), phi_next.block(t, T), tuple(p[t:] for p in given)
-                frozen[diverged.learner] = self._some_frozen = True
-                given = _without(given, self._off, frozen)
-        self._keep(i, phi, phi_next, given)
-        return v
-
-    def _keep(self, i: int, phi: Rows, phi_next: Rows, given: tuple[Array, ...]) -> None:
-        """For the log."""
-        if self._record is not None and len(phi):
-            rows = [part.reshape(len(phi), -1) for part in (phi.indices, phi.values, phi_next.indices, phi_next.values)]
-            self._record[i].append((*rows, *given))
 
     def _at(self, phi: Active, learners: Sequence[Learner]) -> Any:
         """What the learners together predict."""
@@ -285,15 +247,3 @@ class Episodes:
         # (an environment may use its array again)
         self._observation[i] = observation.copy() if isinstance(observation, np.ndarray) else observation
         self._row[i] = row
-
-
-def _without(given: tuple[Array, ...], off: Sequence[int], these: NDArray[np.bool_]) -> tuple[Array, ...]:
-    """The parameters of a step that changes nothing for these questions."""
-    return tuple(np.where(these, 0.0, p) if at in off else p for at, p in enumerate(given))
-
-
-def _cut(last: tuple[Any, ...], off: Sequence[int]) -> tuple[Any, ...]:
-    """A step that does what a cut does."""
-    index, value, _, _, *given = (part[-1:] for part in last)
-    index, value = np.full_like(index, -1), np.zeros_like(value)
-    return index, value, index, value, *_without(tuple(given), off, np.ones(given[0].shape[1], bool))

@@ -92,10 +92,16 @@ _flat, _table = (types.Array(_f8, ndim, "C") for ndim in (1, 2))
 
 
 @functools.cache
-def _decide_for(rule: Rule) -> Any:
-    """Where the rule's ``decide`` is."""
+def _decide(rule: Rule) -> Any:
+    """The rule's ``decide``, kept for good: it is called by its address."""
     module = compiled.module(f"sparse_many_{rule.name}", source(rule))
-    return address(compiled.kernel(module, "decide", *DECIDE.args))
+    return compiled.kernel(module, "decide", *DECIDE.args)
+
+
+@functools.cache
+def _decide_for(rule: Rule) -> Any:
+    """Where that is."""
+    return address(_decide(rule))
 
 
 @functools.cache
