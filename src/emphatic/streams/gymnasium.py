@@ -193,7 +193,8 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
 
 def component_names(space: spaces.Space[Any]) -> tuple[str, ...]:
     """o0, o1, …: a name for each component of an observation."""
-    return tuple(f"o{i}" for i in range(len(_flat(space)(space.sample()))))
+    count = 1 if isinstance(space, spaces.Discrete) else spaces.flatdim(space)
+    return tuple(f"o{i}" for i in range(count))
 
 
 def tiles(
