@@ -9,7 +9,12 @@ from pathlib import Path
 
 from benchmarks.measure import GateFailed, one_thread
 
-SUITES = {"core": "benchmarks.core", "hordes": "benchmarks.hordes", "nexting": "benchmarks.nexting"}
+SUITES = {
+    "core": "benchmarks.core",
+    "hordes": "benchmarks.hordes",
+    "nexting": "benchmarks.nexting",
+    "live": "benchmarks.live",
+}
 
 
 def main() -> int:

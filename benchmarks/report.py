@@ -17,7 +17,7 @@ from rich.table import Table
 
 from benchmarks.measure import Gate
 
-PACKAGES = ("emphatic", "numpy", "numba", "swifttd")
+PACKAGES = ("emphatic", "numpy", "numba", "swifttd", "gymnasium", "mujoco")
 HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
 #: Where results go unless told otherwise; the README quotes these.
 RESULTS = Path(__file__).parent / "results"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic import freezing, inputs
 from emphatic.active import Active
-from emphatic.engines.base import Features
+from emphatic.engines.base import Arrays, Features
 from emphatic.engines.rows import Rows, block
 from emphatic.errors import Diverged
 from emphatic.sequences import warn_if_never_terminating
@@ -218,6 +218,17 @@ class Learner(State):
         return float(answer[0, 0]) if self._K is None else answer[0]
 
     # ------------------------------------------------------------------ inside
+
+    def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
+        """``run`` on a few rows, then ``predict`` at the last φ', (K,), for a caller who has checked what he gives.
+
+        No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
+        """
+        self._decide(phi, 1)
+        status, v = self._engine.step(self._fit(phi), self._fit(phi_next), top, parameters)
+        if status != -1:
+            raise Diverged(status // self._engine.K, status % self._engine.K)
+        return v
 
     def _log(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
         """φ and φ' of every step, and the largest |component|."""

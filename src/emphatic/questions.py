@@ -19,7 +19,7 @@ from emphatic.inputs import refusal
 
 __all__ = ["GVF", "LARGEST", "Observations", "Policy", "told"]
 
-Quantity = float | str | Callable[[Mapping[str, Any]], float | None]
+Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
 
 #: What is beyond is no reading of anything: it counts as missing, and squares of what is not stay finite.
@@ -65,7 +65,7 @@ class Policy:
     Policy(target={'left': 0.2, 'right': 0.8}, column='move', behaviour=0.5)
     """
 
-    target: Mapping[Any, float] | Callable[[Mapping[str, Any], Any], float]
+    target: Mapping[Any, float] | Callable[[Any, Any], float]
     column: str | None = None
     behaviour: Any = "count"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.rows import Rows
+from emphatic.engines.rows import Rows, block
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -50,6 +50,12 @@ class Engine(ABC):
         Fills ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows. Returns −1, or t·K + k if learner k would
         diverge at step t (then every learner stands before step t), and the last step's δ.
         """
+
+    def step(self, phi: Features, phi_next: Features, top: float, parameters: Arrays) -> tuple[int, NDArray[Any]]:
+        """``run``, and what ``predict`` says at the last φ' after it, (K,)."""
+        status, _ = self.run(phi, phi_next, top, parameters, np.empty((0, self.K), self.dtype))
+        with np.errstate(all="ignore"):
+            return status, self.predict(block(phi_next, len(phi) - 1, len(phi)))[0]
 
     @property
     def looks_over(self) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.engines.calling import function_at
 from emphatic.engines.compiled import jit
 from emphatic.engines.sparse_text import HIGH, LOW, SHRUNK
 
@@ -60,14 +61,17 @@ class Columns(NamedTuple):
 
 
 def run(
-    decide, c, scalars, after, delta, parameters, start, index, value, start_next, index_next, value_next, top, limits,
+    at, c, scalars, after, delta, parameters, start, index, value, start_next, index_next, value_next, top, limits,
     predictions,
 ):  # fmt: skip
     """T steps of all learners; −1, or t·K + k if learner k would diverge at step t, before which all then stand.
 
-    ``decide`` is the rule's: A, B and the new scalars of every learner from the inner products.
+    ``at`` is where the rule's ``decide`` is: A, B and the new scalars of every learner from the inner products. If
+    ``predictions`` has a row more than there are steps, the last is θ·φ' after them, of products that are there
+    anyway: X φ' becomes A X φ' + B [φ·φ'; φ'·φ'].
     """
     n, m, K = c.H.shape
+    decide = function_at(at)
     M = scalars.shape[1] - m - 1
     dense, scattered = np.zeros((2, 0)), -1
     for t in range(start.shape[0] - 1):
@@ -90,6 +94,12 @@ def run(
         if k >= 0:
             c.near[:] = False
             return t * K + k
+        if t + 2 == min(start.shape[0], predictions.shape[0]):
+            for k in range(K):
+                v = c.B[0, 0, k] * squares[1] + c.B[0, 1, k] * squares[2]
+                for r in range(m):
+                    v += c.A[0, r, k] * c.y[r, k]
+                predictions[t + 1, k] = v
         move(c, dense, index, value, begin, end, index_next, value_next, begin_next, end_next)
         for k in range(K):
             for i in range(M + m):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.engines import columns, compiled
 from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.calling import DECIDE, MOST, address
 from emphatic.engines.columns import LANES, NEVER, Columns
 from emphatic.engines.rows import Rows
 from emphatic.engines.sparse import hold
@@ -60,9 +61,6 @@ def decide(t, parameters, x, y, squares, top, limits, scalars, A, B, after, last
     return -1
 '''
 
-#: As many parameters as any rule has, so that all have the same kind of ``decide``.
-_MOST = 9
-
 
 def source(rule: Rule) -> str:
     """The text of this rule's kernel."""
@@ -89,20 +87,21 @@ def source(rule: Rule) -> str:
 
 _f8, _i8 = types.float64, types.int64
 _several: Any = types.UniTuple
-_parameters = _several(types.Array(_f8, 2, "A", readonly=True), _MOST)
-_flat, _table, _cube = (types.Array(_f8, ndim, "C") for ndim in (1, 2, 3))
-_decide = types.FunctionType(
-    _i8(
-        _i8, _parameters, _table, _table, _several(_f8, 3), _f8, _several(_f8, 2), _table, _cube, _cube,
-        _table, _flat, types.Array(types.boolean, 1, "C"),
-    )
-)  # fmt: skip
+_parameters = DECIDE.args[1]
+_flat, _table = (types.Array(_f8, ndim, "C") for ndim in (1, 2))
+
+
+@functools.cache
+def _decide(rule: Rule) -> Any:
+    """The rule's ``decide``, kept for good: it is called by its address."""
+    module = compiled.module(f"sparse_many_{rule.name}", source(rule))
+    return compiled.kernel(module, "decide", *DECIDE.args)
 
 
 @functools.cache
 def _decide_for(rule: Rule) -> Any:
-    module = compiled.module(f"sparse_many_{rule.name}", source(rule))
-    return compiled.kernel(module, "decide", *_decide.signature.args)
+    """Where that is."""
+    return address(_decide(rule))
 
 
 @functools.cache
@@ -117,7 +116,7 @@ def _kernel(dtype: str, name: str) -> Any:
         return compiled.kernel(columns, name, state, *rows, _table)
     out, limits = types.Array(getattr(types, dtype), 2, "C"), _several(_f8, 2)
     return compiled.kernel(
-        columns, name, _decide, state, _table, _table, _flat, _parameters, *rows, *rows, _f8, limits, out
+        columns, name, _i8, state, _table, _table, _flat, _parameters, *rows, *rows, _f8, limits, out
     )
 
 
@@ -175,6 +174,8 @@ class SparseMany(Engine):
         self.columns = fresh(rule, n, K, dtype)
         self._after = np.zeros_like(self.scalars)
         self._delta = np.zeros(K)
+        self._limits = (float(np.finfo(dtype).max), NEAR_THE_END[dtype])
+        self._run: Any = None
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
@@ -183,14 +184,23 @@ class SparseMany(Engine):
         assert isinstance(phi_next, Rows)
         if self.columns.clock[0] + len(phi) >= _MIDNIGHT:
             self._settle()
-        rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-        given = (*parameters, *[parameters[0]] * (_MOST - len(parameters)))
-        limits = (float(np.finfo(self.dtype).max), NEAR_THE_END[self.dtype])
-        status = _kernel(self.dtype, "run")(
-            _decide_for(self.rule), self.columns, self.scalars, self._after, self._delta, given, *rows, top, limits,
+        if self._run is None:
+            self._run = functools.partial(
+                _kernel(self.dtype, "run"), _decide_for(self.rule), self.columns, self.scalars, self._after, self._delta
+            )
+        given = (*parameters, *[parameters[0]] * (MOST - len(parameters)))
+        status = self._run(
+            given, phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value, top, self._limits,
             predictions,
         )  # fmt: skip
         return status, self._delta
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_run": None}  # an address is good for one process only
+
+    def step(self, phi: Features, phi_next: Features, top: float, parameters: Arrays) -> tuple[int, NDArray[Any]]:
+        predictions = np.empty((len(phi) + 1, self.K), self.dtype)
+        return self.run(phi, phi_next, top, parameters, predictions)[0], predictions[-1]
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.concatenate(list(self.blocks(r)))

@@ -157,7 +157,8 @@ class Features:
         seconds = readings.seconds(time, len(rows)) if self._timed else _NO_TIME
         index = np.empty((len(rows), self._slots), np.int64)
         value = np.empty((len(rows), self._slots))
-        sensed = _sense(rows, self._sources, self._z)
+        sensed = np.empty((len(rows), len(self._z)))
+        kernels.sense(rows, *self._sources, self._z, sensed)
         top = kernels.activate(sensed, seconds, code, *self._units, self._clipped, self._place, index, value)
         return trusted(index[0], value[0], top) if one else trusted(index, value, top)
 

@@ -87,10 +87,13 @@ class Bias(Part):
 
 @dataclass(frozen=True, repr=False)
 class _Scaled(Part):
-    """A part over a range: as given, or found by the warm-up, where half of the spacing can follow the readings."""
+    """A part over a range: as given, or found by the warm-up, where half of the spacing can follow the readings.
+
+    ``range`` is (low, high); where the part is of several sources it may be a list, one for each.
+    """
 
     of: Of
-    range: tuple[float, float] | None = field(default=None, kw_only=True)
+    range: tuple[float, float] | Sequence[tuple[float, float]] | None = field(default=None, kw_only=True)
     spacing: str = field(default="quantile", kw_only=True)
 
     def check(self) -> None:
@@ -101,9 +104,15 @@ class _Scaled(Part):
         if self.spacing not in ("equal", "quantile"):
             raise refusal("spacing", what, "be 'equal' or 'quantile'", repr(self.spacing))
         if self.range is not None:
-            pair = self.range if isinstance(self.range, tuple) else ()
-            if not (len(pair) == 2 and all(map(is_number, pair)) and -1e300 <= pair[0] < pair[1] <= 1e300):
-                raise refusal("range", what, "be (low, high) with low < high, both finite", repr(self.range))
+            for pair in self.ranges(0) or ((),):
+                fine = isinstance(pair, tuple) and len(pair) == 2 and all(map(is_number, pair))
+                if not (fine and -1e300 <= pair[0] < pair[1] <= 1e300):
+                    raise refusal("range", what, "be (low, high) with low < high, both finite", repr(self.range))
+
+    def ranges(self, sources: int) -> tuple[Any, ...]:
+        """The range of each of the sources; as many as are given where each has its own."""
+        own = isinstance(self.range, tuple) and len(self.range) > 0 and isinstance(self.range[0], tuple)
+        return tuple(self.range) if own else (self.range,) * max(1, sources)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, repr=False)

@@ -120,10 +120,10 @@ def plan(parts: Sequence[Part], names: Sequence[str], categories: dict[str, list
 
 def _units(part: Part, made: Plan, categories: dict[str, list[Any]]) -> list[Unit]:
     if isinstance(part, SoftBins):
-        scales = [_scale(part, source, part.bins, made) for source in _all_sources(part.of, made)]
+        scales = _scales(part, part.bins, made)
         return [Unit(part, SOFT, (scale,), size=part.bins) for scale in scales]
     if isinstance(part, Tiles):
-        scales = [_scale(part, source, part.tiles + 1, made) for source in _all_sources(part.of, made)]
+        scales = _scales(part, part.tiles + 1, made)
         groups = [tuple(scales)] if isinstance(part.of, tuple) else [(scale,) for scale in scales]
         kind, size = (HASHED, part.hashed) if part.hashed else (EXACT, part.tiles + (part.tilings > 1))
         value = part.tilings**-0.5
@@ -137,9 +137,16 @@ def _units(part: Part, made: Plan, categories: dict[str, list[Any]]) -> list[Uni
     return [Unit(part, BIAS)]
 
 
-def _scale(part: SoftBins | Tiles, source: Source, knots: int, made: Plan) -> int:
-    at = made.sources.setdefault(source, len(made.sources))
-    return made.scales.setdefault(Scale(at, knots, part.range, part.spacing), len(made.scales))
+def _scales(part: SoftBins | Tiles, knots: int, made: Plan) -> list[int]:
+    sources = _all_sources(part.of, made)
+    ranges = part.ranges(len(sources))
+    if len(ranges) != len(sources):
+        raise refusal("range", type(part).__name__, f"be one or {len(sources)}, as many as sources", f"{len(ranges)}")
+    scales = []
+    for source, span in zip(sources, ranges, strict=True):
+        at = made.sources.setdefault(source, len(made.sources))
+        scales.append(made.scales.setdefault(Scale(at, knots, span, part.spacing), len(made.scales)))
+    return scales
 
 
 def _code(part: Part, name: str, made: Plan) -> int:
