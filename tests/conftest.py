@@ -18,8 +18,8 @@ settings.register_profile(
 settings.load_profile("emphatic")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         rule = getattr(item, "callspec", None) and item.callspec.params.get("rule")  # type: ignore[attr-defined]
         if rule:
             item.add_marker(pytest.mark.xdist_group(rule.name if isinstance(rule, Rule) else str(rule)))

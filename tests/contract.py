@@ -17,6 +17,9 @@ from tests.streams import TOLERANCE, Expected, Stream, make, relative_error
 
 Maker = Callable[[int, int | None], Learner]
 
+#: Rules of every structure: two vectors; w that scales itself; two traces; three traces and two weights. Kernels that
+#: differ from others only in how they are entered are compiled in float32 for these.
+STRUCTURES = ("true_online_etd", "tdrc", "htd", "true_online_gtd")
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
 #: What a rule may remember of two of its vectors: their inner product.
@@ -36,15 +39,17 @@ PRODUCTS = {
 def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[str, Stream, Expected, Any]]:
     """Dense, with a separate φ', and sparse: binary and signed. With each the weights to start from, and the outcome.
 
+    Few features are 6 throughout: for many learners of so few there is a kernel for each n.
+
     The start is exact in single precision, so that one outcome holds for both.
     """
     of: dict[str, Any] = {"K": K, "T": T, "rule": rule}
     made = {
         "dense": make(seed, n=6, **of),
-        "separate": make(seed + 1, n=5, separate=True, given="eta", **of),
+        "separate": make(seed + 1, n=6, separate=True, given="eta", **of),
         "binary": make(seed + 2, n=23, active=4, given="", **of),
         "wide": make(seed + 4, n=300, **(of | {"T": 31})),
-        "signed": make(seed + 3, n=11, active=3, binary=False, separate=True, **of),
+        "signed": make(seed + 3, n=19, active=3, binary=False, separate=True, **of),
     }
     rng = np.random.default_rng(7)
     found = []
@@ -58,6 +63,8 @@ def violations(rule: str, learner: Maker, K: int | None, dtype: str, *, by: str 
     """Where learners made by ``learner(n, K)`` differ from the equations of ``rule``, if anywhere."""
     found = []
     for kind, stream, expected, theta_0 in streams(rule, K, T):
+        if kind == "wide" and dtype == "float32" and rule not in STRUCTURES:
+            continue
         made = learner(stream.n, K)
         made.theta = theta_0
         predictions = stream.run(made) if by == "run" else stream.learn(made)

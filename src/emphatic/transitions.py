@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from emphatic.expressions import Expression
 from emphatic.inputs import refusal
-from emphatic.questions import GVF, Policy, Quantity
+from emphatic.questions import GVF, Policy, Quantity, told
 
 __all__ = ["Transitions"]
 
@@ -144,8 +144,7 @@ class Quantities:
 def chance(given: Any, observation: Any, action: Any) -> float:
     """π(a) or μ(a): by a number, a table or a function. A density may be above 1."""
     if isinstance(given, Mapping):
-        plain = action.item() if isinstance(action, np.generic | np.ndarray) and np.ndim(action) == 0 else action
-        p = given.get(plain, 0.0)
+        p = given.get(told(action.item() if isinstance(action, np.ndarray) else action), 0.0)
     else:
         p = given(observation, action) if callable(given) else given
     value = float(p)

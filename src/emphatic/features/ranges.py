@@ -41,7 +41,7 @@ def _range(finite: NDArray[np.float64]) -> tuple[float, float]:
     if not _apart(low, high):
         low, high = float(finite.min()), float(finite.max())
     if not _apart(low, high):
-        half = abs(low) or 1.0
+        half = abs(low) if abs(low) > 1e-300 else 1.0
         return low - half, low + half
     margin = MARGIN * (high - low)
     return low - margin, high + margin
