@@ -377,8 +377,11 @@ def accumulated(chain: Chain, P: Array, lambda_: float, steps: int) -> Array:
     return np.asarray(chain.Phi.T @ np.diag(chain.d) @ np.sum(powers, axis=0))
 
 
-@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("rule", ["gtd", "gtd2", "tdrc", "true_online_gtd", "proximal_gtd2", "htd"])
+@pytest.mark.parametrize(
+    ("rule", "lambda_"),
+    [(rule, 0.5) for rule in ("gtd", "gtd2", "tdrc", "true_online_gtd", "proximal_gtd2", "htd")]
+    + [("gtd", 0.0), ("htd", 1.0), ("true_online_gtd", 1.0)],
+)
 def test_expected_updates_of_the_gradient_rules(rule: str, lambda_: float) -> None:
     """With A, b and C = E φφᵀ of off-policy TD(λ) on the five-state chain, w's expected update is b − Aθ − Cw, gtd2's
     θ follows Aᵀw and gtd's b − Aθ − (C − Aᵀ)w. htd has the A of behaviour, A_μ, in C's place, and tdrc C + κ𝟙 for w.
