@@ -23,8 +23,8 @@ def available() -> tuple[str, ...]:
 def choose(n: int, K: int | None, T: int, active: float | None) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
 
-    One learner (K=None) takes features that are given by index as they are. For a horde, what a step costs a learner,
-    in units of one feature of the dense engine:
+    One learner (K=None), and a horde that goes a step at a time, take features that are given by index as they are. For
+    a horde and a log, what a step costs a learner, in units of one feature of the dense engine:
 
     - chunked: a third a feature and half a step of the chunk; and, shared by all learners, the products of the
       features with each other.
@@ -33,9 +33,9 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
 
     Both take longer than the dense engine to set up a call.
     """
-    if K is None:
+    if K is None or T <= 1:
         return "dense" if active is None else "sparse"
-    cost, call = {"dense": float(n)}, 100_000 / max(1, T)
+    cost, call = {"dense": float(n)}, 100_000 / T
     if T >= 16:
         cost["chunked"] = n / 3 + min(T, 127) / 2 + (10 * n + 3_000 + call) / K
     if active is not None:
