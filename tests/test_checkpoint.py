@@ -29,6 +29,7 @@ from safetensors.numpy import load_file, save, save_file
 import emphatic
 from emphatic import Active, CheckpointError, Learner, Rule, checkpoint, tensors
 from emphatic.rules import Scalars, Update
+from tests.contract import STRUCTURES
 from tests.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
@@ -60,8 +61,10 @@ def header_of(path: Path) -> dict[str, Any]:
 
 @every_engine
 @every_K
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("rule", emphatic.rules.names())
+@pytest.mark.parametrize(
+    ("rule", "dtype"),
+    [(rule, "float64") for rule in emphatic.rules.names()] + [(rule, "float32") for rule in STRUCTURES],
+)
 def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str, dtype: str, K: int | None) -> None:
     """In mid-stream, with lazy state pending: the same bits whether saved, loaded, both or neither."""
     stream = stream_for(rule, K)
