@@ -28,7 +28,7 @@ from emphatic.engines.text import Unrolled
 if TYPE_CHECKING:
     from emphatic.rules import Rule
 
-__all__ = ["Sparse", "hold"]
+__all__ = ["Sparse", "believed", "hold"]
 
 
 @functools.cache
@@ -186,7 +186,7 @@ class Sparse(Engine):
                     raise ValueError(f"its stamps {name!r} are out of range")
         bounds = self.scalars[:, self.M : -1]
         hold("bounds", pending["bounds"], "float64", bounds.shape)
-        bounds[:] = np.maximum(bounds, pending["bounds"])
+        bounds[:] = believed(pending["bounds"], bounds)
         for name in self._layout.names:
             self._columns[name] = pending[name]
         self._scale[:], self._epoch[:] = pending["scale"], epoch
@@ -202,3 +202,8 @@ def hold(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> 
     """An array of a checkpoint against what is due."""
     if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
         raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where finite {dtype} {shape} is due")
+
+
+def believed(saved: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bounds on |X| as they were saved, unless what was found is larger by more than rounding."""
+    return np.where(saved >= (1.0 - 1e-9) * found, saved, found)

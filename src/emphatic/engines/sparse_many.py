@@ -26,7 +26,7 @@ from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.calling import DECIDE, MOST, address
 from emphatic.engines.columns import LANES, NEVER, Columns
 from emphatic.engines.rows import Rows
-from emphatic.engines.sparse import hold
+from emphatic.engines.sparse import believed, hold
 from emphatic.engines.sparse_text import NEAR_THE_END
 from emphatic.engines.text import Unrolled, fill
 
@@ -299,7 +299,7 @@ class SparseMany(Engine):
                 raise ValueError(f"its times {name!r} are out of range")
         if not (pending["diag"] != 0.0).all():
             raise ValueError("one of its scales is 0")
-        np.maximum(own.pop("bounds"), pending["bounds"], out=self.scalars[:, self.M : -1])
+        self.scalars[:, self.M : -1] = believed(pending["bounds"], own.pop("bounds"))
         for name, array in own.items():
             array[:] = pending[name]
         c = self.columns
