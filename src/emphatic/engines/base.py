@@ -33,6 +33,8 @@ class Engine(ABC):
     name: ClassVar[str]
     #: Whether φ comes as compressed ``Rows`` (True) or as an array (T, n).
     takes_rows: ClassVar[bool]
+    #: Whether φ and parameters may also be torch tensors, which stay where they are.
+    takes_tensors: ClassVar[bool] = False
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         self.rule, self.n, self.K, self.dtype = rule, n, K, dtype

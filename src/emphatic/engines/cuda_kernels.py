@@ -1,0 +1,53 @@
+"""Triton kernels that do not depend on the rule: products of float32 as sums of TF32 ones, and V = X Pᵀ."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = ["product", "project"]
+
+
+@triton.jit
+def product(a, b, b_rest, out, THREE: tl.constexpr):
+    """out + a b.  With THREE, a is split as a = hi + lo, hi in the eleven bits of TF32, and b comes so split.
+
+    What is left out, lo·lo, is below a float32's own rounding: the three products are as exact as float32 ones.
+    """
+    if THREE:
+        bits = a.to(tl.int32, bitcast=True)
+        high = ((bits + 4096) & -8192).to(tl.float32, bitcast=True)
+        out = tl.dot(a - high, b, out, input_precision="tf32")
+        out = tl.dot(high, b_rest, out, input_precision="tf32")
+        return tl.dot(high, b, out, input_precision="tf32")
+    if a.dtype == tl.float64:
+        return tl.dot(a, b, out, out_dtype=tl.float64)
+    return tl.dot(a, b, out, input_precision="tf32")
+
+
+@triton.jit(do_not_specialize=["chunk"])
+def project(
+    X, Z, P, P_rest, FLAG, chunk, K, mK, n, span,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr, THREE: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """V = X Pᵀ of the chunk's rows P (ROWS, n), as partial sums over ``span`` columns of X: Z (parts, m, ROWS, K)."""
+    if tl.load(FLAG) < chunk:
+        return
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = row < mK
+    j = tl.arange(0, ROWS)
+    i = tl.arange(0, TILE)
+    first = tl.program_id(1) * span
+    x_at = X + row.to(tl.int64)[:, None] * n
+    at = chunk * ROWS * n + j[None, :] * n
+    v = tl.zeros((BLOCK, ROWS), X.dtype.element_ty)
+    for begin in tl.range(first, min(first + span, n), TILE, num_stages=STAGES):
+        c = begin + i
+        inside = c < n
+        x = tl.load(x_at + c[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+        p = tl.load(P + at + c[:, None], mask=inside[:, None], other=0.0)
+        rest = tl.load(P_rest + at + c[:, None], mask=inside[:, None], other=0.0) if THREE else p
+        v = product(x, p, rest, v, THREE)
+    part = tl.program_id(1).to(tl.int64) * mK * ROWS
+    k = part + (row // K).to(tl.int64) * ROWS * K + row % K
+    tl.store(Z + k[:, None] + j[None, :].to(tl.int64) * K, v, mask=there[:, None])
