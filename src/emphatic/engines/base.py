@@ -91,6 +91,10 @@ class Engine(ABC):
         """A function of one φ that returns θ·φ, or NaN where anything is amiss; None as for ``quick``."""
         return None
 
+    def room(self, T: int, of: Any = None) -> Any:
+        """Room for the predictions of T steps where the learners are, (T, K), or those given put there."""
+        return np.empty((T, self.K), self.dtype) if of is None else of
+
     def pending(self) -> dict[str, NDArray[Any]]:
         """What must be saved besides vectors and memory, that a loaded learner may go on with the same bits."""
         return {}

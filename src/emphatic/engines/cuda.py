@@ -117,7 +117,7 @@ class Cuda(Engine):
         if self._host is None:
             self._host = np.empty((self.K, self.M + self.m + 1))
             self._host[:, :-1] = self._states[self._at].cpu().numpy().T
-            self._host[:, -1] = self._steps
+            self._host[:, -1] = self._steps_before + self._steps
         return self._host
 
     @scalars.setter
@@ -127,7 +127,7 @@ class Cuda(Engine):
     def _to_device(self) -> None:
         if self._host is not None:
             self._states[self._at] = torch.from_numpy(np.ascontiguousarray(self._host[:, :-1].T)).to(self.device)
-            self._steps = self._host[:, -1].copy()
+            self._steps_before, self._steps = self._host[:, -1].copy(), 0
             self._host = None
 
     # ------------------------------------------------------------------ running
@@ -155,36 +155,53 @@ class Cuda(Engine):
         """Take the block's chunks from this one on; which one may overflow, or their number if none."""
         if begin >= block.chunks:
             return block.chunks
-        made = kernels(self.rule, self.dtype, block.apart)
-        m, K = self.m, self.K
-        three = self.exact and self.dtype == "float32"
-        settings = {"ROWS": ROWS, "THREE": three}
         self._flag.fill_(_NO_CHUNK)
-        shape = _SHAPES[self.dtype]
         for chunk in range(begin, block.chunks):
-            L = block.length(chunk)
-            before, after = (
-                self._states[self._at ^ (chunk - begin) & 1],
-                self._states[self._at ^ (chunk - begin + 1) & 1],
-            )
-            cuda_kernels.project[(-(-m * K // shape["project"]["BLOCK"]), self.parts)](
-                self.X, self._Z, *block.rows, self._flag, chunk, K, m * K, self.width, self.span,
-                **settings, **shape["project"],
-            )  # fmt: skip
-            made.dual[(-(-K // shape["dual"]["BLOCK"]),)](
-                self._Z, block.G, before, after, self._tail, self._delta, self._flag, log.top, block.out,
-                *block.pointers, block.t0(chunk), L, chunk, K, self.parts, *block.varies,
-                KEEP=log.keep, ROWS=ROWS, PRECISION=_precision(self.dtype, self.exact), **shape["dual"],
-            )  # fmt: skip
-            made.update[(-(-K // shape["update"]["BLOCK"]), self.parts)](
-                self.X, self._Z, self._tail, self._flag, *block.columns, chunk, K, self.width, self.span,
-                **settings, **shape["update"],
-            )  # fmt: skip
+            self.project(block, chunk)
+            self.dual(block, chunk, self._at ^ ((chunk - begin) & 1))
+            self.update(block, chunk)
         log.fetch()  # the next block's data travels while this one is computed
         stopped = min(int(self._flag.item()), block.chunks)
         self._at ^= (stopped - begin) & 1
         self._steps += sum(block.length(chunk) for chunk in range(begin, stopped))
         return stopped
+
+    def project(self, block: Block, chunk: int) -> None:
+        """V = X Pᵀ."""
+        shape = _SHAPES[self.dtype]["project"]
+        cuda_kernels.project[(-(-self.m * self.K // shape["BLOCK"]), self.parts)](
+            self.X, self._Z, *block.rows, self._flag, chunk, self.K, self.m * self.K, self.width, self.span,
+            ROWS=ROWS, THREE=self._three, **shape,
+        )  # fmt: skip
+
+    def dual(self, block: Block, chunk: int, at: int) -> None:
+        """The chunk's steps on V, from state ``at`` to the other one; W in the place of V."""
+        shape = _SHAPES[self.dtype]["dual"]
+        kernels(self.rule, self.dtype, block.apart).dual[(-(-self.K // shape["BLOCK"]),)](
+            self._Z, block.G, block.H, self._states[at], self._states[at ^ 1], self._tail, self._delta, self._flag,
+            block.top, block.out, *block.pointers, block.t0(chunk), block.length(chunk), block.turns, chunk,
+            self.K, self.parts, *block.varies, KEEP=block.keep, ROWS=ROWS, PRECISION=self._precision, **shape,
+        )  # fmt: skip
+
+    def update(self, block: Block, chunk: int) -> None:
+        """X ← A_total X + W P."""
+        shape = _SHAPES[self.dtype]["update"]
+        kernel = kernels(self.rule, self.dtype, block.apart).update[(-(-self.K // shape["BLOCK"]), self.parts)]
+        # Weights take of the old traces, so they go first where not all vectors have room beside each other.
+        w, last = len(self.rule.weights), self.m - 1
+        for first, until in ((0, last),) if self.m <= 3 else ((0, w - 1), (w, last)):
+            kernel(
+                self.X, self._Z, self._tail, self._flag, *block.columns, chunk, self.K, self.width, self.span,
+                FIRST=first, LAST=until, ROWS=ROWS, THREE=self._three, **shape,
+            )  # fmt: skip
+
+    @property
+    def _three(self) -> bool:
+        return self.exact and self.dtype == "float32"
+
+    @property
+    def _precision(self) -> str:
+        return "ieee" if self.dtype == "float64" else "tf32x3" if self.exact else "tf32"
 
     # ------------------------------------------------------------------ state
 
@@ -205,6 +222,11 @@ class Cuda(Engine):
     def predict(self, phi: Features) -> NDArray[Any]:
         rows = torch.as_tensor(phi, device=self.device, dtype=self.real)
         return (rows @ self.X[0, :, : self.n].T).cpu().numpy()
+
+    def room(self, T: int, of: Any = None) -> torch.Tensor:
+        if of is not None:
+            return torch.as_tensor(of, device=self.device)
+        return torch.empty((T, self.K), dtype=self.real, device=self.device)
 
     def clear_traces(self) -> None:
         self.X[len(self.rule.weights) :] = 0.0
@@ -227,16 +249,12 @@ class Cuda(Engine):
         self.scalars[ks] = part.scalars
 
 
-def _precision(dtype: str, exact: bool) -> str:
-    return "ieee" if dtype == "float64" else "tf32x3" if exact else "tf32"
-
-
 #: Learners a program, columns a turn, and how Triton is to arrange them.
 _SHAPES: dict[str, dict[str, dict[str, int]]] = {
     "float32": {
-        "project": {"BLOCK": 128, "TILE": 32, "STAGES": 3, "num_warps": 4},
-        "dual": {"BLOCK": 64, "num_warps": 2},
-        "update": {"BLOCK": 64, "TILE": 64, "STAGES": 2, "num_warps": 4},
+        "project": {"BLOCK": 128, "TILE": 32, "STAGES": 4, "num_warps": 8},
+        "dual": {"BLOCK": 32, "num_warps": 1},
+        "update": {"BLOCK": 64, "TILE": 64, "STAGES": 1, "num_warps": 4},
     },
     "float64": {
         "project": {"BLOCK": 32, "TILE": 32, "STAGES": 1, "num_warps": 4},

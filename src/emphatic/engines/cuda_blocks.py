@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from emphatic.engines.cuda_text import GROUP, ring
+
 if TYPE_CHECKING:
     from emphatic.engines.cuda import Cuda
 
@@ -17,7 +19,7 @@ __all__ = ["ROWS", "Block", "Log"]
 #: Feature rows in a chunk.
 ROWS = 64
 #: Bytes of a log that are on the device at a time, about; at least one chunk is.
-_BYTES = 1 << 28
+_BYTES = 1 << 29
 
 
 class Block:
@@ -25,14 +27,15 @@ class Block:
 
     def __init__(
         self, engine: Cuda, begin: int, phi: torch.Tensor, phi_next: torch.Tensor | None,
-        parameters: list[torch.Tensor], keep: bool,
+        top: torch.Tensor, parameters: list[torch.Tensor], keep: bool,
     ) -> None:  # fmt: skip
-        self.engine, self.begin, self.parameters = engine, begin, parameters
+        self.engine, self.begin, self.top, self.parameters = engine, begin, top, parameters
         self.phi, self.phi_next = phi, phi_next
         self.apart = phi_next is not None
         self.T = len(phi) if self.apart else len(phi) - 1
         #: Steps a chunk.
         self.steps = ROWS // 2 if self.apart else ROWS - 1
+        self.turns = GROUP // 2 if self.apart else GROUP
         self.chunks = -(-self.T // self.steps)
         self.out = torch.empty((self.T if keep else 0, engine.K), dtype=engine.real, device=engine.device)
         self.keep = keep
@@ -56,6 +59,7 @@ class Block:
             padded[: self.T + 1, : engine.n] = phi
         P = padded.as_strided((self.chunks, ROWS, engine.width), (stride * engine.width, engine.width, 1)).contiguous()
         self.G = torch.bmm(P, P.transpose(1, 2))
+        self.H = _windows(self.G, 2 if self.apart else 1, ring(self.apart))
         self.rows = _split(P)
         self.columns = tuple(part.transpose(1, 2).contiguous() for part in self.rows)
 
@@ -89,8 +93,13 @@ class Log:
         self.constant = [
             p.to(engine.device, torch.float64) if len(p) == 1 or self.T == 1 else None for p in self.parameters
         ]
+        # Numbers a step: φ, and P in all its forms; predictions; and what of the parameters is not there yet.
         each = 6 * engine.n * (1 + self.apart) + engine.K * keep
-        each += sum(p.shape[1] for p, c in zip(self.parameters, self.constant, strict=True) if c is None)
+        each += sum(
+            p.shape[1]
+            for p, constant in zip(self.parameters, self.constant, strict=True)
+            if constant is None and p.device.type != engine.device
+        )
         steps = ROWS // 2 if self.apart else ROWS - 1
         self.size = max(1, _BYTES // (each * engine.X.element_size() * steps)) * steps
         self._stream = torch.cuda.Stream() if engine.device == "cuda" else None
@@ -139,7 +148,7 @@ class Log:
                 given = p.device.type == engine.device and p.is_floating_point()
                 kind = p.dtype if given else engine.real if p.shape[1] > 1 else torch.float64
                 parameters.append(self._sent(p[begin:end], kind))
-        return Block(engine, begin, phi, phi_next, parameters, self.keep)
+        return Block(engine, begin, phi, phi_next, self.top, parameters, self.keep)
 
     def _sent(self, part: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """On the device, in that type; through pinned memory, so that nobody waits."""
@@ -172,6 +181,17 @@ def _one_log(phi: Any, phi_next: Any) -> bool:
     if isinstance(phi, np.ndarray) and isinstance(phi_next, np.ndarray):
         return phi.strides == phi_next.strides and phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
     return False
+
+
+def _windows(G: torch.Tensor, stride: int, ring: int) -> torch.Tensor:
+    """For each step its rows of G, of φ and of φ', from φ on as far as its group goes: (chunks, ROWS, 2, ring)."""
+    t = torch.arange(ROWS, device=G.device)[:, None, None]
+    side = torch.arange(2, device=G.device)[:, None]
+    i = torch.arange(ring, device=G.device)
+    row, column = stride * t + side + 0 * i, stride * t + i + 0 * side
+    within = ((stride * t) % GROUP + i < ring) & (torch.maximum(row, column) < ROWS)
+    last = ROWS - 1
+    return torch.where(within, G[:, row.clamp(max=last), column.clamp(max=last)], 0.0).contiguous()
 
 
 def _split(P: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -5,24 +5,34 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["product", "project"]
+__all__ = ["product", "project", "split"]
 
 
 @triton.jit
-def product(a, b, b_rest, out, THREE: tl.constexpr):
-    """out + a b.  With THREE, a is split as a = hi + lo, hi in the eleven bits of TF32, and b comes so split.
+def split(a, THREE: tl.constexpr):
+    """a = hi + lo, with hi in the eleven bits of TF32; as it is, twice, unless THREE."""
+    if THREE:
+        high = ((a.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
+        low = a - high
+    else:
+        high = a
+        low = a
+    return high, low
+
+
+@triton.jit
+def product(a, a_rest, b, b_rest, out, THREE: tl.constexpr):
+    """out + a b, both split.
 
     What is left out, lo·lo, is below a float32's own rounding: the three products are as exact as float32 ones.
     """
     if THREE:
-        bits = a.to(tl.int32, bitcast=True)
-        high = ((bits + 4096) & -8192).to(tl.float32, bitcast=True)
-        out = tl.dot(a - high, b, out, input_precision="tf32")
-        out = tl.dot(high, b_rest, out, input_precision="tf32")
-        return tl.dot(high, b, out, input_precision="tf32")
-    if a.dtype == tl.float64:
-        return tl.dot(a, b, out, out_dtype=tl.float64)
-    return tl.dot(a, b, out, input_precision="tf32")
+        out = tl.dot(a_rest, b, out, input_precision="tf32")
+        out = tl.dot(a, b_rest, out, input_precision="tf32")
+        out = tl.dot(a, b, out, input_precision="tf32")
+    else:
+        out = tl.dot(a, b, out, input_precision="tf32", out_dtype=a.dtype)
+    return out
 
 
 @triton.jit(do_not_specialize=["chunk"])
@@ -47,7 +57,8 @@ def project(
         x = tl.load(x_at + c[None, :], mask=there[:, None] & inside[None, :], other=0.0)
         p = tl.load(P + at + c[:, None], mask=inside[:, None], other=0.0)
         rest = tl.load(P_rest + at + c[:, None], mask=inside[:, None], other=0.0) if THREE else p
-        v = product(x, p, rest, v, THREE)
+        x, x_rest = split(x, THREE)
+        v = product(x, x_rest, p, rest, v, THREE)
     part = tl.program_id(1).to(tl.int64) * mK * ROWS
     k = part + (row // K).to(tl.int64) * ROWS * K + row % K
     tl.store(Z + k[:, None] + j[None, :].to(tl.int64) * K, v, mask=there[:, None])

@@ -58,7 +58,7 @@ def _step(engine: Cuda, block: Block, t: int) -> int:
         state[engine.M :, part] = moved.abs().amax(2).double()
     state[: engine.M] = after
     engine._delta.copy_(delta)
-    engine._steps += 1.0
+    engine._steps += 1
     return -1
 
 
