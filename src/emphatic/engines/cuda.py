@@ -42,9 +42,7 @@ def device() -> str:
     if os.environ.get("TRITON_INTERPRET") == "1":
         return "cpu"
     if not torch.cuda.is_available():
-        raise ValueError(
-            "The 'engine' parameter must be one that this machine can run. Got 'cuda', but no GPU is seen."
-        )
+        raise ValueError("The 'engine' parameter must be one for this machine. Got 'cuda' instead, which needs a GPU.")
     return "cuda"
 
 
@@ -252,7 +250,7 @@ class Cuda(Engine):
 #: Learners a program, columns a turn, and how Triton is to arrange them.
 _SHAPES: dict[str, dict[str, dict[str, int]]] = {
     "float32": {
-        "project": {"BLOCK": 128, "TILE": 32, "STAGES": 4, "num_warps": 8},
+        "project": {"BLOCK": 128, "TILE": 32, "STAGES": 3, "num_warps": 4},
         "dual": {"BLOCK": 32, "num_warps": 1},
         "update": {"BLOCK": 64, "TILE": 64, "STAGES": 1, "num_warps": 4},
     },

@@ -24,15 +24,16 @@ def split(a, THREE: tl.constexpr):
 def product(a, a_rest, b, b_rest, out, THREE: tl.constexpr):
     """out + a b, both split.
 
-    What is left out, lo·lo, is below a float32's own rounding: the three products are as exact as float32 ones.
+    What is left out, lo·lo, is below a float32's own rounding: the three products are as exact as float32 ones. A
+    tensor core cuts off where it should round, so that a long sum shrinks: the product is added to ``out`` apart.
     """
     if THREE:
-        out = tl.dot(a_rest, b, out, input_precision="tf32")
-        out = tl.dot(a, b_rest, out, input_precision="tf32")
-        out = tl.dot(a, b, out, input_precision="tf32")
+        made = tl.dot(a_rest, b, input_precision="tf32")
+        made = tl.dot(a, b_rest, made, input_precision="tf32")
+        made = tl.dot(a, b, made, input_precision="tf32")
     else:
-        out = tl.dot(a, b, out, input_precision="tf32", out_dtype=a.dtype)
-    return out
+        made = tl.dot(a, b, input_precision="tf32", out_dtype=a.dtype)
+    return out + made
 
 
 @triton.jit(do_not_specialize=["chunk"])

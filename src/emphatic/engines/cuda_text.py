@@ -74,9 +74,10 @@ def dual(
             ⟨step⟩
         ⟨back⟩
         tl.debug_barrier()
-        for later in range(0, L + 1, ⟨GROUP⟩):
-            if later != row0:
-                ⟨spread⟩
+        for other in range(0, row0, ⟨GROUP⟩):
+            ⟨scale⟩
+        for other in range(row0 + ⟨GROUP⟩, ⟨used⟩, ⟨GROUP⟩):
+            ⟨spread⟩
         tl.debug_barrier()
         ⟨compose⟩
     ⟨last_row⟩
@@ -266,25 +267,33 @@ class _Steps:
             f"S{r}{c} = (T{r}{c}{' - 1.0' if f'a{r}{c}' in u.scales else ''}).to({self.real})" for r, c in self.pairs
         ]
 
-    def spread(self) -> list[str]:
-        """Rows outside the group: V of those to come and coefficients of those gone by move by the group's A and W."""
-        u = self.u
-        out = [
-            "at = z[None, :] + (later + i)[:, None] * wide",
-            "near = tl.load(G + (row0 + i)[None, :] * ROWS + later + i[:, None])",
-            "near = tl.where(later > row0, near, 0.0)",
-        ]
-        out += [f"b{r} = tl.load(at + {r} * ROWS * wide, mask=within, other=0.0)" for r in u.vectors]
-        for r in u.vectors:
-            group = f"tl.load(y[None, :] + ({r} * ROWS + i)[:, None] * wide, mask=within, other=0.0)"
-            terms = self.row(r, lambda c: f"b{c}", "S")
-            terms = [term.replace(" * b", "[None, :] * b") for term in terms]
+    def _others(self) -> list[str]:
+        """Rows outside the group, moved by the group's A."""
+        out = ["at = z[None, :] + (other + i)[:, None] * wide"]
+        out += [f"b{r} = tl.load(at + {r} * ROWS * wide, mask=within, other=0.0)" for r in self.u.vectors]
+        for r in self.u.vectors:
+            terms = [term.replace(" * b", "[None, :] * b") for term in self.row(r, lambda c: f"b{c}", "S")]
             out.append(f"u{r} = " + " + ".join(terms))
-            if r in self.pending:
-                beyond = f"tl.load(G + (row0 + {GROUP}) * ROWS + later + i, mask=later > row0 + i * 0, other=0.0)"
-                out.append(f"u{r} += {beyond}[:, None] * o{r}[None, :]")
-            out.append(f"u{r} = tl.dot(near, {group}, u{r}, input_precision=PRECISION, out_dtype={self.real})")
-        return out + [f"tl.store(at + {r} * ROWS * wide, u{r}, mask=within)" for r in u.vectors]
+        return out
+
+    def _put(self) -> list[str]:
+        return [f"tl.store(at + {r} * ROWS * wide, u{r}, mask=within)" for r in self.u.vectors]
+
+    def scale(self) -> list[str]:
+        """Coefficients of rows gone by: only A moves them."""
+        return self._others() + self._put()
+
+    def spread(self) -> list[str]:
+        """V of rows to come: by A, and by W with their products with the group's rows."""
+        out = self._others()
+        out.append("near = tl.load(G + (row0 + i)[None, :] * ROWS + other + i[:, None])")
+        if self.pending:
+            out.append(f"beyond = tl.load(G + (row0 + {GROUP}) * ROWS + other + i)[:, None]")
+        for r in self.u.vectors:
+            group = f"tl.load(y[None, :] + ({r} * ROWS + i)[:, None] * wide, mask=within, other=0.0)"
+            more = f" + beyond * o{r}[None, :]" if r in self.pending else ""
+            out.append(f"u{r} += tl.dot(near, {group}, input_precision=PRECISION, out_dtype={self.real}){more}")
+        return out + self._put()
 
     def coefficients(self, r: int) -> list[str]:
         """Row r of W."""
@@ -339,6 +348,7 @@ def source(rule: Rule, dtype: str, *, apart: bool) -> str:
         GROUP=str(GROUP),
         steps=str(GROUP // s.stride),
         both=str(2 * s.ring),
+        used="2 * L" if apart else "L + 1",
         pointers=", ".join(f"{name}_at, {name}_t, {name}_k" for name in rule.parameters),
         strides=", ".join(f'"{name}_t"' for name in rule.parameters),
         varies=", ".join(f"{name}_varies: tl.constexpr" for name in rule.parameters),
@@ -349,6 +359,7 @@ def source(rule: Rule, dtype: str, *, apart: bool) -> str:
         rows=s.rows(),
         step=s.step(),
         back=s.back(),
+        scale=s.scale(),
         spread=s.spread(),
         compose=s.compose(),
         last_row=s.last_row(),
