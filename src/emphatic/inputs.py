@@ -64,7 +64,7 @@ def features(
     if getattr(value, "format", None) == "csr":
         return _compressed(name, value, function, n, dtype)
     ndims = _NDIMS[function]
-    array = value if tensors and _is_tensor(value) else numbers(name, value, function)
+    array: Any = value if tensors and _is_tensor(value) else numbers(name, value, function)
     if array.ndim not in ndims or array.shape[-1] != n:
         shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
         raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {tuple(array.shape)}")
@@ -116,14 +116,13 @@ def parameters(
     return tuple(found.values())
 
 
-def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def _product(a: Any, b: Any) -> Any:
     """a·b without expanding an axis along which both are constant."""
     axes = tuple(slice(None) if strides(a)[axis] or strides(b)[axis] else slice(0, 1) for axis in (0, 1))
     if _is_tensor(a) or _is_tensor(b):
         device = (a if _is_tensor(a) else b).device
         one, other = (
-            _torch().as_tensor(np.array(p[axes]) if p is not t else p[axes], device=device)
-            for p, t in ((a, a if _is_tensor(a) else None), (b, b if _is_tensor(b) else None))
+            _torch().as_tensor(p[axes] if _is_tensor(p) else np.array(p[axes]), device=device) for p in (a, b)
         )
         return (one.double() * other.double()).expand(a.shape)
     return np.broadcast_to(a[axes] * b[axes], a.shape)
@@ -211,7 +210,8 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
 def _series(
     function: str, name: str, value: Any, *, T: int, K: int | None, rule: Rule, tensors: bool = False
 ) -> NDArray[np.float64]:
-    array = value if tensors and _is_tensor(value) else numbers(name, value, function)
+    array: Any = value if tensors and _is_tensor(value) else numbers(name, value, function)
+    view: Any
     shape = tuple(array.shape)
     if array.ndim == 0:
         view = array.reshape(1, 1)
@@ -276,7 +276,7 @@ def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
         limit = np.nextafter(high, 0.0) if high == math.inf else high
         if int(view.view(np.uint64).max()) <= int(np.float64(limit).view(np.uint64)):
             return True
-    least, most = float(view.min()), float(view.max())  # (NaN if there is one)
+    least, most = (float(end) for end in (view.aminmax() if _is_tensor(view) else (view.min(), view.max())))
     return low <= least and most <= high and math.isfinite(least) and math.isfinite(most)
 
 

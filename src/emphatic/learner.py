@@ -213,7 +213,7 @@ class Learner(State):
                     self._take(after)
                 raise Diverged(begin + status // K, status % K)
         if aim is not None:
-            answer = squares / T if self._K is not None else float(squares[0] / T)
+            answer: Any = squares / T if self._K is not None else float(squares[0] / T)
         else:
             if predictions == "device" and not direct:
                 out = self._engine.room(T, out)

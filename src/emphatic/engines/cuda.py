@@ -110,7 +110,7 @@ class Cuda(Engine):
     # ------------------------------------------------------------------ scalars: the newer of two copies counts
 
     @property
-    def scalars(self) -> NDArray[np.float64]:  # type: ignore[override]
+    def scalars(self) -> NDArray[np.float64]:
         """As in every engine, from the device where that is ahead. Whoever asks may write: the host's copy counts."""
         if self._host is None:
             self._host = np.empty((self.K, self.M + self.m + 1))
@@ -147,7 +147,10 @@ class Cuda(Engine):
         return -1, self._last_delta()
 
     def _last_delta(self) -> NDArray[np.float64]:
-        return self._delta.cpu().numpy()
+        # (pinned memory is several times as fast to copy to)
+        on_host = torch.empty(self.K, dtype=torch.float64, pin_memory=self.device == "cuda")
+        made: NDArray[np.float64] = on_host.copy_(self._delta).numpy()
+        return made
 
     def _chunks(self, block: Block, begin: int, log: Log) -> int:
         """Take the block's chunks from this one on; which one may overflow, or their number if none."""
@@ -185,12 +188,11 @@ class Cuda(Engine):
         """X ← A_total X + W P."""
         shape = _SHAPES[self.dtype]["update"]
         kernel = kernels(self.rule, self.dtype, block.apart).update[(-(-self.K // shape["BLOCK"]), self.parts)]
-        # Weights take of the old traces, so they go first where not all vectors have room beside each other.
-        w, last = len(self.rule.weights), self.m - 1
-        for first, until in ((0, last),) if self.m <= 3 else ((0, w - 1), (w, last)):
+        # Two vectors have room beside each other. Weights take of the old traces, and go first.
+        for first in range(0, self.m, 2):
             kernel(
                 self.X, self._Z, self._tail, self._flag, *block.columns, chunk, self.K, self.width, self.span,
-                FIRST=first, LAST=until, ROWS=ROWS, THREE=self._three, **shape,
+                FIRST=first, LAST=min(first + 1, self.m - 1), ROWS=ROWS, THREE=self._three, **shape,
             )  # fmt: skip
 
     @property
@@ -219,7 +221,8 @@ class Cuda(Engine):
 
     def predict(self, phi: Features) -> NDArray[Any]:
         rows = torch.as_tensor(phi, device=self.device, dtype=self.real)
-        return (rows @ self.X[0, :, : self.n].T).cpu().numpy()
+        out: NDArray[Any] = (rows @ self.X[0, :, : self.n].T).cpu().numpy()
+        return out
 
     def room(self, T: int, of: Any = None) -> torch.Tensor:
         if of is not None:

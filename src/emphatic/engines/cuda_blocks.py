@@ -177,7 +177,7 @@ def _one_log(phi: Any, phi_next: Any) -> bool:
     """Whether φ' of every step is the next φ: the same memory, a row on."""
     if isinstance(phi, torch.Tensor) and isinstance(phi_next, torch.Tensor):
         step = phi.stride(0) * phi.element_size()
-        return phi.stride() == phi_next.stride() and phi_next.data_ptr() == phi.data_ptr() + step
+        return bool(phi.stride() == phi_next.stride() and phi_next.data_ptr() == phi.data_ptr() + step)
     if isinstance(phi, np.ndarray) and isinstance(phi_next, np.ndarray):
         return phi.strides == phi_next.strides and phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
     return False

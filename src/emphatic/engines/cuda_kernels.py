@@ -52,8 +52,10 @@ def project(
     x_at = X + row.to(tl.int64)[:, None] * n
     at = chunk * ROWS * n + j[None, :] * n
     v = tl.zeros((BLOCK, ROWS), X.dtype.element_ty)
-    for begin in tl.range(first, min(first + span, n), TILE, num_stages=STAGES):
-        c = begin + i
+    count = (min(first + span, n) - first + TILE - 1) // TILE
+    for turn in tl.range(0, count, num_stages=STAGES):
+        # Each program begins elsewhere, or all would ask the same few channels of memory at a time.
+        c = first + (turn + tl.program_id(0)) % count * TILE + i
         inside = c < n
         x = tl.load(x_at + c[None, :], mask=there[:, None] & inside[None, :], other=0.0)
         p = tl.load(P + at + c[:, None], mask=inside[:, None], other=0.0)

@@ -107,8 +107,10 @@ def update(
     ⟨bases⟩
     P += chunk * ROWS * n
     P_rest += chunk * ROWS * n
-    for begin in tl.range(first, min(first + span, n), TILE, num_stages=STAGES):
-        c = begin + i
+    count = (min(first + span, n) - first + TILE - 1) // TILE
+    for turn in tl.range(0, count, num_stages=STAGES):
+        # Each program begins elsewhere, or all would ask the same few channels of memory at a time.
+        c = first + (turn + tl.program_id(0)) % count * TILE + i
         inside = c < n
         p = tl.load(P + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0)
         rest = tl.load(P_rest + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0) if THREE else p
@@ -168,8 +170,8 @@ class _Steps:
                 f"{letter}{r} = z{r}_{i}.to(tl.float64)" if used else f"{letter}{r} = nought"
                 for r, used in enumerate(uses[i])
             ]
-        for name, at, used in zip(("pp", "pq", "qq"), (0, 1, self.ring + 1), uses[2], strict=True):
-            out.append(f"{name} = tl.load(h + {at}).to(tl.float64)" if used else f"{name} = 0.0")
+        for name, place, used in zip(("pp", "pq", "qq"), (0, 1, self.ring + 1), uses[2], strict=True):
+            out.append(f"{name} = tl.load(h + {place}).to(tl.float64)" if used else f"{name} = 0.0")
         out += self._decide()
         for i in range(self.stride, self.ring):
             out.append(f"g = tl.load(h + {i})")
