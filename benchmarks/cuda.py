@@ -141,7 +141,7 @@ def million(K: int, n: int, T: int) -> Iterator[Row]:
     )
     rough = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda-tf32")
     took = seconds(lambda: rough.run(Phi, predictions=None, **parameters))
-    pair = [np.asarray(other._engine.X[0, :64].cpu()) for other in (rough, learner)]
+    pair = [horde.select(range(64)).theta for horde in (rough, learner)]
     off = float(np.abs(pair[0] - pair[1]).max() / np.abs(pair[1]).max())
     yield Row(
         section,

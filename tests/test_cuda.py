@@ -85,6 +85,10 @@ made = new().run(torch.tensor(stream.Phi), predictions="device", **tensors)
 assert isinstance(made, torch.Tensor) and relative_error(made.numpy(), expected.predictions) < 1e-10
 errors = new().run(stream.Phi, predictions=None, returns=stream.R, **stream.parameters())
 assert relative_error(errors, np.square(expected.predictions - stream.R).mean(0)) < 1e-10
+far = torch.from_file(sys.argv[1] + ".R", shared=True, size=67 << 27, dtype=torch.float64).view(67, 1 << 27)[:, :2]
+far.copy_(tensors["R"])  # a step's numbers as far apart as those of a hundred million learners
+distant = new()
+assert relative_error(distant.run(stream.Phi, **(tensors | {"R": far})), expected.predictions) < 1e-10
 back.cut()
 assert not back.e.any() and not back.gamma.any() and back.theta.any()
 try:

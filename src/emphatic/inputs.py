@@ -269,7 +269,7 @@ def _extent(array: Any) -> float:
     return max(-float(least), float(most)) if float(least) == float(least) else math.nan
 
 
-def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
+def _within(view: Any, low: float, high: float) -> bool:
     """Whether every number is finite and in the range."""
     if not _is_tensor(view) and low == 0.0 and view.flags.c_contiguous and view.dtype == np.float64:
         # As unsigned integers, floats from 0 on are in order, and negative ones, infinity and NaN come after them.

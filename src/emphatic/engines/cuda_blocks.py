@@ -93,8 +93,8 @@ class Log:
         self.constant = [
             p.to(engine.device, torch.float64) if len(p) == 1 or self.T == 1 else None for p in self.parameters
         ]
-        # Numbers a step: φ, and P in all its forms; predictions; and what of the parameters is not there yet.
-        each = 6 * engine.n * (1 + self.apart) + engine.K * keep
+        # Numbers a step: φ, P in all its forms and its G; predictions; and what of the parameters is not there yet.
+        each = 6 * engine.n * (1 + self.apart) + 2 * ROWS + engine.K * keep
         each += sum(
             p.shape[1]
             for p, constant in zip(self.parameters, self.constant, strict=True)

@@ -69,6 +69,7 @@ def dual(
         ⟨rows⟩
         for j in range(0, turns):
             t = first + j
+            when = t0 + t + 0 * wide  # (in 64 bits: K steps of K numbers are beyond 32)
             live = t + none < L
             h = H + (chunk * ROWS + t) * ⟨both⟩
             ⟨step⟩
@@ -163,7 +164,7 @@ class _Steps:
         uses = self.rule.products
         out = []
         for name in self.rule.parameters:
-            at = f"{name}_at + (t0 + t) * {name}_t + k * {name}_k"
+            at = f"{name}_at + when * {name}_t + k * {name}_k"
             out += [f"if {name}_varies:", f"    {name} = tl.load({at}, mask=ok & live, other=0.0).to(tl.float64)"]
         for i, letter in enumerate("xy"):
             out += [
@@ -228,7 +229,7 @@ class _Steps:
         small = " + ".join([f"size{r}" for r in u.vectors] + [f"tl.abs(q_{name})" for name in self.entries])
         finite = " + ".join(["tl.abs(delta)"] + [f"tl.abs(new[{i}])" for i in range(u.M)])
         out.append(f"fine = fine & ((({small}) <= {self.limit!r}) & (({finite}) <= {HUGE!r}) | (live == 0))")
-        out += ["if KEEP:", "    tl.store(OUT + (t0 + t) * wide + k, z0_0, mask=ok & live)"]
+        out += ["if KEEP:", "    tl.store(OUT + when * wide + k, z0_0, mask=ok & live)"]
         out.append("delta_last = tl.where(live, delta, delta_last)")
         return out + [f"f{i} = tl.where(live, new[{i}], f{i})" for i in range(u.M)]
 
