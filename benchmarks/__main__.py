@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measure import GateFailed, one_thread
 
-SUITES = {"core": "benchmarks.core", "cuda": "benchmarks.cuda", "hordes": "benchmarks.hordes"}
+SUITES = {"core": "benchmarks.core", "hordes": "benchmarks.hordes", "cuda": "benchmarks.cuda"}
 
 
 def main() -> int:
