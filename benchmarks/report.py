@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.measure import Gate
 
-PACKAGES = ("emphatic", "numpy", "numba", "swifttd", "gymnasium", "mujoco")
+PACKAGES = ("emphatic", "numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton")
 HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
 #: Where results go unless told otherwise; the README quotes these.
 RESULTS = Path(__file__).parent / "results"
@@ -79,7 +80,10 @@ def machine() -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
+    torch = sys.modules.get("torch")
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch is not None and torch.cuda.is_available() else {}
     return {
+        **gpu,
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "threads used": 1,

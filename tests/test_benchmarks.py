@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import emphatic
 from benchmarks import core
 from benchmarks.__main__ import SUITES
 from benchmarks.alternatives import NumPyProduct, NumPySeed
@@ -26,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_suite_runs_and_every_row_names_gates_that_passed(suite: str, tmp_path: Path) -> None:
+    if suite == "cuda" and "cuda" not in emphatic.engines.available():
+        pytest.skip("needs a GPU, torch and triton")
     command = [sys.executable, "-m", "benchmarks", suite, "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

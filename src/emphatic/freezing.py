@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from emphatic.engines.base import UNFIT, Arrays, Engine, Features
 from emphatic.engines.rows import block
+from emphatic.inputs import strides
 
 __all__ = ["run"]
 
@@ -59,6 +60,10 @@ def run(
 
 def _columns(p: NDArray[np.float64], ks: NDArray[np.int64]) -> NDArray[np.float64]:
     """The columns of these learners, taking no memory where the parameter is constant."""
-    if p.strides[1] == 0:
+    t, k = strides(p)
+    if k == 0:
         return p[:, : len(ks)]
-    return np.broadcast_to(p[:1, ks], (len(p), len(ks))) if p.strides[0] == 0 else p[:, ks]
+    chosen = (p[:1] if t == 0 else p)[:, ks.tolist()]
+    if t != 0:
+        return chosen
+    return np.broadcast_to(chosen, (len(p), len(ks))) if isinstance(p, np.ndarray) else chosen.expand(len(p), len(ks))

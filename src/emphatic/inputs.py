@@ -5,7 +5,10 @@ Every message has one form: the parameter and the function, what it must be, wha
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +42,7 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     """Real numbers in a regular array."""
     try:
         array = np.asarray(value)
-    except ValueError:
+    except (ValueError, TypeError):  # (a tensor on a device, for an engine that is not there)
         raise refusal(name, function, "be real numbers in a regular array", _shown(value)) from None
     if array.dtype.kind not in "fiub":
         raise refusal(name, function, "be real numbers", _shown(value))
@@ -49,36 +52,44 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
 
 
 def features(
-    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True
+    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True, tensors: bool = False
 ) -> tuple[Features, float]:
     """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
 
-    Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN).
+    Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN). With ``tensors``
+    the array is a torch tensor, and stays on its device.
     """
     if isinstance(value, Active):
         return _active(name, value, function, n, dtype)
     if getattr(value, "format", None) == "csr":
         return _compressed(name, value, function, n, dtype)
     ndims = _NDIMS[function]
-    array = numbers(name, value, function)
+    array: Any = value if tensors and _is_tensor(value) else numbers(name, value, function)
     if array.ndim not in ndims or array.shape[-1] != n:
         shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
-        raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {array.shape}")
+        raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {tuple(array.shape)}")
     given = array.reshape(-1, n)
-    with np.errstate(over="ignore"):
-        cast = np.ascontiguousarray(given, dtype)
-    top = _largest(cast) if look_over else math.nan
+    if _is_tensor(given):
+        cast = given.to(dtype=getattr(_torch(), dtype)).contiguous()
+    else:
+        with np.errstate(over="ignore"):
+            cast = np.ascontiguousarray(given, dtype)
+    top = math.nan if not look_over else _extent(cast) if tensors else _largest(cast)
     if look_over and not math.isfinite(top):
-        t, i = np.argwhere(~np.isfinite(cast))[0]
+        t, i = np.argwhere(~np.isfinite(np.asarray(cast.cpu() if _is_tensor(cast) else cast)))[0]
         where = f"feature {i}" if array.ndim == 1 else f"step {t}, feature {i}"
         raise refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
     return cast, top
 
 
 def parameters(
-    rule: Rule, function: str, T: int, K: int | None, values: tuple[Any, ...], extra: dict[str, Any]
-) -> Arrays:
-    """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
+    rule: Rule, function: str, T: int, K: int | None, values: tuple[Any, ...], extra: dict[str, Any],
+    *, tensors: bool = False,
+) -> Arrays:  # fmt: skip
+    """Every parameter of the rule as a (T, K) array that takes no memory where it is constant.
+
+    With ``tensors``, torch tensors stay what and where they are, and numbers in single precision as they are.
+    """
     names = tuple(rule.extra) + ("eta",) * ("eta" in rule.defaults.values())
     for name in extra:
         if name not in names:
@@ -87,27 +98,50 @@ def parameters(
     if "eta" in extra and "beta" in extra:
         raise ValueError(f"The 'eta' parameter of {function} must not be given beside 'beta': β = eta·α unless given.")
     own = rule.parameters[: len(values)]
-    found = {name: _series(function, name, value, T, K, rule) for name, value in zip(own, values, strict=True)}
+    series = functools.partial(_series, function, T=T, K=K, rule=rule, tensors=tensors)
+    found = {name: series(name, value) for name, value in zip(own, values, strict=True)}
     for name in rule.extra:
         default = rule.defaults.get(name)
         if name in extra:
-            found[name] = _series(function, name, extra[name], T, K, rule)
+            found[name] = series(name, extra[name])
         elif default == "eta":
-            eta = _series(function, "eta", extra.get("eta", 1.0), T, K, rule)
+            eta = series("eta", extra.get("eta", 1.0))
             found[name] = found["alpha"] if "eta" not in extra else _product(eta, found["alpha"])
         elif isinstance(default, str):
             found[name] = found[default]
         elif default is not None:
-            found[name] = _series(function, name, default, T, K, rule)
+            found[name] = series(name, default)
         else:
             raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
     return tuple(found.values())
 
 
-def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def _product(a: Any, b: Any) -> Any:
     """a·b without expanding an axis along which both are constant."""
-    axes = tuple(slice(None) if a.strides[axis] or b.strides[axis] else slice(0, 1) for axis in (0, 1))
+    axes = tuple(slice(None) if strides(a)[axis] or strides(b)[axis] else slice(0, 1) for axis in (0, 1))
+    if _is_tensor(a) or _is_tensor(b):
+        device = (a if _is_tensor(a) else b).device
+        one, other = (
+            _torch().as_tensor(p[axes] if _is_tensor(p) else np.array(p[axes]), device=device) for p in (a, b)
+        )
+        return (one.double() * other.double()).expand(a.shape)
     return np.broadcast_to(a[axes] * b[axes], a.shape)
+
+
+def series(name: str, value: Any, T: int, K: int | None, rule: Rule, *, tensors: bool) -> NDArray[np.float64]:
+    """A number a step and learner for ``run``, as a parameter is given."""
+    return _series("run", name, value, T=T, K=K, rule=rule, tensors=tensors)
+
+
+def least(p: Any) -> Any:
+    """What ``warn_if_never_terminating`` need look at: of a tensor each learner's least value."""
+    return p.amin(0, keepdim=True).cpu() if _is_tensor(p) and 0 not in p.shape else p
+
+
+def squares(made: NDArray[Any], aim: Any) -> NDArray[np.float64]:
+    """Each learner's sum of squared errors."""
+    goal = np.asarray(aim.cpu() if _is_tensor(aim) else aim, np.float64)
+    return np.asarray(np.square(made - goal).sum(axis=0))
 
 
 def probe(given: Any, n: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
@@ -173,9 +207,12 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
     return rows, top
 
 
-def _series(function: str, name: str, value: Any, T: int, K: int | None, rule: Rule) -> NDArray[np.float64]:
-    array = numbers(name, value, function)
-    shape = array.shape
+def _series(
+    function: str, name: str, value: Any, *, T: int, K: int | None, rule: Rule, tensors: bool = False
+) -> NDArray[np.float64]:
+    array: Any = value if tensors and _is_tensor(value) else numbers(name, value, function)
+    view: Any
+    shape = tuple(array.shape)
     if array.ndim == 0:
         view = array.reshape(1, 1)
     elif function == "learn" and K is not None and shape == (K,):
@@ -188,10 +225,14 @@ def _series(function: str, name: str, value: Any, T: int, K: int | None, rule: R
         view = array
     else:
         raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
-    with np.errstate(over="ignore"):
-        view = np.asarray(view, np.float64)
+    if _is_tensor(view):
+        view = view if view.is_floating_point() else view.double()
+    elif not tensors or view.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            view = np.asarray(view, np.float64)
     low, high = rule.ranges.get(name, RANGES.get(name, (-math.inf, math.inf)))
-    if view.size and not _within(view, low, high):
+    if 0 not in view.shape and not _within(view, low, high):
+        view = np.asarray(view.cpu() if _is_tensor(view) else view, np.float64)
         t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
         where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
         bounds = "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"
@@ -201,17 +242,41 @@ def _series(function: str, name: str, value: Any, T: int, K: int | None, rule: R
             bounds = f"{low:g} for rule {rule.name!r}"
         wanted = f"be {'finite' if low == -math.inf else bounds}"
         raise refusal(name, function, wanted, f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
-    return np.broadcast_to(view, (T, K or 1))
+    return view.expand(T, K or 1) if _is_tensor(view) else np.broadcast_to(view, (T, K or 1))
 
 
-def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
+def strides(array: Any) -> tuple[int, ...]:
+    """Of an array or a tensor: 0 along an axis that takes no memory."""
+    found: tuple[int, ...] = array.stride() if _is_tensor(array) else array.strides
+    return found
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether this is a torch tensor, without importing torch for what is none."""
+    return "torch" in sys.modules and isinstance(value, _torch().Tensor)
+
+
+def _torch() -> Any:
+    return importlib.import_module("torch")
+
+
+def _extent(array: Any) -> float:
+    """``_largest`` by torch: on the device where it is one, and without numba."""
+    if 0 in array.shape:
+        return 0.0
+    tensor = array if _is_tensor(array) else _torch().as_tensor(array)
+    least, most = tensor.aminmax()
+    return max(-float(least), float(most)) if float(least) == float(least) else math.nan
+
+
+def _within(view: Any, low: float, high: float) -> bool:
     """Whether every number is finite and in the range."""
-    if low == 0.0 and view.flags.c_contiguous:
+    if not _is_tensor(view) and low == 0.0 and view.flags.c_contiguous and view.dtype == np.float64:
         # As unsigned integers, floats from 0 on are in order, and negative ones, infinity and NaN come after them.
         limit = np.nextafter(high, 0.0) if high == math.inf else high
         if int(view.view(np.uint64).max()) <= int(np.float64(limit).view(np.uint64)):
             return True
-    least, most = float(view.min()), float(view.max())
+    least, most = (float(end) for end in (view.aminmax() if _is_tensor(view) else (view.min(), view.max())))
     return low <= least and most <= high and math.isfinite(least) and math.isfinite(most)
 
 

@@ -21,6 +21,8 @@ __all__ = ["Learner"]
 
 #: Components of φ that are converted at a time when features do not come in the form the engine reads.
 _BLOCK = 1 << 21
+#: Predictions that are kept at a time when only their errors are wanted.
+_SQUARES = 1 << 24
 #: What kernels take without a second look; masked arrays and other subclasses go the long way.
 _plain = np.ndarray
 #: A log shorter than this may well lie within one episode, whose end is in the next call.
@@ -91,9 +93,10 @@ class Learner(State):
 
     def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
         """``learn`` with every check in words."""
-        now, top = inputs.features("phi", phi, "learn", self.n, self._dtype)
-        following, top_next = inputs.features("phi_next", phi_next, "learn", self.n, self._dtype)
-        parameters = inputs.parameters(self.rule, "learn", 1, self._K, values, extra)
+        tensors = self._engine.takes_tensors
+        now, top = inputs.features("phi", phi, "learn", self.n, self._dtype, tensors=tensors)
+        following, top_next = inputs.features("phi_next", phi_next, "learn", self.n, self._dtype, tensors=tensors)
+        parameters = inputs.parameters(self.rule, "learn", 1, self._K, values, extra, tensors=tensors)
         self._decide(now, 1)
         fit, fit_next = self._fit(now), self._fit(following)
         quick = self._quickly()
@@ -128,7 +131,8 @@ class Learner(State):
         rho: Any = 1.0,
         I: Any = 1.0,
         Phi_next: Any = None,
-        predictions: bool = True,
+        predictions: bool | Literal["device"] | None = True,
+        returns: Any = None,
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         probe_every: int = 1,
         on_divergence: Literal["raise", "freeze"] = "raise",
@@ -138,7 +142,11 @@ class Learner(State):
 
         ``Phi`` is (T+1, n), row t being φ_t; with ``Phi_next`` (where φ' of one step is not φ of the next) both are
         (T, n). Either may be ``Active`` or a scipy CSR array. Every other quantity is a number, (T,), (K,) or (T,
-        K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` returns None in their place.
+        K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` or None returns None in their
+        place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the ``returns`` that
+        the predictions were to foretell, each learner's mean squared error is returned in their place, (K,).
+
+        The cuda engine also takes torch tensors; those on its device are used where they are.
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
         each update, or before each ``probe_every``-th one: the result is then (predictions, error).
@@ -157,27 +165,39 @@ class Learner(State):
         T = len(now)
         if trusting and T == 0:
             self._log(Phi, Phi_next)  # no step will look at the one row there is
-        parameters = inputs.parameters(self.rule, "run", T, self._K, (alpha, I, lambda_, rho, gamma_next, R), extra)
+        tensors = self._engine.takes_tensors
+        values = (alpha, I, lambda_, rho, gamma_next, R)
+        parameters = inputs.parameters(self.rule, "run", T, self._K, values, extra, tensors=tensors)
+        aim = None if returns is None else inputs.series("returns", returns, T, self._K, self.rule, tensors=tensors)
+        if not (predictions is None or isinstance(predictions, bool) or (predictions == "device" and tensors)):
+            wanted = "be True, False or None, or 'device' with the cuda engine"
+            raise inputs.refusal("predictions", "run", wanted, repr(predictions))
         goal = None if probe is None else inputs.probe(probe, self.n)
         every = inputs.whole("probe_every", probe_every, "run")
         if on_divergence not in ("raise", "freeze"):
             raise inputs.refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
         gamma = parameters[4]
-        constant = T > 1 and gamma.strides[0] == 0
+        constant = T > 1 and inputs.strides(gamma)[0] == 0
         if constant or T >= _EPISODE:
-            warn_if_never_terminating(gamma[:1] if constant else gamma)
+            warn_if_never_terminating(inputs.least(gamma[:1] if constant else gamma))
         self._decide(now, T)
 
         K = self._engine.K
-        out = np.empty((T if predictions else 0, K), self._dtype)
+        direct = predictions == "device" and on_divergence == "raise" and not self._frozen.any()
+        kept = T if predictions and aim is None else 0
+        out = self._engine.room(kept) if direct else np.empty((kept, K), self._dtype)
+        squares = np.zeros(K)
         error = np.empty((0 if goal is None else -(-T // every), K))
         converts = self._engine.takes_rows != isinstance(now, Rows) or type(now) is not type(following)
         size = every if goal is not None else max(1, _BLOCK // self.n) if converts else max(1, T)
+        if aim is not None:
+            size = min(size, max(1, _SQUARES // K))
         before = self._engine.copy() if trusting else None
         for begin in range(0, T, size):
             end = min(begin + size, T)
             if goal is not None:
                 error[begin // every] = goal(self._engine.vector(0))
+            made = out[begin:end] if aim is None else np.empty((end - begin, K), self._dtype)
             status = freezing.run(
                 self._engine,
                 self._frozen,
@@ -185,9 +205,11 @@ class Learner(State):
                 self._fit(block(following, begin, end)),
                 top,
                 tuple(p[begin:end] for p in parameters),
-                out[begin:end],
+                made,
                 freeze=on_divergence == "freeze",
             )
+            if aim is not None and status == -1:
+                squares += inputs.squares(made, aim[begin:end])
             if status != -1:
                 if before is not None:
                     after = self._engine
@@ -195,7 +217,12 @@ class Learner(State):
                     self._log(Phi, Phi_next)  # raises if the features are at fault, and then nothing has changed
                     self._take(after)
                 raise Diverged(begin + status // K, status % K)
-        answer = self._drop_K(out) if predictions else None
+        if aim is not None:
+            answer: Any = squares / T if self._K is not None else float(squares[0] / T)
+        else:
+            if predictions == "device" and not direct:
+                out = self._engine.room(T, out)
+            answer = self._drop_K(out) if predictions else None
         return answer if goal is None else (answer, self._drop_K(error))
 
     def predict(self, phi: Any) -> Any:
@@ -210,7 +237,7 @@ class Learner(State):
                     return value
             except Exception:
                 pass
-        features, _ = inputs.features("phi", phi, "predict", self.n, self._dtype)
+        features, _ = inputs.features("phi", phi, "predict", self.n, self._dtype, tensors=self._engine.takes_tensors)
         answer = self._engine.predict(self._fit(features))
         one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
         if not one:
@@ -232,13 +259,14 @@ class Learner(State):
 
     def _log(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
         """φ and φ' of every step, and the largest |component|."""
-        now, top = inputs.features("Phi", Phi, "run", self.n, self._dtype, look_over=look_over)
+        of: dict[str, Any] = {"look_over": look_over, "tensors": self._engine.takes_tensors}
+        now, top = inputs.features("Phi", Phi, "run", self.n, self._dtype, **of)
         if Phi_next is None:
             T = len(now) - 1
             if T < 0:
                 raise inputs.refusal("Phi", "run", "have T+1 rows, one at least", "none")
             return block(now, 0, T), block(now, 1, T + 1), top
-        following, top_next = inputs.features("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
+        following, top_next = inputs.features("Phi_next", Phi_next, "run", self.n, self._dtype, **of)
         if len(following) != len(now):
             raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", str(len(following)))
         return now, following, max(top, top_next)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,10 +16,27 @@ __all__ = ["available", "choose", "make"]
 def available() -> tuple[str, ...]:
     """The engines that can be had here.
 
-    >>> available()
+    >>> available()[:4]
     ('reference', 'dense', 'sparse', 'chunked')
+
+    "cuda" comes last where there is a GPU beside torch and triton, or where Triton interprets (TRITON_INTERPRET=1).
     """
-    return ("reference", "dense", "sparse", "chunked")
+    return ("reference", "dense", "sparse", "chunked") + ("cuda",) * (_has_cuda() and _has_gpu())
+
+
+def known(name: object) -> bool:
+    """Whether this is an engine's name, be it for this machine or not."""
+    return isinstance(name, str) and name in ("reference", "dense", "sparse", "chunked", "cuda", "cuda-tf32")
+
+
+def _has_cuda() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("torch", "triton"))
+
+
+def _has_gpu() -> bool:
+    """Whether a driver is there: a look that does not import torch."""
+    devices = ("/dev/nvidiactl", "/dev/dxg")
+    return os.environ.get("TRITON_INTERPRET") == "1" or any(os.path.exists(path) for path in devices)
 
 
 def choose(n: int, K: int | None, T: int, active: float | None) -> str:
@@ -45,10 +64,22 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
 
 
 def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int = 1) -> Engine:
-    """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner."""
-    if not isinstance(name, str) or name not in available():
-        known = ", ".join(available())
-        raise ValueError(f"The 'engine' parameter must be 'auto' or one of {known}. Got {name!r} instead.")
+    """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
+
+    "cuda-tf32" is "cuda" with products of float32 in TF32: faster, and with errors of 1e-3 in place of 1e-7.
+    """
+    if not known(name):
+        names = ", ".join(available())
+        raise ValueError(f"The 'engine' parameter must be 'auto' or one of {names}. Got {name!r} instead.")
+    if name.startswith("cuda"):
+        if not _has_cuda():
+            raise ValueError(
+                f"The 'engine' parameter must be one that is installed. Got {name!r} instead, which needs "
+                "pip install 'emphatic[cuda]'."
+            )
+        from emphatic.engines.cuda import Cuda
+
+        return Cuda(rule, n, K or 1, dtype, exact=name == "cuda")
     if name == "reference":
         from emphatic.engines.reference import Reference
 

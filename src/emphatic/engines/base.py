@@ -33,6 +33,8 @@ class Engine(ABC):
     name: ClassVar[str]
     #: Whether φ comes as compressed ``Rows`` (True) or as an array (T, n).
     takes_rows: ClassVar[bool]
+    #: Whether φ and parameters may also be torch tensors, which stay where they are.
+    takes_tensors: ClassVar[bool] = False
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         self.rule, self.n, self.K, self.dtype = rule, n, K, dtype
@@ -94,6 +96,10 @@ class Engine(ABC):
     def quick_predict(self) -> Callable[[Any], float] | None:
         """A function of one φ that returns θ·φ, or NaN where anything is amiss; None as for ``quick``."""
         return None
+
+    def room(self, T: int, of: Any = None) -> Any:
+        """Room for the predictions of T steps where the learners are, (T, K), or those given put there."""
+        return np.empty((T, self.K), self.dtype) if of is None else of
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """What must be saved besides vectors and memory, that a loaded learner may go on with the same bits."""

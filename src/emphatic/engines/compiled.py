@@ -9,19 +9,15 @@ otherwise the same.
 from __future__ import annotations
 
 import functools
-import hashlib
-import linecache
 import os
-import secrets
-import sys
-import tempfile
 import types
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numba.core.config
+
+from emphatic.engines import generated
+from emphatic.engines.generated import cache_folder
 
 __all__ = ["FASTMATH", "cache_folder", "jit", "kernel", "module"]
 
@@ -32,39 +28,10 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
 OPTIONS: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True}
 
 
-def cache_folder() -> Path | None:
-    """Where generated kernels go: $EMPHATIC_CACHE_DIR or the user's cache folder; None if it cannot be written."""
-    if given := os.environ.get("EMPHATIC_CACHE_DIR"):
-        folder = Path(given)
-    elif sys.platform == "win32":
-        folder = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "emphatic"
-    elif sys.platform == "darwin":
-        folder = Path.home() / "Library" / "Caches" / "emphatic"
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "emphatic"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return None
-
-
 @functools.cache
 def module(name: str, source: str) -> types.ModuleType:
-    """The module that ``source`` makes, from a file in the cache folder if that can be had."""
-    digest = hashlib.sha256(f"{numba.__version__}\n{source}".encode()).hexdigest()[:16]
-    stem = f"emphatic_{name}_{digest}"
-    folder = cache_folder()
-    path = folder / f"{stem}.py" if folder else None
-    if path is not None and not _written(path, source):
-        path = None
-    made = types.ModuleType(stem)
-    made.__file__ = str(path) if path else f"<{stem}>"
-    linecache.cache[made.__file__] = (len(source), None, source.splitlines(keepends=True), made.__file__)
-    sys.modules[stem] = made  # numba looks a cached kernel's module up by name
-    exec(compile(source, made.__file__, "exec"), made.__dict__)
-    return made
+    """The module that ``source`` makes, in a file beside which numba keeps its machine code."""
+    return generated.module(name, source, numba.__version__)
 
 
 def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:
@@ -118,18 +85,3 @@ def _compiled(function: Callable[..., Any], cache: bool, signature: Any, options
         except Exception:  # no folder to write to, a full disk, or a damaged file there: numba lets anything through
             pass
     return njit(*given, **options)(function)
-
-
-def _written(path: Path, source: str) -> bool:
-    """Put the source there unless it is there already; whole or not at all, whoever else does the same."""
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        if path.exists() and path.read_bytes() == source.encode():
-            return True
-        partial.write_bytes(source.encode())
-        os.replace(partial, path)
-        return True
-    except OSError:
-        with suppress(OSError):
-            partial.unlink()
-        return False

@@ -1,0 +1,255 @@
+"""The cuda suite: needs a GPU. Every rule is checked against float64 on the CPU first; then hordes are timed."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+import emphatic
+from benchmarks.cases import RULE
+from benchmarks.cuda_steps import StepByStep
+from benchmarks.measure import Gate, GateFailed, gate
+from benchmarks.report import Row
+from emphatic.engines.cuda import Cuda
+from emphatic.engines.cuda_blocks import Block, Log
+
+TOLERANCE = 1e-5
+#: A chunk's steps: T is a multiple, so that no chunk is a short one.
+CHUNK = 63
+#: Rules with 2, 3 and 5 vectors.
+BY_VECTORS = ("true_online_etd", "gtd", "true_online_gtd")
+
+
+def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
+    """Every gate and every row; ``quick`` only shows that the suite works."""
+    if not torch.cuda.is_available():
+        raise GateFailed("there is no GPU here")
+    gates = list(checks(300 if quick else 10_000))
+    copied = bandwidth(1 << (20 if quick else 30))
+    small = 100 if quick else 1
+    rows = [*million(1_000_000 // small, 1_024, CHUNK * (2 if quick else 64)), *nexting(CHUNK * (2 if quick else 128))]
+    rows += beside_torch(131_072 // small, 1_024, CHUNK * (2 if quick else 32))
+    rows += table(copied, small)
+    return gates, rows
+
+
+# ------------------------------------------------------------------------------------------------ checks
+
+
+def checks(T: int) -> Iterator[Gate]:
+    """Every rule, a process each: most of the time goes into compiling."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(16, mp_context=context) as pool:
+        for rule, found in zip(
+            emphatic.rules.names(),
+            pool.map(check, emphatic.rules.names(), [T] * len(emphatic.rules.names())),
+            strict=True,
+        ):
+            for name, got, want, tolerance in found:
+                yield gate(f"{rule}: {name}", got, want, tolerance)
+
+
+def check(rule: str, T: int) -> list[tuple[str, Any, Any, float]]:
+    """θ and predictions after T steps of a stream that varies everything, beside NumPy's in float64."""
+    from tests.streams import make
+
+    found = []
+    for separate in (False, True):
+        stream = make(3, T if not separate else min(T, 500), 32, 4, rule=rule, separate=separate)
+        reference = emphatic.Learner(rule, stream.n, stream.K, engine="reference")
+        want = stream.run(reference)
+        for dtype, tolerance in (("float32", TOLERANCE), ("float64", 1e-10)):
+            learner = emphatic.Learner(rule, stream.n, stream.K, dtype=dtype, engine="cuda")
+            how = f"{dtype}, {'φ apart' if separate else 'one log'}"
+            found.append((f"predictions, {how}", stream.run(learner), want, tolerance))
+            found.append((f"θ, {how}", learner.theta, reference.theta, tolerance))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ what is timed
+
+
+def questions(K: int, n: int, T: int) -> tuple[torch.Tensor, dict[str, Any]]:
+    """A question a learner: α, λ and γ its own, R its own at every step; on the device."""
+    g = torch.Generator("cuda").manual_seed(0)
+
+    def each(low: float, high: float) -> torch.Tensor:
+        return low + (high - low) * torch.rand(1, K, device="cuda", generator=g, dtype=torch.float64)
+
+    Phi = torch.randn(T + 1, n, device="cuda", generator=g) / n**0.5
+    R = torch.randn(T, K, device="cuda", generator=g)
+    return Phi, {"alpha": each(0.002, 0.02), "lambda_": each(0, 1), "gamma_next": each(0.5, 0.95), "R": R}
+
+
+def seconds(call: Callable[[], object], rounds: int = 3) -> float:
+    """The least of several, after one that compiles."""
+    best = float("inf")
+    for _ in range(rounds + 1):
+        torch.cuda.synchronize()
+        began = perf_counter()
+        call()
+        torch.cuda.synchronize()
+        best = min(best, perf_counter() - began)
+    return best
+
+
+def passed(rule: str) -> tuple[str, ...]:
+    """The gates of what is timed."""
+    return tuple(f"{rule}: {what}, float32, one log" for what in ("θ", "predictions"))
+
+
+def rate(section: str, learner: Any, Phi: Any, parameters: dict[str, Any], at_least: float) -> Row:
+    T = len(Phi) - 1
+    took = seconds(lambda: learner.run(Phi, predictions=None, **parameters))
+    return Row(
+        section,
+        "float32, steps a second",
+        gates=passed(RULE),
+        ours=T / took,
+        unit="steps/s",
+        ratio=T / took,
+        at_least=at_least,
+    )
+
+
+def million(K: int, n: int, T: int) -> Iterator[Row]:
+    section = f"run, {RULE}, K = {K:,}, n = {n:,}"
+    Phi, parameters = questions(K, n, T)
+    torch.cuda.reset_peak_memory_stats()
+    given = torch.cuda.memory_allocated()
+    learner = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda")
+    yield rate(section, learner, Phi, parameters, 6_000)
+    engine: Any = learner._engine
+    state = engine.X.nbytes
+    block = 6 * Phi.nbytes  # P in all its forms
+    yield Row(
+        section,
+        "memory beside the vectors, to the vectors",
+        gates=passed(RULE),
+        ours=(torch.cuda.max_memory_allocated() - given) / 1e9,
+        alternative=state / 1e9,
+        versus="vectors",
+        unit="GB",
+        ratio=(torch.cuda.max_memory_allocated() - given - block) / state - 1.0,
+        at_most=0.15,
+    )
+    rough = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda-tf32")
+    took = seconds(lambda: rough.run(Phi, predictions=None, **parameters))
+    pair = [horde.select(range(64)).theta for horde in (rough, learner)]
+    off = float(np.abs(pair[0] - pair[1]).max() / np.abs(pair[1]).max())
+    yield Row(
+        section,
+        "plain TF32, steps a second",
+        gates=passed(RULE),
+        ours=T / took,
+        unit="steps/s",
+        note=f"θ off by {off:.0e}",
+    )
+
+
+def nexting(T: int) -> Iterator[Row]:
+    K, n, active = 2_160, 6_065, 457
+    g = torch.Generator("cuda").manual_seed(0)
+    width = n // active
+    drawn = torch.randint(0, width, (T + 1, active), device="cuda", generator=g)
+    Phi = torch.zeros(T + 1, n, device="cuda")
+    Phi.scatter_(1, drawn + width * torch.arange(active, device="cuda"), 1.0)
+    gamma = torch.tensor([0.0, 0.8, 0.95, 0.9875], device="cuda", dtype=torch.float64).repeat(K // 4)[None]
+    parameters = {"alpha": 0.1 / active, "lambda_": 0.9, "gamma_next": gamma}
+    parameters["R"] = torch.randn(T, K, device="cuda", generator=g)
+    learner = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda")
+    yield rate(f"run, nexting: {RULE}, K = {K:,}, n = {n:,}", learner, Phi, parameters, 200_000)
+
+
+def beside_torch(K: int, n: int, T: int) -> Iterator[Row]:
+    Phi, parameters = questions(K, n, T)
+    learner = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda")
+    few = 20
+    theirs = {name: StepByStep(n, K, fused=fused) for name, fused in (("torch", False), ("torch.compile", True))}
+    for name, other in theirs.items():
+        fresh = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda")
+        start = {p: v[:few] if len(v) > 1 else v for p, v in parameters.items()}
+        fresh.run(Phi[: few + 1], predictions=None, **start)
+        other.run(Phi[: few + 1], start)
+        gate(name, fresh.theta[:64], other.theta[:64].cpu().numpy(), 1e-4)
+    ours = seconds(lambda: learner.run(Phi, predictions=None, **parameters)) / T
+    for name, other in theirs.items():
+        took = seconds(lambda other=other: other.run(Phi[: few + 1], start)) / few  # type: ignore[misc]
+        yield Row(
+            f"run, {RULE}, K = {K:,}, n = {n:,}; a step of all learners",
+            f"beside {name}, step by step",
+            gates=passed(RULE),
+            ours=ours * 1e6,
+            alternative=took * 1e6,
+            versus=name,
+            ratio=took / ours,
+            at_least=60 if name == "torch" else None,
+        )
+
+
+# ------------------------------------------------------------------------------------------------ parts and the floor
+
+
+def bandwidth(size: int) -> float:
+    """Bytes a second that a copy reads and writes."""
+    a = torch.zeros(size, device="cuda")
+    b = torch.empty_like(a)
+    return float(2 * a.nbytes / seconds(lambda: b.copy_(a)))
+
+
+def table(copied: float, small: int) -> Iterator[Row]:
+    for rule in BY_VECTORS:
+        for K, n in ((1_000_000, 256), (1_000_000, 1_024), (131_072, 1_024), (131_072, 4_096), (10_000, 4_096)):
+            yield parts(rule, max(64, K // small), n, copied)
+            torch.cuda.empty_cache()
+
+
+def parts(rule: str, K: int, n: int, copied: float) -> Row:
+    """A chunk's three kernels, each timed by itself, beside X read twice and written once."""
+    engine = Cuda(emphatic.rules.get(rule), n, K, "float32")
+    engine._to_device()
+    block = chunk_of(engine, K, n)
+    times = dict.fromkeys(("project", "dual", "update"), float("inf"))
+    for _ in range(6):
+        engine._flag.fill_(2**31 - 1)
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
+        marks[0].record()
+        engine.project(block, 0)
+        marks[1].record()
+        engine.dual(block, 0, 0)
+        marks[2].record()
+        engine.update(block, 0)
+        marks[3].record()
+        torch.cuda.synchronize()
+        for i, name in enumerate(times):
+            times[name] = min(times[name], marks[i].elapsed_time(marks[i + 1]) / 1e3)
+    if int(engine._flag) == 0:
+        raise GateFailed(f"{rule}: a learner diverged where kernels were to be timed")
+    whole = sum(times.values())
+    floor = 3 * engine.X.nbytes / copied
+    share = ", ".join(f"{name} {1e3 * took:.2f}" for name, took in times.items())
+    return Row(
+        f"kernels of a chunk of {CHUNK} steps; the floor: X read twice and written once at {copied / 1e12:.2f} TB/s",
+        f"{rule}, m = {engine.m}, K = {K:,}, n = {n:,}",
+        gates=passed(rule),
+        ours=1e3 * whole,
+        alternative=1e3 * floor,
+        versus="floor",
+        unit="ms",
+        ratio=floor / whole,
+        note=share,
+    )
+
+
+def chunk_of(engine: Cuda, K: int, n: int) -> Block:
+    Phi, given = questions(K, n, CHUNK)
+    one = torch.ones(1, 1, device="cuda", dtype=torch.float64)
+    values = {name: given.get(name, one * (0.01 if name == "beta" else 1.0)) for name in engine.rule.parameters}
+    parameters = tuple(value.expand(CHUNK, K) for value in values.values())
+    return next(Log(engine, Phi[:-1], Phi[1:], 1.0, parameters, False).blocks())
