@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import emphatic
 from emphatic.horde import Horde
 from emphatic.live import Every
 from emphatic.streams.lines import LONGEST, Malformed, lines, moment, number, reader
@@ -328,4 +327,10 @@ def test_it_cannot_learn_from_text_alone(tmp_path: Path) -> None:
     assert "cannot be learned from" in said
     assert "Traceback" not in said
     assert not (tmp_path / "m").exists()
-    assert emphatic.__version__
+
+
+def test_a_pipe_that_ends_within_the_warm_up_says_so(tmp_path: Path) -> None:
+    code, out, said = fed(b"".join(readings(10)), *FLAGS, "--model", str(tmp_path / "m"))
+    assert (code, out) == (0, [])
+    assert "stopped after 10 of 60 readings to warm up on: there is no model." in said
+    assert not (tmp_path / "m").exists()

@@ -102,6 +102,10 @@ class Live:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing fails on the way out
             finally:
                 self._save()
+        if self._waiting:
+            self._say(
+                f"stopped after {len(self._waiting)} of {self.warm_up} readings to warm up on: there is no model."
+            )
         if self._malformed > _TOLD:
             self._say(f"{self._malformed} lines were malformed and skipped.")
 
