@@ -1,0 +1,9 @@
+"""Studies: sweeps over settings, and published results reproduced."""
+
+from __future__ import annotations
+
+from emphatic.studies.recorded import Recorded
+from emphatic.studies.results import Sweep
+from emphatic.studies.sweeping import sweep
+
+__all__ = ["Recorded", "Sweep", "sweep"]
