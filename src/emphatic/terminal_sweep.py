@@ -29,7 +29,9 @@ def sweep(
         given = {name: value for name, value in grid.items() if value is not None}
         grids = tuple(told.get("grid", ()))
         if given and len(grids) > 1:
-            raise ValueError(f"--{next(iter(given))} does not say which of the {len(grids)} grids of {config} it is for.")
+            raise ValueError(
+                f"--{next(iter(given))} does not say which of the {len(grids)} grids of {config} it is for."
+            )
         if given:
             usual = Order().grids[0] if not grids else dict(grids[0])
             told["grid"] = (usual | given,)
@@ -68,7 +70,14 @@ def _option(text: str) -> tuple[str, Any]:
 def _bar() -> Iterator[Callable[[int, int], None]]:
     """Progress on standard error; none where no one is looking."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -98,7 +107,9 @@ def _show(found: Any, folder: Path) -> None:
 
     plan = found.plan
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
-    table = Table(title=f"{plan.source.name}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps")
+    table = Table(
+        title=f"{plan.source.name}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps"
+    )
     table.add_column("rule")
     names = list(found.parameters)
     for name in (*names, "mean", "final", "diverged"):
@@ -112,7 +123,9 @@ def _show(found: Any, folder: Path) -> None:
     if told:
         print(f"{told:,} of {len(found.mean):,} settings diverged in some run.")
     rate = plan.learner_steps / max(found.seconds, 1e-9) / 1e6
-    print(f"{plan.learner_steps:,} learner-steps in {found.seconds:.1f} s ({rate:,.0f} M/s). Report: {folder / 'report.html'}")
+    print(
+        f"{plan.learner_steps:,} learner-steps in {found.seconds:.1f} s ({rate:,.0f} M/s). Report: {folder / 'report.html'}"
+    )
 
 
 def _with_error(row: Mapping[str, Any], name: str) -> str:

@@ -84,7 +84,9 @@ def _of(grid: Mapping[str, Any]) -> list[Settings]:
         if name not in known:
             close = get_close_matches(str(name), known, 1)
             meant = f" (did you mean {close[0]!r}?)" if close else ""
-            raise refusal("grid", "sweep", f"have only parameters of its rules, {', '.join(sorted(known))}{meant}", repr(name))
+            raise refusal(
+                "grid", "sweep", f"have only parameters of its rules, {', '.join(sorted(known))}{meant}", repr(name)
+            )
     if "alpha" not in given:
         raise refusal("alpha", "sweep", "be given", "none")
     values = {name: numbers(name, value) for name, value in given.items()}

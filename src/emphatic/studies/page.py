@@ -100,7 +100,13 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
                 order = order[np.unique(alpha[order], return_index=True)[1]]
                 at = own[order]
                 out.append(
-                    {"value": float(value), "alpha": alpha[order], "mean": mean[at], "se": se[at], "diverged": share[at]}
+                    {
+                        "value": float(value),
+                        "alpha": alpha[order],
+                        "mean": mean[at],
+                        "se": se[at],
+                        "diverged": share[at],
+                    }
                 )
             return out
 

@@ -71,7 +71,9 @@ class Sweep:
         names = dict.fromkeys(name for some in self.plan.settings for name in some.values)
         none = [np.full(len(some), np.nan) for some in self.plan.settings]
         return {
-            name: np.concatenate([some.values.get(name, gap) for some, gap in zip(self.plan.settings, none, strict=True)])
+            name: np.concatenate(
+                [some.values.get(name, gap) for some, gap in zip(self.plan.settings, none, strict=True)]
+            )
             for name in names
         }
 

@@ -65,7 +65,9 @@ def sweep(
     else:
         made = get(problem) if isinstance(problem, str) else problem
         if not isinstance(made, MDP) and not callable(made):
-            raise refusal("problem", "sweep", "be a name, an MDP, a function that makes one, or Recorded", repr(problem))
+            raise refusal(
+                "problem", "sweep", "be a name, an MDP, a function that makes one, or Recorded", repr(problem)
+            )
         source = Simulated(made, int(steps), seed)
     plan = Plan.of(source, grid, (1 if isinstance(source, Recorded) else 10) if runs is None else runs, every, points)
     began = time.perf_counter()
