@@ -6,11 +6,11 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from emphatic.report.plots import Plot, Store
 
-__all__ = ["Html", "Plots", "choice", "legend", "page", "paragraphs", "section", "terms", "text"]
+__all__ = ["Html", "Key", "Plots", "choice", "legend", "page", "paragraphs", "section", "terms", "text"]
 
 
 class Html(str):
@@ -103,13 +103,27 @@ def paragraphs(*lines: str, kind: str = "note") -> Html:
     return Html("".join(f'<p class="{kind}">{text(line)}</p>' for line in lines))
 
 
-def legend(entries: Sequence[tuple[str, str]]) -> Html:
+class Key(NamedTuple):
+    """An entry of a legend: an ink and its words; ``shade`` for one place on the scale of "hue" or "ramp".
+
+    ``symbol`` is how it looks on the plot. A click hides or shows what has the same ``key`` (by default the ink).
+    """
+
+    ink: str
+    words: str
+    shade: float | None = None
+    key: str = ""
+    symbol: str = "line"
+
+
+def legend(entries: Sequence[Key | tuple[str, str]]) -> Html:
     """What the lines mean: an ink and its words each; a click hides or shows the lines of that ink."""
-    keys = "".join(
-        f'<button type="button" class="key" data-ink="{ink}" aria-pressed="true">'
-        f'<i class="{ink}"></i>{text(words)}</button>'
-        for ink, words in entries
-    )
+    keys = ""
+    for ink, words, shade, key, symbol in (Key(*entry) for entry in entries):
+        kind = ink if symbol == "line" else f"{ink} {symbol}"
+        place = "" if shade is None else f' style="--shade:{100 * shade:.0f}%"'
+        keys += f'<button type="button" class="key" data-ink="{text(key or ink)}" aria-pressed="true">'
+        keys += f'<i class="{text(kind)}"{place}></i>{text(words)}</button>'
     return Html(f'<div class="legend">{keys}</div>')
 
 
