@@ -123,9 +123,8 @@ def _show(found: Any, folder: Path) -> None:
     if told:
         print(f"{told:,} of {len(found.mean):,} settings diverged in some run.")
     rate = plan.learner_steps / max(found.seconds, 1e-9) / 1e6
-    print(
-        f"{plan.learner_steps:,} learner-steps in {found.seconds:.1f} s ({rate:,.0f} M/s). Report: {folder / 'report.html'}"
-    )
+    took = f"{plan.learner_steps:,} learner-steps in {found.seconds:.1f} s ({rate:,.0f} M/s)"
+    print(f"{took}. Report: {folder / 'report.html'}")
 
 
 def _with_error(row: Mapping[str, Any], name: str) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class Plan:
             for some in self.settings:
                 pieces = -(-len(some) // _TOGETHER)
                 edges = [len(some) * i // pieces for i in range(pieces + 1)]
-                for begin, end in zip(edges, edges[1:], strict=False):
+                for begin, end in pairwise(edges):
                     part = some.part(begin, end)
                     out.append(Task(self.source, run, first + begin, part, self.every, self.points))
                 first += len(some)

@@ -37,8 +37,10 @@ class Recorded:
 
     ``I`` is by default 1 − γ for a rule with emphasis and a constant γ below 1, which keeps the emphasis at 1, and else
     1. ``cuts`` are rows that do not follow on the one before. ``outcome`` is (G, known), the return of each step and
-    where it is known; by default what ``emphatic.returns`` finds. ``n`` is wanted only where ``Phi`` is ``Active``. The error is the root mean square of prediction minus
-    return: over all steps whose return is known, over the last tenth of them, and in pieces of the log.
+    where it is known; by default what ``emphatic.returns`` finds. ``n`` is wanted only where ``Phi`` is ``Active``.
+
+    The error is the root mean square of prediction minus return: over all steps whose return is known, over the last
+    tenth of them, and in pieces of the log.
     """
 
     Phi: Any
@@ -104,8 +106,9 @@ class Recorded:
         Phi = Active(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "values")))
         G, known = known_return(x[:, 0], missing[:, 0], gap, gamma)
         R = np.where(missing[1:, 0], 0.0, (1.0 - gamma) * (x[1:, 0] - base))
+        lambda_ = job.settings.asked()[0].default_lambda(gamma)
         return cls(
-            Phi, R, gamma, rho=np.where(missing[1:, 0], 0.0, 1.0), lambda_=job.settings.asked()[0].default_lambda(gamma),
+            Phi, R, gamma, rho=np.where(missing[1:, 0], 0.0, 1.0), lambda_=lambda_,
             cuts=np.flatnonzero(gap[1:]) + 1, outcome=(np.where(known, G - base, 0.0)[:-1], known[:-1]),
             n=job.horde.features.n, name=f"{os.path.basename(job.table.name)}: {predict} at {horizon}",
         )  # fmt: skip

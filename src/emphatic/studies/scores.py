@@ -11,7 +11,7 @@ __all__ = ["Scores"]
 
 
 class Scores(NamedTuple):
-    """Of K learners: the error over all steps and at the end, (K,), at chosen points, (K, P), and who diverged, (K,)."""
+    """Of K learners: the error over all steps and at the end, (K,); at chosen points, (K, P); and who diverged."""
 
     mean: NDArray[np.float64]
     final: NDArray[np.float64]

@@ -33,8 +33,8 @@ _OFTEN = 16
 class Simulated:
     """Run i of a problem is a stream of its own, the same for all rules: that of seed (seed, i).
 
-    A function that takes a ``seed`` makes a problem of its own for each run, of seed (seed, i, 1). The error is the root
-    mean square value error, weighted by d_μ, of the weights before an update; at the end, of the last weights.
+    A function that takes a ``seed`` makes a problem of its own for each run, of seed (seed, i, 1). The error is the
+    root mean square value error, weighted by d_μ, of the weights before an update; at the end, of the last weights.
     """
 
     problem: MDP | Callable[..., MDP]
