@@ -227,7 +227,7 @@ class Nexting:
         self.summary, self.curves, self.returns, self.known = scored
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """The signals to predict, (T, C), the last reading held; which are missing; and rows that follow on a gap, (T,).
+        """The signals to predict, (T, C), the last reading held; which of them are missing; and rows after a gap, (T,).
 
         Counts what was wrong with them, and keeps the times.
         """
