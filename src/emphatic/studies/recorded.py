@@ -185,10 +185,12 @@ class Recorded:
                         counts[at] += len(square)
                         late = np.arange(some.start, some.stop)[known[some]] >= tenth
                         last += square[late].sum(axis=0)
+                        for total in (sums[at], last):
+                            total[learner.frozen] = np.inf
                 learner.cut()
             curve = np.sqrt(sums / counts[:, None])[: len(points)]
             mean, final = np.sqrt(sums.sum(axis=0) / counts.sum()), np.sqrt(last / known[tenth:].sum())
-        return Scores(mean, final, curve.T.astype(np.float32), learner.frozen)
+            return Scores(mean, final, curve.T.astype(np.float32), learner.frozen)
 
     def _rows(self, begin: int, end: int) -> Any:
         if isinstance(self.Phi, Active):

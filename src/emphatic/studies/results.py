@@ -28,8 +28,8 @@ class Sweep:
 
     ``table`` is the tidy table: a row a setting and run, with the setting's number and parameters (null where the
     rule has no such), ``run``, ``mean`` (over the steps), ``final``, ``diverged`` and ``curve`` (at ``points``).
-    ``settings`` has a row a setting, with means and standard errors over the runs. A learner that would have
-    diverged keeps its last weights, and the error of these counts from there on.
+    ``settings`` has a row a setting, with means and standard errors over the runs. Where a learner diverged its error
+    is infinite.
     """
 
     plan: Plan
@@ -100,7 +100,8 @@ class Sweep:
         number = np.arange(len(self.mean), dtype=np.int32)
         columns: dict[str, Any] = {"setting": number} | self._described(number)
         for name in ("mean", "final"):
-            columns[name], columns[f"{name}_se"] = over_runs(getattr(self, name))
+            columns[name], error = over_runs(getattr(self, name))
+            columns[f"{name}_se"] = pa.array(error, mask=np.isnan(error))  # of one run, or of infinite ones, unknown
         columns["diverged"] = self.diverged.sum(axis=1).astype(np.int32)
         columns["runs"] = np.full(len(number), self.plan.runs, np.int32)
         return pa.table(columns)

@@ -11,7 +11,10 @@ __all__ = ["Scores"]
 
 
 class Scores(NamedTuple):
-    """Of K learners: the error over all steps and at the end, (K,); at chosen points, (K, P); and who diverged."""
+    """Of K learners: the error over all steps and at the end, (K,); at chosen points, (K, P); and who diverged.
+
+    Whoever diverged has an infinite error from there on, and so over all steps.
+    """
 
     mean: NDArray[np.float64]
     final: NDArray[np.float64]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import inputs, rules
 from emphatic.inputs import refusal
 from emphatic.learner import Learner
 from emphatic.problems import MDP
@@ -33,8 +33,8 @@ _OFTEN = 16
 class Simulated:
     """Run i of a problem is a stream of its own, the same for all rules: that of seed (seed, i).
 
-    A function that takes a ``seed`` makes a problem of its own for each run, of seed (seed, i, 1). The error is the
-    root mean square value error, weighted by d_μ, of the weights before an update; at the end, of the last weights.
+    A function that takes a ``seed`` makes a problem of its own for each run, of the same seed. The error is the root
+    mean square value error, weighted by d_μ, of the weights before an update; at the end, of the last weights.
     """
 
     problem: MDP | Callable[..., MDP]
@@ -59,7 +59,7 @@ class Simulated:
         """The problem of a run."""
         if isinstance(self.problem, MDP):
             return self.problem
-        made = self.problem(seed=(self.seed, run, 1)) if self.fresh else self.problem()
+        made = self.problem(seed=(self.seed, run)) if self.fresh else self.problem()
         if not isinstance(made, MDP):
             raise refusal("problem", "sweep", "be a problem, or a function that makes one", repr(made))
         return made
@@ -110,9 +110,11 @@ class Simulated:
                 total += error.sum(axis=0)
                 here = (points >= begin) & (points < end)
                 curve[here] = error[(points[here] - begin) // every]
-            final = np.array([mdp.rmsve(theta) for theta in learner.theta])
-        mean = total / -(-self.steps // every)
-        return Scores(mean, final, curve.T.astype(np.float32), learner.frozen)
+            final = inputs.probe(mdp.probe, mdp.n)(learner.theta)
+            mean, diverged = total / -(-self.steps // every), learner.frozen
+            curve[(points[:, None] > learner.steps_taken) & diverged] = np.inf
+            mean[diverged] = final[diverged] = np.inf
+            return Scores(mean, final, curve.T.astype(np.float32), diverged)
 
 
 def _rows(name: str, value: Any, begin: int, end: int) -> Any:
