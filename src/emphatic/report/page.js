@@ -52,14 +52,13 @@
     const base = axis.scale === "log2" ? 2 : 10;
     const [from, to] = [low, high].map((v) => v / Math.log10(base));
     const step = Math.max(1, Math.ceil((to - from) / room));
-    const tickvals = [], ticktext = [];
-    for (let power = Math.ceil(from - 1e-9); power <= to + 1e-9; power++) {
-      const fine = base === 10 && to - from < room / 3 ? [1, 2, 5] : [1];
-      if (power % step === 0) for (const digit of fine) tickvals.push(digit * base ** power);
+    const plainly = base === 10 && 10 ** low > 9e-5 && 10 ** high < 1e5;
+    const digits = plainly && to - from < room / 3 ? [1, 2, 5] : [1];
+    const tickvals = [];
+    for (let power = Math.floor(from); power <= to; power++) {
+      if (power % step === 0) tickvals.push(...digits.map((digit) => digit * base ** power));
     }
-    if (base === 10 && to - from < room / 3) for (const digit of [2, 5]) tickvals.push(digit * 10 ** (Math.ceil(from - 1e-9) - 1));
-    const wordy = base === 10 && tickvals.every((v) => v >= 9e-4 && v < 1e5);
-    for (const v of tickvals) ticktext.push(wordy ? String(+v.toPrecision(3)) : base + raised(Math.round(Math.log2(v) / Math.log2(base))));
+    const ticktext = tickvals.map((v) => (plainly ? String(+v.toPrecision(3)) : base + raised(Math.round(Math.log10(v) / Math.log10(base)))));
     return { tickmode: "array", tickvals, ticktext };
   }
 
