@@ -241,5 +241,5 @@ def test_drawn_at_phone_width(tmp_path: Path) -> None:
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     found = re.search(r'data-found="([^"]*)"', shown)
     assert found is not None
-    # Of a sweep: a line and its band for each of 2 λ, a level, in 2 panels; 2 curves and a level. A point each, and 2 dots.
+    # A sweep: 2 panels, each a line and a band for 2 λ, a level and a dot; then 2 curves and a level.
     assert found[1] == "3,13,32,390,1,3,3,390"

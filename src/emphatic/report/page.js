@@ -85,13 +85,14 @@
     };
   }
 
-  function study(plot, panel, x, n, ranges, { colour, of }) {
+  function study(plot, panel, n, ranges, { colour, of }) {
     const at = { xaxis: "x" + n, yaxis: "y" + n, type: "scatter", connectgaps: false };
     const fit = kept(plot.y, ranges.y);
     const shown = (one) => !hidden.has(one.key || one.ink);
-    const places = (one) => plot.x.ticks[0].length ? (v) => plain(plot.x.ticks[1][plot.x.ticks[0].indexOf(v)] || amount(v)) : amount;
+    const [ticked, named] = plot.x.ticks;
+    const place = (v) => (named.length ? plain(named[ticked.indexOf(Math.round(v))] || "") : amount(v));
     const words = (one) => numbers(one.y).map((value, i) => {
-      const x = `${plain(plot.x.name || plot.x.title)} ${places(one)(numbers(one.x)[i])}`;
+      const x = `${plain(plot.x.name || plot.x.title)} ${place(numbers(one.x)[i])}`;
       let said = amount(value);
       if (one.low) said += ` (${amount(numbers(one.low)[i])} to ${amount(numbers(one.high)[i])})`;
       if (one.error && Number.isFinite(numbers(one.error)[i])) said += ` ± ${amount(numbers(one.error)[i])}`;
@@ -199,7 +200,7 @@
         Object.assign(layout["yaxis" + n], {
           type: plot.y.scale === "linear" ? "linear" : "log", range: tall, title: { ...title(plot.y.title), standoff: 4 }, ...ticks(plot.y, tall, (floor - row * cell[1]) / 44),
         });
-        traces.push(...study(plot, panel, x, n, { x: wide, y: tall }, { colour, of }));
+        traces.push(...study(plot, panel, n, { x: wide, y: tall }, { colour, of }));
         if (cell[0] > 420) for (const level of panel.levels) {
           layout.annotations.push({
             text: plain(level.name), xref: "x" + n + " domain", yref: "y" + n, x: 1, y: plot.y.scale === "linear" ? level.y : Math.log10(level.y),
