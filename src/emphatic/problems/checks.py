@@ -31,12 +31,12 @@ def transitions(P: Any) -> FloatArray:
 def rewards(R: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> FloatArray:
     """(S, A, S+1) from a number, (S,), (S, A) or the shape that P was given in; it takes no more memory than that."""
     found = _numbers("R", R)
-    if found.ndim > 3 or found.shape != (given if found.ndim == 3 else given[: found.ndim]):
+    if found.shape not in ((), given[:1], given[:2], given, shape):
         S, A, columns = given
         wanted = f"be a number or have shape ({S},), ({S}, {A}) or ({S}, {A}, {columns})"
         raise refusal("R", "MDP", wanted, f"shape {found.shape}")
     _within("R", found, -math.inf, math.inf, ("state", "action", "next state"))
-    if found.ndim == 3 and given != shape:
+    if found.ndim == 3 and found.shape != shape:
         found = np.concatenate([found, np.zeros((*given[:2], 1))], axis=2)
     return kept(np.broadcast_to(found.reshape(found.shape + (1,) * (3 - found.ndim)), shape))
 

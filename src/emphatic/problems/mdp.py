@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,8 +35,7 @@ class MDP:
     (S, A) or of P's shape. ``gamma`` is the discount on arriving in a state, a number or (S,); an end counts as 0.
     ``pi`` and ``mu`` are (A,) or (S, A); without ``mu`` behaviour is on-policy. ``Phi`` is (S, n), by default the
     identity. Interest ``I`` and ``lambda_`` are numbers or (S,), ``start`` the probabilities of an episode's first
-    state, by default all equal. Every field is a read-only array of full shape; ``dataclasses.replace`` makes a
-    variant.
+    state, by default all equal. Every field is a read-only array of full shape; ``replace`` makes a variant.
 
     >>> from emphatic import problems
     >>> chain = problems.chain()
@@ -92,6 +91,15 @@ class MDP:
 
     def __repr__(self) -> str:
         return f"MDP({self.name!r}, S={self.S}, A={self.A}, n={self.n})"
+
+    def replace(self, **changes: Any) -> MDP:
+        """The same MDP with other fields, given as they are to ``MDP``.
+
+        >>> from emphatic import problems
+        >>> problems.chain().replace(gamma=0.5).v_pi.round(3).tolist()
+        [2.0, 2.0, 2.0, 2.0, 2.0]
+        """
+        return replace(self, **changes)
 
     @property
     def S(self) -> int:
