@@ -25,7 +25,7 @@ from emphatic.studies.grid import parameters, settings
 from emphatic.studies.values import numbers
 
 RUNNER = CliRunner()
-GRID = {"rule": ["td", "true_online_etd"], "alpha": "2^-6, 2^-3, 2^2", "lambda": [0, 0.9]}
+GRID = {"rule": ["td", "true_online_etd"], "alpha": "2^-6, 2^-3, 2^5", "lambda": [0, 0.9]}
 
 
 def swept(**more: Any) -> Sweep:
@@ -117,31 +117,30 @@ def test_scores_are_those_of_a_learner_alone() -> None:
     assert [row["setting"] for row in rows] == [s for s in range(12) for _ in range(3)]
     assert [row["run"] for row in rows] == [0, 1, 2] * 12
     assert found.points.tolist() == [0, 117, 234, 348, 465, 582, 699]
-    diverged = 0
+    frozen = 0
     for row in rows:
         stream = chain.simulate(700, seed=(5, row["run"]))
         learner = emphatic.Learner(row["rule"], 3, engine="reference")
         given = stream.inputs(row["rule"]) | {"alpha": row["alpha"], "lambda_": row["lambda"]}
         given.pop("lambda_next", None)
         _, error = learner.run(**given, probe=chain.probe, predictions=False, on_divergence="freeze")
-        assert row["diverged"] == learner.frozen
+        assert row["diverged"] == (learner.frozen or max(error[::3].mean(), row["final"]) > 1e6 * error[0])
         curve = np.where(learner.frozen & (found.points > learner.steps), np.inf, error[found.points])
         with np.errstate(over="ignore"):
             assert row["curve"] == pytest.approx(curve.astype(np.float32), rel=1e-6)
+        frozen += learner.frozen
         if learner.frozen:
-            diverged += 1
             assert row["mean"] == row["final"] == np.inf
-        else:
+        elif not row["diverged"]:
             assert row["mean"] == pytest.approx(error[::3].mean(), rel=1e-9)
             assert row["final"] == pytest.approx(chain.rmsve(learner.theta), rel=1e-9)
-    assert 3 <= diverged < 36
+    assert 3 <= frozen <= sum(row["diverged"] for row in rows) < 20
 
 
 def test_means_and_standard_errors() -> None:
     found = swept()
     for s, row in enumerate(found.settings.to_pylist()):
         own = np.array([r["mean"] for r in found.table.to_pylist() if r["setting"] == s])
-        assert row["diverged"] == np.isinf(own).sum()
         if row["diverged"] == 0:
             assert row["mean"] == pytest.approx(own.mean())
             assert row["mean_se"] == pytest.approx(np.sqrt(((own - own.mean()) ** 2).sum() / 2 / 3))
@@ -149,6 +148,15 @@ def test_means_and_standard_errors() -> None:
         means = [row["mean"] for row in found.settings.to_pylist() if row["rule"] == best["rule"]]
         assert best["mean"] == min(means)
         assert best["diverged"] == 0
+
+
+def test_first_weights() -> None:
+    """θ → 2θ from θ = 1: off-policy TD grows, emphatic TD does not."""
+    found = sweep("two_theta", {"rule": ["td", "etd"], "alpha": 0.01}, theta=[1], runs=4, steps=20_000, every=100)
+    assert found.mean[0].min() > 1e3 * found.curve[0, 0, 0]
+    assert found.final[1].max() < 0.1 * found.curve[1, 0, 0]
+    with pytest.raises(ValueError, match="'theta' parameter of sweep must be 1 finite numbers"):
+        sweep("two_theta", {"rule": "td", "alpha": 0.1}, theta=[1, 2])
 
 
 def test_second_parameters_reach_their_learners() -> None:
@@ -316,7 +324,7 @@ def test_a_table(tmp_path: Path) -> None:
     summary = json.loads((out / "summary.json").read_text("utf-8"))
     assert summary["metric"] == "return error"
     assert summary["steps"] == T - 1
-    assert summary["best"][0]["final"] < 0.5 * summary["baselines"]["mean return"]
+    assert summary["best"][0]["final"] < 0.75 * summary["baselines"]["mean return"]
 
 
 @pytest.mark.parametrize(
@@ -347,13 +355,13 @@ def test_the_command(tmp_path: Path) -> None:
     config = tmp_path / "sweep.toml"
     config.write_text(
         'problem = "chain"\nruns = 3\nsteps = 700\nevery = 3\npoints = 7\nseed = 5\n[[grid]]\n'
-        'rule = ["td", "true_online_etd"]\nalpha = "2^-6, 2^-3, 2^2"\nlambda = [0, 0.9]\n'
+        'rule = ["td", "true_online_etd"]\nalpha = "2^-6, 2^-3, 2^5"\nlambda = [0, 0.9]\n'
     )
     by_file, by_flags = tmp_path / "file", tmp_path / "flags"
     result = RUNNER.invoke(app, ["sweep", "--config", str(config), "--out", str(by_file)])
     assert result.exit_code == 0, result.output
     assert "report.html" in result.output.replace("\n", "")
-    flags = "--rule td,true_online_etd --alpha 2^-6,2^-3,2^2 --lambda 0,.9 --runs 3 --steps 700 --every 3 --points 7"
+    flags = "--rule td,true_online_etd --alpha 2^-6,2^-3,2^5 --lambda 0,.9 --runs 3 --steps 700 --every 3 --points 7"
     result = RUNNER.invoke(app, ["sweep", "chain", *flags.split(), "--seed", "5", "--out", str(by_flags)])
     assert result.exit_code == 0, result.output
     first, second = (pq.read_table(folder / "results.parquet") for folder in (by_file, by_flags))

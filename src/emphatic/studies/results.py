@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -159,12 +159,13 @@ class Sweep:
             "best": [{name: _told(value) for name, value in row.items()} for row in self.best],
         }
         text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False)
-        for name, written in (
-            ("results.parquet", lambda path: pq.write_table(self.table, path, compression="zstd")),
-            ("settings.parquet", lambda path: pq.write_table(self.settings, path, compression="zstd")),
-            ("summary.json", lambda path: path.write_text(text, "utf-8")),
-            ("report.html", lambda path: path.write_text(page(self), "utf-8")),
-        ):
+        files: dict[str, Callable[[Path], Any]] = {
+            "results.parquet": lambda path: pq.write_table(self.table, path, compression="zstd"),
+            "settings.parquet": lambda path: pq.write_table(self.settings, path, compression="zstd"),
+            "summary.json": lambda path: path.write_text(text, "utf-8"),
+            "report.html": lambda path: path.write_text(page(self), "utf-8"),
+        }
+        for name, written in files.items():
             partial = folder / f".{name}.partial"
             written(partial)
             os.replace(partial, folder / name)

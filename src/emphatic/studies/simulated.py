@@ -40,6 +40,7 @@ class Simulated:
     problem: MDP | Callable[..., MDP]
     steps: int
     seed: int = 0
+    theta: tuple[float, ...] | None = None
 
     metric = "RMSVE"
 
@@ -68,10 +69,11 @@ class Simulated:
         """ValueError where these settings cannot learn from it."""
         if not rules.get(settings.rule).interest and (self.mdp(0).I != 1.0).any():
             raise refusal("rule", "sweep", f"take interest, as {self.name} has it", repr(settings.rule))
+        self._theta(self.mdp(0))
 
     def identity(self) -> str:
         """What tells these runs from others."""
-        digest = hashlib.sha256(f"{self.name} {self.steps} {self.seed} {self.fresh}".encode())
+        digest = hashlib.sha256(f"{self.name} {self.steps} {self.seed} {self.fresh} {self.theta}".encode())
         mdp = self.mdp(0)
         for name in ("P", "R", "gamma", "pi", "mu", "Phi", "I", "lambda_", "start"):
             part = np.ascontiguousarray(getattr(mdp, name), np.float64)
@@ -84,10 +86,11 @@ class Simulated:
         return np.unique(np.round(np.linspace(0, there - 1, min(count, there))).astype(np.int64)) * every
 
     def baselines(self, runs: int) -> dict[str, float]:
-        """Errors to hold others against, as means over the runs: of θ = 0 and of the best linear approximation."""
+        """Errors to hold others against, as means over the runs: of the first weights and of the best there are."""
         problems = [self.mdp(run) for run in range(runs if self.fresh else 1)]
-        zero = np.mean([mdp.rmsve(np.zeros(mdp.n)) for mdp in problems])
-        return {"θ = 0": float(zero), "best linear": float(np.mean([mdp.rmsve(mdp.best) for mdp in problems]))}
+        first = np.mean([mdp.rmsve(self._theta(mdp)) for mdp in problems])
+        best = np.mean([mdp.rmsve(mdp.best) for mdp in problems])
+        return {"first weights" if self.theta else "θ = 0": float(first), "best linear approximation": float(best)}
 
     def score(self, run: int, settings: Settings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side on one stream."""
@@ -97,6 +100,7 @@ class Simulated:
         if "lambda_" in fixed:
             given.pop("lambda_next", None)  # as a grid sets λ, it is the same everywhere
         learner = Learner(settings.rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto")
+        learner.theta = self._theta(mdp)
         size = every * max(1, _ERRORS // K)
         total, curve = np.zeros(K), np.empty((len(points), K))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -110,11 +114,17 @@ class Simulated:
                 total += error.sum(axis=0)
                 here = (points >= begin) & (points < end)
                 curve[here] = error[(points[here] - begin) // every]
-            final = inputs.probe(mdp.probe, mdp.n)(learner.theta)
-            mean, diverged = total / -(-self.steps // every), learner.frozen
-            curve[(points[:, None] > learner.steps_taken) & diverged] = np.inf
-            mean[diverged] = final[diverged] = np.inf
-            return Scores(mean, final, curve.T.astype(np.float32), diverged)
+        curve[(points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
+        error = inputs.probe(mdp.probe, mdp.n)
+        mean, first = total / -(-self.steps // every), float(error(self._theta(mdp)[None])[0])
+        return Scores.of(mean, error(learner.theta), curve, learner.frozen, first)
+
+    def _theta(self, mdp: MDP) -> NDArray[np.float64]:
+        """The first weights."""
+        theta = np.zeros(mdp.n) if self.theta is None else np.asarray(self.theta, np.float64)
+        if theta.shape != (mdp.n,) or not np.isfinite(theta).all():
+            raise refusal("theta", "sweep", f"be {mdp.n} finite numbers", repr(self.theta))
+        return theta
 
 
 def _rows(name: str, value: Any, begin: int, end: int) -> Any:
