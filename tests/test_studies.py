@@ -205,6 +205,24 @@ def test_the_table_is_the_same_for_any_number_of_jobs() -> None:
     assert same(swept(), swept(jobs=2))
 
 
+def test_a_cluster() -> None:
+    """Workers of a real one, started for the purpose."""
+    script = """
+import joblib
+from distributed import Client, LocalCluster
+from emphatic.studies import sweep
+if __name__ == "__main__":
+    grid = {"rule": "td", "alpha": [0.01, 0.1], "lambda": 0}
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        with joblib.parallel_config(backend="dask"):
+            there = sweep("chain", grid, runs=3, steps=200)
+    assert there.table.equals(sweep("chain", grid, runs=3, steps=200).table)
+    print("the same")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "the same" in done.stdout, done.stderr
+
+
 def test_seeds_differ() -> None:
     assert not same(swept(), swept(seed=6))
 

@@ -50,7 +50,7 @@ def page(sweep: Sweep) -> str:
             | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
             best=[_best(row) for row in sweep.best],
             baseline=source.baselines(plan.runs),
-            settings=sweep.about() | {"grid": _grid(plan.settings)},
+            settings=sweep.about() | {"points": len(sweep.points), "grid": _grid(plan.settings)},
             seconds={"learning": sweep.seconds},
             versions=versions(),
         )
@@ -137,6 +137,18 @@ def _best(row: dict[str, Any]) -> dict[str, Any]:
 
 def _grid(settings: Sequence[Settings]) -> dict[str, Any]:
     return {
-        some.rule: {name: ", ".join(map(shown, dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
+        some.rule: {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
         for some in settings
     }
+
+
+def _span(values: list[float]) -> str:
+    """The values of a parameter; many that go by one factor by their ends.
+
+    >>> _span([2.0**k for k in range(-18, 1)])
+    '2⁻¹⁸ … 1, by a factor of 2'
+    """
+    factor = values[1] / values[0] if len(values) > 3 and min(values) > 0.0 else 0.0
+    if factor and np.allclose(np.divide(values[1:], values[:-1]), factor, rtol=1e-9):
+        return f"{shown(values[0])} … {shown(values[-1])}, by a factor of {factor:g}"
+    return ", ".join(map(shown, values))

@@ -177,7 +177,9 @@ class Recorded:
                 for piece_begin, piece_end in pairwise((start, *inner, stop)):
                     for begin in range(piece_begin, piece_end, size):
                         some = slice(begin, min(begin + size, piece_end))
-                        block: dict[str, Any] = {name: value[some] if value.ndim == 1 else value for name, value in given.items()}
+                        block: dict[str, Any] = {
+                            name: value[some] if value.ndim == 1 else value for name, value in given.items()
+                        }
                         made = learner.run(self._rows(some.start, some.stop + 1), **block, on_divergence="freeze")
                         at = np.searchsorted(edges, begin, "right") - 1
                         square = np.square(made[known[some]] - G[some][known[some]][:, None])
