@@ -258,6 +258,18 @@ def test_the_best_weights_cannot_be_improved(mdp: MDP) -> None:
     assert mdp.msve(mdp.best, d=np.arange(mdp.S)) == near(np.average(errors**2, weights=np.arange(mdp.S)), abs=1e-12)
 
 
+@given(mdps())
+def test_the_projected_bellman_error_is_that_of_a_projection(mdp: MDP) -> None:
+    """‖Π(T^λv − v)‖² with Π the weighted projection onto what the features can represent."""
+    theta, weight = np.ones(mdp.n), np.sqrt(mdp.d_mu * mdp.I)
+    v = mdp.Phi @ theta
+    ahead, error = mdp.r_pi + mdp.P_pi @ (mdp.gamma * v) - v, np.zeros(mdp.S)
+    for _ in range(1000):
+        error = ahead + mdp.P_pi @ (mdp.gamma * mdp.lambda_ * error)
+    projected = mdp.Phi @ np.linalg.pinv(weight[:, None] * mdp.Phi) @ (weight * error)
+    assert mdp.mspbe(theta) == near(((weight * projected) ** 2).sum(), rel=1e-6, abs=1e-9)
+
+
 @given(mdps(on_policy=True))
 def test_on_policy_and_emphatic_key_matrices_are_positive_definite(mdp: MDP) -> None:
     mdp = mdp.replace(I=1.0, lambda_=0.5)
@@ -545,6 +557,10 @@ def test_rules_without_a_known_fixed_point_are_refused() -> None:
         mdp.followon(2.0)
     with pytest.raises(ValueError, match=r"'theta' parameter of msve must have shape \(…, 3\)"):
         mdp.msve([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"'theta' parameter of mspbe"):
+        mdp.mspbe(1.0)
+    with pytest.raises(ValueError, match=r"'d' parameter of msve must not be 0 in every state"):
+        mdp.msve([0.0] * 3, d=0.0)
 
 
 @pytest.mark.parametrize(
@@ -554,6 +570,7 @@ def test_rules_without_a_known_fixed_point_are_refused() -> None:
         ({"T": 5, "runs": 0}, "'runs' parameter of simulate"),
         ({"T": 5, "seed": -1}, r"'seed' parameter of simulate .* Got -1 instead"),
         ({"T": 5, "seed": (1, 0.5)}, "'seed' parameter of simulate"),
+        ({"T": 5, "seed": ()}, "'seed' parameter of simulate"),
     ],
 )
 def test_bad_simulations_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -576,6 +593,8 @@ def test_a_stream_of_several_runs_is_not_an_input() -> None:
         (lambda: problems.random_walk(2), "'states' parameter of random_walk must be 3 or more"),
         (lambda: problems.random_walk(5, "tiled"), "'features' parameter of random_walk"),
         (lambda: problems.garnet(5, 2, 6, 3), "'branching' parameter of garnet"),
+        (lambda: problems.random_walk(5, rewards=(1.0,)), "'rewards' parameter of random_walk"),  # type: ignore[arg-type]
+        (lambda: problems.collision(-1), r"'seed' parameter of collision .* Got -1 instead"),
         (lambda: problems.garnet(0, 2, 1, 3), "'states' parameter of garnet"),
     ],
 )
@@ -595,6 +614,18 @@ def test_problems_have_names() -> None:
             assert f"    {part}: " in text
     with pytest.raises(ValueError, match=r"must be one of .* Got 'bard' instead\. Did you mean 'baird'\?"):
         problems.get("bard")
+
+
+def test_probabilities_are_made_to_sum_to_1() -> None:
+    mdp = MDP(GO * (1 + 5e-9), 0.0, 0.5, [0.5 + 5e-9, 0.5], start=[1.0, 5e-9])
+    for rows in (mdp.P, mdp.pi, mdp.start):
+        assert rows.sum(axis=-1) == near(np.ones(rows.shape[:-1]), abs=1e-15)
+
+
+def test_weights_that_diverged_have_an_error_too() -> None:
+    mdp = problems.chain()
+    assert mdp.msve([1e200, 0.0, 0.0]) == math.inf
+    assert math.isnan(mdp.rmsve([math.nan, 0.0, 0.0]))
 
 
 def test_fields_are_whole_and_cannot_be_changed() -> None:

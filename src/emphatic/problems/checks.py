@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,18 @@ from numpy.typing import NDArray
 
 from emphatic.inputs import numbers, refusal
 
-__all__ = ["FloatArray", "features", "kept", "per_state", "policy", "rewards", "start_states", "transitions"]
+__all__ = [
+    "FloatArray",
+    "features",
+    "kept",
+    "per_state",
+    "policy",
+    "rewards",
+    "seeds",
+    "start_states",
+    "transitions",
+    "weights",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -77,6 +89,22 @@ def start_states(start: Any, S: int) -> FloatArray:
     if found.shape != (S,):
         raise refusal("start", "MDP", f"have shape ({S},)", f"shape {found.shape}")
     return kept(_distributions("start", found, ("state",)))
+
+
+def weights(theta: Any, n: int, function: str) -> FloatArray:
+    """θ (…, n). It need not be finite: an error of weights that diverged is an answer too."""
+    found = _numbers("theta", theta, function)
+    if found.ndim == 0 or found.shape[-1] != n:
+        raise refusal("theta", function, f"have shape (…, {n})", f"shape {found.shape}")
+    return found
+
+
+def seeds(seed: Any, function: str) -> tuple[int, ...]:
+    """The whole numbers of a seed, one or several."""
+    parts = tuple(seed) if isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str) else (seed,)
+    if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
+        raise refusal("seed", function, "be a whole number of 0 or more, or several", repr(seed))
+    return tuple(int(part) for part in parts)
 
 
 def _numbers(name: str, value: Any, function: str = "MDP") -> FloatArray:

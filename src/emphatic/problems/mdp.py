@@ -237,11 +237,12 @@ class MDP:
 
     def msve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
         """Σ d (Φθ − v_π)² / Σ d with d = d_μ unless given; ``theta`` is (n,), or (…, n) for an array of errors."""
-        weights = np.asarray(theta, np.float64)
-        if weights.ndim == 0 or weights.shape[-1] != self.n:
-            raise refusal("theta", "msve", f"have shape (…, {self.n})", f"shape {weights.shape}")
+        weights = checks.weights(theta, self.n, "msve")
         weight = self.d_mu if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, "msve")
-        error = (weights @ self.Phi.T - self.v_pi) ** 2 @ weight / weight.sum()
+        if not weight.any():
+            raise refusal("d", "msve", "not be 0 in every state", repr(d))
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = (weights @ self.Phi.T - self.v_pi) ** 2 @ weight / weight.sum()
         return float(error) if weights.ndim == 1 else error
 
     def rmsve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
@@ -254,7 +255,7 @@ class MDP:
 
         It is 0 at td's fixed point. Sutton, Maei et al. (2009).
         """
-        gap = self.b_vector("td") - self.A_matrix("td") @ np.asarray(theta, np.float64)
+        gap = self.b_vector("td") - self.A_matrix("td") @ checks.weights(theta, self.n, "mspbe")
         C = self.Phi.T * (self.d_mu * self.I) @ self.Phi
         return float(gap @ np.linalg.lstsq(C, gap, rcond=None)[0])
 
