@@ -104,7 +104,7 @@ def run_many(
     for t in range(t0, t1):
         if goal.shape[0] > 0 and (t - begin) % every == 0:
             for k in learners:
-                errors[(t - begin) // every, k] = error(goal, X[0, k])
+                errors[t // every, k] = error(goal, X[0, k])
         for k in learners:
             ⟨at_t_k⟩
             ⟨zeros⟩
