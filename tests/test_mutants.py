@@ -218,8 +218,8 @@ KERNEL_SLIPS = [
 
 #: The same, of what is only there for a run that is watched.
 WATCH_SLIPS = [
-    (dense, "h = -goal[i, n]", "h = goal[i, n]"),
-    (dense, "for j in range(i, n):", "for j in range(i + 1, n):"),
+    (dense, "h = -row[n]", "h = row[n]"),
+    (dense, "for j in range(n - i):", "for j in range(n - i - 1):"),
     (dense, "square += h * h", "square = h * h"),
     (dense, "frozen[k] = True", "pass"),
     (dense, "(t - begin) % every", "t % every"),

@@ -30,8 +30,8 @@ __all__ = ["Dense", "source"]
 
 #: From here on learners go side by side, if their features are few.
 _SEVERAL = 8
-#: Up to here the kernel probes: for more features NumPy's matrix product of all learners at once is quicker.
-_PROBED = 64
+#: Up to here the kernel probes: for more features NumPy's matrix product, which reads R once for all learners.
+_PROBED = 256
 #: Steps after which those that have been frozen are left out.
 _STEPS = 4096
 #: From here on features are looked over ahead of the steps.

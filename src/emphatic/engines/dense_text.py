@@ -70,9 +70,10 @@ def error(goal, theta):
     n = theta.shape[0]
     square = 0.0
     for i in range(goal.shape[0]):
-        h = -goal[i, n]
-        for j in range(i, n):
-            h += goal[i, j] * theta[j]
+        row = goal[i]
+        h = -row[n]
+        for j in range(n - i):
+            h += row[i + j] * theta[i + j]
         square += h * h
     return np.sqrt(square) if square <= ⟨HUGE⟩ else np.inf
 
