@@ -6,6 +6,7 @@ is interrupted. The dense engine does both within its kernels.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ class Watch:
     #: Who stands still, (K,); with ``freeze`` those that would diverge join them.
     frozen: NDArray[np.bool_]
     freeze: bool = False
-    #: Before steps ``first``, ``first`` + ``every``, … each learner's error goes into the next row of ``errors``, (…, K).
+    #: Before steps ``first``, ``first`` + ``every``, … the learners' errors go into the next row of ``errors``, (…, K).
     probe: Probe | None = None
     errors: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     every: int = 1
@@ -43,7 +44,7 @@ def run(
         return _freezing(engine, phi, phi_next, top, parameters, out, watch.frozen, freeze=watch.freeze)
     T, plain = len(phi), replace(watch, probe=None)
     probed = range(watch.first, T, watch.every)
-    for begin, end in zip((0, *probed), (*probed, T), strict=True):
+    for begin, end in itertools.pairwise((0, *probed, T)):
         if begin == end:
             continue
         if begin in probed:
