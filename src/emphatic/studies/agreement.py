@@ -1,0 +1,76 @@
+"""A published number beside ours, and whether the two agree.
+
+A study gives an ``Outcome``: its ``Check``s, its figures, and what a reader should know about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from emphatic.report import Figure
+
+__all__ = ["Check", "Outcome", "claim", "compare", "finding"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number (or a few, or a claim in words): as published, as found here, and how far apart the two may be.
+
+    ``agree`` is None where nothing was published to be compared with: such a row is only reported.
+    """
+
+    name: str
+    published: float | str | None
+    ours: float | str
+    tolerance: float | str | None = None
+    agree: bool | None = None
+    note: str = ""
+
+
+def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: float, note: str = "") -> Check:
+    """Numbers agree where all of them are within the tolerance; a vector is shown in a row of its own.
+
+    >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
+    Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='')
+    """
+    agree = bool(np.all(np.abs(np.subtract(ours, published)) <= tolerance))
+    return Check(name, _shown(published), _shown(ours), tolerance, agree, note)
+
+
+def claim(name: str, published: str, ours: float | str, agree: bool, note: str = "") -> Check:
+    """Something said in words, such as that a method diverges, and what was seen; ``note`` says what is asked of it."""
+    return Check(name, published, ours, None, bool(agree), note)
+
+
+def finding(name: str, ours: float | str, note: str = "") -> Check:
+    """What was found, with nothing published to compare it with."""
+    return Check(name, None, ours, note=note)
+
+
+def _shown(values: ArrayLike) -> float | str:
+    array = np.asarray(values, np.float64)
+    return float(array) if array.ndim == 0 else ", ".join(f"{value:.7g}" for value in array.ravel())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study found; ``reproduce`` adds its name, title and source and how long it took."""
+
+    checks: Sequence[Check]
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    title: str = ""
+    source: str = ""
+    seconds: float = 0.0
+
+    @property
+    def agree(self) -> bool:
+        """Whether no number disagrees."""
+        return all(check.agree is not False for check in self.checks)
