@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic import data, engines, features, reference, rules, stepsizes, streams
+    from emphatic import data, engines, features, problems, reference, rules, stepsizes, streams
     from emphatic.active import Active
     from emphatic.errors import CheckpointError, Diverged
     from emphatic.horde import Horde
@@ -76,6 +76,7 @@ __all__ = [
     "interest",
     "join",
     "load",
+    "problems",
     "reference",
     "returns",
     "rho",

@@ -1,0 +1,63 @@
+"""MDPs with exact answers: problems from the literature, and any other, to learn from and to be checked against.
+
+>>> from emphatic import Learner, problems
+>>> chain = problems.chain()
+>>> stream = chain.simulate(100_000, seed=1)
+>>> learner = Learner("td", chain.n)
+>>> learner.run(**stream.inputs("td"), alpha=0.01, predictions=False)
+>>> bool(abs(learner.theta - chain.fixed_point("td")).max() < 0.5)
+True
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from emphatic.problems.baird import baird
+from emphatic.problems.chain import chain
+from emphatic.problems.collision import collision
+from emphatic.problems.garnet import garnet
+from emphatic.problems.mdp import MDP
+from emphatic.problems.random_walk import random_walk
+from emphatic.problems.stream import Stream
+from emphatic.problems.two_theta import two_theta
+
+__all__ = [
+    "MDP",
+    "Stream",
+    "baird",
+    "chain",
+    "collision",
+    "garnet",
+    "get",
+    "names",
+    "random_walk",
+    "two_theta",
+]
+
+_PROBLEMS: tuple[Callable[..., MDP], ...] = (two_theta, chain, baird, random_walk, collision, garnet)
+
+
+def names() -> tuple[str, ...]:
+    """The problems that ship with the library.
+
+    >>> "chain" in names()
+    True
+    """
+    return tuple(problem.__name__ for problem in _PROBLEMS)
+
+
+def get(name: str) -> Callable[..., MDP]:
+    """The function that makes the problem of that name; hyphens count as underscores.
+
+    >>> get("two-theta")()
+    MDP('two_theta', S=2, A=2, n=1)
+    """
+    known = {problem.__name__: problem for problem in _PROBLEMS}
+    wanted = str(name).replace("-", "_")
+    if wanted not in known:
+        near = difflib.get_close_matches(wanted, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"The 'problem' parameter must be one of {', '.join(known)}. Got {name!r} instead.{hint}")
+    return known[wanted]

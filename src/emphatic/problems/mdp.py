@@ -1,0 +1,293 @@
+"""A finite Markov decision process with two policies and features: all that is needed for exact answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from emphatic.inputs import refusal
+from emphatic.problems import checks, exact
+from emphatic.problems.checks import FloatArray
+from emphatic.problems.simulate import Outcomes, outcomes, simulate
+from emphatic.problems.stream import Stream
+from emphatic.sequences import xi
+
+__all__ = ["MDP"]
+
+#: Rules by the emphasis m in their fixed point: d_μ·I, that of ETD, and that with β in place of γ.
+_TD = ("td", "true_online_td", "gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc")
+_ETD = ("etd", "true_online_etd")
+_ETD_BETA = ("etd_beta", "true_online_etd_beta")
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class MDP:
+    """S states, A actions, a target policy π, a behaviour policy μ and n features of a state.
+
+    P[s, a, s'] is the probability of s' after action a in state s; P is (S, A, S), or (S, A, S+1) where a last column
+    is the end of an episode, and it is kept as the latter. R is the (expected) reward of a transition: a number, (S,),
+    (S, A) or of P's shape. ``gamma`` is the discount on arriving in a state, a number or (S,); an end counts as 0.
+    ``pi`` and ``mu`` are (A,) or (S, A); without ``mu`` behaviour is on-policy. ``Phi`` is (S, n), by default the
+    identity. Interest ``I`` and ``lambda_`` are numbers or (S,), ``start`` the probabilities of an episode's first
+    state, by default all equal. Every field is a read-only array of full shape; ``dataclasses.replace`` makes a
+    variant.
+
+    >>> from emphatic import problems
+    >>> chain = problems.chain()
+    >>> chain
+    MDP('chain', S=5, A=2, n=3)
+    >>> chain.v_pi.round(12).tolist()
+    [4.0, 3.0, 2.0, 1.0, 1.0]
+    >>> round(chain.msve(chain.fixed_point("etd")), 6), round(chain.msve(chain.fixed_point("td")), 6)
+    (1.728646, 2.877066)
+    """
+
+    P: FloatArray
+    R: FloatArray
+    gamma: FloatArray
+    pi: FloatArray
+    mu: FloatArray
+    Phi: FloatArray
+    I: FloatArray
+    lambda_: FloatArray
+    start: FloatArray
+    name: str
+
+    def __init__(
+        self,
+        P: ArrayLike,
+        R: ArrayLike,
+        gamma: ArrayLike,
+        pi: ArrayLike,
+        mu: ArrayLike | None = None,
+        Phi: ArrayLike | None = None,
+        I: ArrayLike = 1.0,
+        lambda_: ArrayLike = 0.0,
+        start: ArrayLike | None = None,
+        name: str = "",
+    ) -> None:
+        full = checks.transitions(P)
+        S, A, _ = full.shape
+        target = checks.policy("pi", pi, S, A)
+        fields = {
+            "P": full,
+            "R": checks.rewards(R, full.shape, np.shape(P)),
+            "gamma": checks.per_state("gamma", gamma, S, 0.0, 1.0),
+            "pi": target,
+            "mu": target if mu is None else checks.policy("mu", mu, S, A),
+            "Phi": checks.features(Phi, S),
+            "I": checks.per_state("I", I, S, 0.0, math.inf),
+            "lambda_": checks.per_state("lambda_", lambda_, S, 0.0, 1.0),
+            "start": checks.start_states(start, S),
+            "name": name,
+        }
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
+
+    def __repr__(self) -> str:
+        return f"MDP({self.name!r}, S={self.S}, A={self.A}, n={self.n})"
+
+    @property
+    def S(self) -> int:
+        """The number of states."""
+        return self.P.shape[0]
+
+    @property
+    def A(self) -> int:
+        """The number of actions."""
+        return self.P.shape[1]
+
+    @property
+    def n(self) -> int:
+        """The number of features."""
+        return self.Phi.shape[1]
+
+    # ------------------------------------------------------------------ values and visits
+
+    @cached_property
+    def P_pi(self) -> FloatArray:
+        """P_π (S, S): from state to state under the target policy; what is missing from a row's sum of 1 ends."""
+        return np.einsum("sa,sax->sx", self.pi, self.P)[:, :-1]
+
+    @cached_property
+    def P_mu(self) -> FloatArray:
+        """P_μ (S, S), the same under the behaviour policy."""
+        return np.einsum("sa,sax->sx", self.mu, self.P)[:, :-1]
+
+    @cached_property
+    def r_pi(self) -> FloatArray:
+        """r_π (S,): the expected reward of a step under the target policy."""
+        return np.einsum("sa,sax,sax->s", self.pi, self.P, self.R)
+
+    @cached_property
+    def v_pi(self) -> FloatArray:
+        """v_π = (𝟙 − P_πΓ)⁻¹ r_π (S,): the true values."""
+        return exact.sums(self._discounted(), self.r_pi)
+
+    @cached_property
+    def d_mu(self) -> FloatArray:
+        """d_μ (S,): the share of time behaviour spends in each state, an end being followed by a first state."""
+        visited, one_class = self._recurrent
+        if not one_class:
+            raise ValueError(
+                "d_mu is not unique: there are several sets of states that the behaviour policy never leaves once it "
+                f"is in one of them (state {np.flatnonzero(visited)[0]} is in one). Give a 'mu' that takes every "
+                "state to every other, or a 'start' from which only one of the sets is reached."
+            )
+        d = np.zeros(self.S)
+        d[visited] = exact.stationary(self._restarting[np.ix_(visited, visited)])
+        return d
+
+    @cached_property
+    def _restarting(self) -> FloatArray:
+        """P_μ with ends followed by first states."""
+        ends = np.einsum("sa,sa->s", self.mu, self.P[:, :, -1])
+        return self.P_mu + np.outer(ends, self.start)
+
+    @cached_property
+    def _recurrent(self) -> tuple[exact.BoolArray, bool]:
+        return exact.recurrent(self._restarting, self.start)
+
+    def _covered(self) -> None:
+        """Refuse a behaviour that never does what the target policy would, where it is for ever."""
+        bad = np.argwhere((self.pi > 0.0) & (self.mu == 0.0) & self._recurrent[0][:, None])
+        if len(bad):
+            s, a = bad[0]
+            wanted = "take every action that 'pi' takes in a state that is visited, or ρ = π/μ is infinite"
+            raise refusal("mu", "MDP", wanted, f"0.0 for state {s}, action {a}, where pi is {self.pi[s, a]}")
+
+    def _discounted(self, discount: FloatArray | None = None) -> FloatArray:
+        """P_πΓ, or P_π with another discount, if 𝟙 minus it can be inverted."""
+        M = self.P_pi * (self.gamma if discount is None else discount)
+        stuck = exact.never_left(M)
+        if len(stuck):
+            name = "gamma" if discount is None else "beta"
+            raise ValueError(
+                f"The sum of what follows state {stuck[0]} under 'pi' has no end: no episode ends and no '{name}' is "
+                f"below 1 on any way from there. Give a '{name}' below 1, or a P in which 'pi' reaches an end."
+            )
+        return M
+
+    # ------------------------------------------------------------------ emphasis and fixed points
+
+    def followon(self, beta: ArrayLike | None = None) -> FloatArray:
+        """f = (𝟙 − ΓP_πᵀ)⁻¹i with i = d_μ·I: d_μ times the expected follow-on trace. β takes γ's place where γ > 0."""
+        self._covered()
+        discount = None
+        if beta is not None:
+            discount = checks.per_state("beta", beta, self.S, 0.0, 1.0, "followon") * (self.gamma > 0.0)
+        return exact.sums(self._discounted(discount).T, self.d_mu * self.I)
+
+    def emphasis(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """m (S,): the weight of each state's update in a rule's fixed point.
+
+        td and all that share its fixed point: d_μ·I. etd: Λi + (𝟙−Λ)f. etd_beta: the same with f_β.
+        """
+        self._covered()
+        i = self.d_mu * self.I
+        if rule in _TD:
+            return i
+        if rule not in _ETD + _ETD_BETA:
+            wanted = f"be one whose fixed point is known: {', '.join(_TD + _ETD + _ETD_BETA)}"
+            raise refusal("rule", "emphasis", wanted, repr(rule))
+        if rule in _ETD_BETA and beta is None:
+            raise ValueError(f"The 'beta' parameter of emphasis is required by rule {rule!r}.")
+        f = self.followon(beta if rule in _ETD_BETA else None)
+        return self.lambda_ * i + (1.0 - self.lambda_) * f
+
+    @cached_property
+    def P_lambda(self) -> FloatArray:
+        """P^λ = 𝟙 − (𝟙 − P_πΓΛ)⁻¹(𝟙 − P_πΓ)"""
+        M = self._discounted()
+        return np.eye(self.S) - exact.sums(M * self.lambda_, np.eye(self.S) - M)
+
+    def key_matrix(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """diag(m)(𝟙 − P^λ): a rule is stable, whatever the features, if this is positive definite."""
+        return self.emphasis(rule, beta)[:, None] * (np.eye(self.S) - self.P_lambda)
+
+    def is_positive_definite(self, rule: str = "etd", beta: ArrayLike | None = None) -> bool:
+        """Whether xᵀKx > 0 for every x ≠ 0, K being the key matrix."""
+        K = self.key_matrix(rule, beta)
+        eigenvalues = np.linalg.eigvalsh(K + K.T)
+        return bool(eigenvalues[0] > self.S * np.finfo(float).eps * abs(eigenvalues).max())
+
+    def A_matrix(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """A = Φᵀ diag(m)(𝟙 − P^λ) Φ: the expected update is α(b − Aθ)."""
+        return self.Phi.T @ self.key_matrix(rule, beta) @ self.Phi
+
+    def b_vector(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """b = Φᵀ diag(m)(𝟙 − P_πΓΛ)⁻¹ r_π"""
+        returns = exact.sums(self._discounted() * self.lambda_, self.r_pi)
+        return self.Phi.T @ (self.emphasis(rule, beta) * returns)
+
+    def fixed_point(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """θ* with Aθ* = b: where the rule's expected update is 0; the shortest one if there are several."""
+        theta = exact.least_norm(self.A_matrix(rule, beta), self.b_vector(rule, beta))
+        if theta is None:
+            raise ValueError(f"Rule {rule!r} has no fixed point here: A is singular and b is not in its range.")
+        return theta
+
+    # ------------------------------------------------------------------ errors
+
+    @cached_property
+    def best(self) -> FloatArray:
+        """The θ of least mean squared value error under d_μ."""
+        root = np.sqrt(self.d_mu)
+        return np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0]
+
+    def msve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
+        """Σ d (Φθ − v_π)² / Σ d with d = d_μ unless given; ``theta`` is (n,), or (…, n) for an array of errors."""
+        weights = np.asarray(theta, np.float64)
+        if weights.ndim == 0 or weights.shape[-1] != self.n:
+            raise refusal("theta", "msve", f"have shape (…, {self.n})", f"shape {weights.shape}")
+        weight = self.d_mu if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, "msve")
+        error = (weights @ self.Phi.T - self.v_pi) ** 2 @ weight / weight.sum()
+        return float(error) if weights.ndim == 1 else error
+
+    def rmsve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
+        """The root of ``msve``."""
+        error = np.sqrt(self.msve(theta, d))
+        return float(error) if error.ndim == 0 else error
+
+    def mspbe(self, theta: ArrayLike) -> float:
+        """The mean squared projected Bellman error (b − Aθ)ᵀ(Φᵀ diag(d_μ·I) Φ)⁻¹(b − Aθ), A and b being td's.
+
+        It is 0 at td's fixed point. Sutton, Maei et al. (2009).
+        """
+        gap = self.b_vector("td") - self.A_matrix("td") @ np.asarray(theta, np.float64)
+        C = self.Phi.T * (self.d_mu * self.I) @ self.Phi
+        return float(gap @ np.linalg.lstsq(C, gap, rcond=None)[0])
+
+    @property
+    def probe(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(Phi, v_pi, d_mu): ``Learner.run(probe=mdp.probe)`` gives the RMSVE of each step."""
+        return self.Phi, self.v_pi, self.d_mu
+
+    def xi(self, zeta: float) -> float:
+        """ABTD's ξ(ζ), over the actions that either policy takes (``emphatic.xi``)."""
+        taken = np.maximum(self.pi, self.mu) > 0.0
+        return xi(zeta, self.pi[taken], self.mu[taken])
+
+    # ------------------------------------------------------------------ experience
+
+    @cached_property
+    def _outcomes(self) -> Outcomes:
+        self._covered()
+        return outcomes(self)
+
+    def simulate(self, T: int, *, seed: int | Sequence[int] = 0, runs: int | None = None) -> Stream:
+        """T steps of behaviour under μ. With ``runs``, run i is the stream of seed (seed, i).
+
+        A stream depends on its seed alone: not on how many runs there are, and a longer one begins as a shorter.
+
+        >>> from emphatic import problems
+        >>> problems.baird().simulate(1000, runs=20)
+        Stream(runs=20, T=1000, n=8)
+        """
+        return simulate(self, self._outcomes, T, seed, runs)

@@ -1,0 +1,125 @@
+"""Simulation: the possible outcomes of every state in a table, and a compiled walk along them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.inputs import refusal, whole
+from emphatic.problems.checks import FloatArray
+from emphatic.problems.stream import Stream
+
+if TYPE_CHECKING:
+    from emphatic.problems.mdp import MDP
+
+__all__ = ["Outcomes", "outcomes", "simulate"]
+
+IntArray = NDArray[np.int64]
+
+
+class Outcomes(NamedTuple):
+    """What can follow each state under μ: an action, then a state or an end and the next episode's first state.
+
+    Outcomes first[s] … first[s+1] − 1 are those of state s, and of s = S the first states; ``share`` and ``other``
+    are their alias tables.
+    """
+
+    first: IntArray
+    share: FloatArray
+    other: IntArray
+    action: IntArray
+    following: IntArray
+    R: FloatArray
+    gamma_next: FloatArray
+    pi: FloatArray
+    mu: FloatArray
+
+
+def outcomes(mdp: MDP) -> Outcomes:
+    """The table of an MDP, with one row more for the way in."""
+    S = mdp.S
+    chance = mdp.mu[:, :, None] * mdp.P
+    s, a, x = np.nonzero(chance)
+    ends = x == S
+    # An end is followed by each possible first state: a step then needs no second draw.
+    begin = np.flatnonzero(mdp.start)
+    times = np.where(ends, len(begin), 1)
+    s, a, x, ends = (np.repeat(part, times) for part in (s, a, x, ends))
+    weight = chance[s, a, x]
+    following = x.copy()
+    following[ends] = np.tile(begin, int(ends.sum()) // len(begin))
+    weight[ends] *= mdp.start[following[ends]]
+    first = np.concatenate([[0], np.cumsum(np.bincount(s, minlength=S)), [len(s) + len(begin)]])
+    share, other = alias(np.concatenate([weight, mdp.start[begin]]), first)
+    none = np.zeros(len(begin))
+    return Outcomes(
+        first, share, other,
+        np.concatenate([a, none.astype(np.int64)]),
+        np.concatenate([following, begin]),
+        np.concatenate([mdp.R[s, a, x], none]),
+        np.concatenate([np.where(ends, 0.0, mdp.gamma[following]), none]),
+        np.concatenate([mdp.pi[s, a], none]),
+        np.concatenate([mdp.mu[s, a], none + 1.0]),
+    )  # fmt: skip
+
+
+def alias(weight: FloatArray, first: IntArray) -> tuple[FloatArray, IntArray]:
+    """Of each group of outcomes: the share of its own place that an outcome keeps, and which one has the rest.
+
+    Walker (1977): what exceeds the mean in one outcome fills up those below it, so that a draw is two look-ups.
+    """
+    share, other = np.ones(len(weight)), np.arange(len(weight))
+    for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        left = (weight[begin:end] / weight[begin:end].mean()).tolist()
+        low = [k for k, w in enumerate(left) if w < 1.0]
+        high = [k for k, w in enumerate(left) if w >= 1.0]
+        while low and high:
+            k, rich = low.pop(), high[-1]
+            share[begin + k], other[begin + k] = left[k], begin + rich
+            left[rich] -= 1.0 - left[k]
+            if left[rich] < 1.0:
+                low.append(high.pop())
+    return share, other
+
+
+def simulate(mdp: MDP, table: Outcomes, T: int, seed: Any, runs: int | None) -> Stream:
+    """``MDP.simulate``."""
+    from emphatic.problems.kernels import walk  # late: numba is imported on first use
+
+    T = whole("T", T, "simulate")
+    R = 1 if runs is None else whole("runs", runs, "simulate")
+    root = _seed(seed)
+    chosen = np.empty((R, T), np.int64)
+    states, actions, Phi = np.empty((R, T + 1), np.int64), np.empty((R, T), np.int64), np.empty((R, T + 1, mdp.n))
+    u = np.empty(T + 1)
+    for i in range(R):
+        np.random.default_rng(root if runs is None else (*root, i)).random(out=u)
+        walk(
+            u, table.first, table.share, table.other, table.action, table.following, mdp.Phi,
+            chosen[i], states[i], actions[i], Phi[i],
+        )  # fmt: skip
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho = table.pi / table.mu
+    made = [_each(per, chosen) for per in (table.R, table.gamma_next, rho, table.pi, table.mu)]
+    now, following = states[:, :-1], states[:, 1:]
+    made += [_each(mdp.I, now), _each(mdp.lambda_, now), _each(mdp.lambda_, following)]
+    arrays = [states, actions, Phi, *made]
+    return Stream(*(arrays if runs is not None else [array[0] for array in arrays]))
+
+
+def _each(values: FloatArray, at: IntArray) -> FloatArray:
+    """values[at], taking no memory where they are all the same."""
+    if (values == values[0]).all():
+        return np.broadcast_to(values[0], at.shape)
+    return values[at]
+
+
+def _seed(seed: Any) -> tuple[int, ...]:
+    """A seed's whole numbers, 0 or more."""
+    parts = tuple(seed) if isinstance(seed, Sequence) and not isinstance(seed, str) else (seed,)
+    if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
+        raise refusal("seed", "simulate", "be a whole number of 0 or more, or several", repr(seed))
+    return tuple(int(part) for part in parts)
