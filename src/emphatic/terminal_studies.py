@@ -81,16 +81,17 @@ def _show(outcome: Outcome, out: Path) -> None:
         table.add_column(column, justify="right")
     table.add_column("")
     for check in outcome.checks:
-        table.add_row(check.name, *map(_number, (check.published, check.ours, check.tolerance)), _verdict(check))
+        tolerance = _number(check.tolerance, 2)
+        table.add_row(check.name, _number(check.published), _number(check.ours), tolerance, _verdict(check))
     Console().print(table)
     print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
     print(f"Page: {out / outcome.name / 'report.html'}\n")
 
 
-def _number(value: float | str | None) -> str:
+def _number(value: float | str | None, digits: int = 5) -> str:
     if value is None:
-        return "–"
-    return value if isinstance(value, str) else f"{value:.5g}"
+        return ""
+    return value if isinstance(value, str) else f"{value:.{digits}g}"
 
 
 def _verdict(check: Check) -> str:

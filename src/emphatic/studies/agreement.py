@@ -32,14 +32,14 @@ class Check:
     note: str = ""
 
 
-def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: float, note: str = "") -> Check:
-    """Numbers agree where all of them are within the tolerance; a vector is shown in a row of its own.
+def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLike, note: str = "") -> Check:
+    """Numbers agree where all of them are within the tolerance; several in a row stand or fall together.
 
     >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
     Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='')
     """
     agree = bool(np.all(np.abs(np.subtract(ours, published)) <= tolerance))
-    return Check(name, _shown(published), _shown(ours), tolerance, agree, note)
+    return Check(name, _shown(published), _shown(ours), _shown(tolerance, 2), agree, note)
 
 
 def claim(name: str, published: str, ours: float | str, agree: bool, note: str = "") -> Check:
@@ -52,9 +52,9 @@ def finding(name: str, ours: float | str, note: str = "") -> Check:
     return Check(name, None, ours, note=note)
 
 
-def _shown(values: ArrayLike) -> float | str:
+def _shown(values: ArrayLike, digits: int = 6) -> float | str:
     array = np.asarray(values, np.float64)
-    return float(array) if array.ndim == 0 else ", ".join(f"{value:.7g}" for value in array.ravel())
+    return float(array) if array.ndim == 0 else ", ".join(f"{value:.{digits}g}" for value in array.ravel())
 
 
 @dataclass(frozen=True)

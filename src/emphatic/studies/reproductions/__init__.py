@@ -82,5 +82,6 @@ def find(name: str) -> Any:
     if name not in _NAMES:
         close = difflib.get_close_matches(str(name).replace("_", "-"), _NAMES, 1, 0.5)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"{refusal('name', 'reproduce', f'be one of {", ".join(_NAMES)}', repr(name))}{hint}")
+        wanted = f"be one of {', '.join(_NAMES)}"
+        raise ValueError(f"{refusal('name', 'reproduce', wanted, repr(name))}{hint}")
     return importlib.import_module(f"emphatic.studies.reproductions.{name.replace('-', '_')}")

@@ -37,12 +37,11 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
     t_max = 10 if quick else 16
     found = {rule: follow(rule, t_max) for rule in RULES}
     steps = np.arange(1, t_max + 1)
-    checks = [
-        compare(f"{name}, t = {t}, {rule}", of(t), found[rule][name][t - 1], RELATIVE * of(t), f"{2**t:,} strings")
-        for name, of in PUBLISHED.items()
-        for t in range(2, t_max + 1, 4)
-        for rule in RULES
-    ]
+    checks = []
+    for name, of in PUBLISHED.items():
+        for t in range(2, t_max + 1, 4):
+            ours = max((found[rule][name][t - 1] for rule in RULES), key=lambda value: abs(value - of(t)))
+            checks.append(compare(f"{name}, t = {t}", of(t), ours, RELATIVE * of(t), f"{2**t:,} strings"))
     lines, marks, keys = [], [], []
     for i, (name, of) in enumerate(PUBLISHED.items()):
         lines.append(Line(steps, found["etd"][name], name, category(i)))
@@ -50,7 +49,10 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
         keys.append(Key(category(i), name))
     plot = Plot({"all": [Panel("F after t steps", lines, marks=marks)]}, "F", x=Axis("t"), y=Axis("", scale="log"))
     caption = "Lines: over all action strings. Diamonds: 1.8ᵗ, .9ᵗ and 1.62ᵗ − .81ᵗ as published."
-    notes = [f"Nothing is sampled, so that the tolerance is rounding alone: {RELATIVE:g} of the number."]
+    notes = [
+        "etd and true_online_etd were both run; a row shows the one that is farther off.",
+        f"Nothing is sampled, so that the tolerance is rounding alone: {RELATIVE:g} of the number.",
+    ]
     return Outcome(checks, [Figure("Growth", plot, caption, keys)], notes, {"longest string": t_max})
 
 

@@ -33,6 +33,7 @@ BEST = {
 ALPHA = (0.82, 0.74, 0.40, 0.26, 0.165, 0.105, 0.065, 0.03)
 AT_ONE = (0.39, 0.31, 0.372, 0.426, 0.494)
 NAMES = {"true_online_td": "true online TD(λ)", "td": "TD(λ)"}
+SHORT = {"true_online_td": "true online", "td": "TD(λ)"}
 
 EPISODES = 10
 #: Ten walks take 1,000 steps on average, with a standard deviation of 260.
@@ -102,6 +103,11 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
     )
 
 
+def _mean(errors: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return errors.mean(axis=0)
+
+
 def _se(errors: Array) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):
         return errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
@@ -109,13 +115,13 @@ def _se(errors: Array) -> Any:
 
 def _checks(rule: str, found: Array, quick: bool) -> list[Check]:
     lambdas, alphas = settings()
-    mean, se = found.mean(axis=0), _se(found)
+    mean, se = _mean(found), _se(found)
     more = 3.0 if quick else 0.0  # of our standard errors
     checks = []
     for j, lambda_ in enumerate(LAMBDAS):
         here = np.flatnonzero(lambdas == lambda_)
         best = here[np.argmin(mean[here])]
-        of = f"{NAMES[rule]}, λ = {lambda_:g}"
+        of = f"{SHORT[rule]}, λ = {lambda_:g}"
         at = f"ours at α = {alphas[best]:.3g}"
         checks.append(compare(f"{of}: best", BEST[rule][j], mean[best], TOLERANCE + more * se[best], at))
         if rule == "td":
@@ -123,7 +129,7 @@ def _checks(rule: str, found: Array, quick: bool) -> list[Check]:
         there = here[np.argmin(np.abs(alphas[here] - ALPHA[j]))]
         excess = found[:, there] - found[:, best]
         checks.append(
-            compare(f"{of}: above the best at α = {ALPHA[j]:g}", 0.0, excess.mean(), READING + more * _se(excess))
+            compare(f"{of}: above it at α = {ALPHA[j]:g}", 0.0, excess.mean(), READING + more * _se(excess))
         )
         if j < len(AT_ONE):
             one = here[-1]
@@ -133,7 +139,7 @@ def _checks(rule: str, found: Array, quick: bool) -> list[Check]:
 
 def _figure(rule: str, found: Array, seed: int) -> Figure:
     lambdas, alphas = settings()
-    mean, se = found.mean(axis=0), _se(found)
+    mean, se = _mean(found), _se(found)
     shade = shades(LAMBDAS)
     lines, marks, keys = [], [], []
     for j, lambda_ in enumerate(LAMBDAS):
