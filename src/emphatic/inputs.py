@@ -9,7 +9,6 @@ import functools
 import importlib
 import math
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,9 @@ from numpy.typing import NDArray
 
 from emphatic.active import Active
 from emphatic.engines.base import Arrays, Features
+from emphatic.engines.probe import Probe
 from emphatic.engines.rows import Rows, survey
+from emphatic.engines.watching import strides
 from emphatic.rules import RANGES, Rule
 
 __all__ = ["features", "numbers", "parameters", "probe", "whole"]
@@ -144,8 +145,8 @@ def squares(made: NDArray[Any], aim: Any) -> NDArray[np.float64]:
     return np.asarray(np.square(made - goal).sum(axis=0))
 
 
-def probe(given: Any, n: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
-    """(Phi_s, v, d) as a function of θ (K, n) that gives each learner's root mean square value error."""
+def probe(given: Any, n: int) -> Probe:
+    """(Phi_s, v, d) as what finds the root mean square value error of any θ."""
     try:
         Phi_s, v, d = (np.asarray(numbers("probe", part, "run"), np.float64) for part in given)
         fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape == d.shape == Phi_s.shape[:1]
@@ -157,8 +158,7 @@ def probe(given: Any, n: int) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
             f"be (Phi_s, v, d) of shapes (S, {n}), (S,) and (S,), all finite, with weights d of 0 or more, not all 0"
         )
         raise refusal("probe", "run", wanted, _shown(given))
-    weight = d / d.sum()
-    return lambda theta: np.sqrt(weight @ (Phi_s @ theta.T - v[:, None]) ** 2)
+    return Probe.of(Phi_s, v, d)
 
 
 def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tuple[Features, float]:
@@ -243,12 +243,6 @@ def _series(
         wanted = f"be {'finite' if low == -math.inf else bounds}"
         raise refusal(name, function, wanted, f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
     return view.expand(T, K or 1) if _is_tensor(view) else np.broadcast_to(view, (T, K or 1))
-
-
-def strides(array: Any) -> tuple[int, ...]:
-    """Of an array or a tensor: 0 along an axis that takes no memory."""
-    found: tuple[int, ...] = array.stride() if _is_tensor(array) else array.strides
-    return found
 
 
 def _is_tensor(value: Any) -> bool:

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import freezing, inputs
+from emphatic import inputs
 from emphatic.active import Active
 from emphatic.engines.base import Arrays, Features
 from emphatic.engines.rows import Rows, block
+from emphatic.engines.watching import Watch, strides
 from emphatic.errors import Diverged
 from emphatic.sequences import warn_if_never_terminating
 from emphatic.state import State
@@ -111,9 +112,7 @@ class Learner(State):
             with np.errstate(all="ignore"):
                 v, v_next = self._engine.predict(fit)[0], self._engine.predict(fit_next)[0]
                 deltas = parameters[5][0] + parameters[4][0] * v_next - v
-            status = freezing.run(
-                self._engine, self._frozen, fit, fit_next, max(top, top_next), parameters, none, freeze=False
-            )
+            status = self._engine.run_watched(fit, fit_next, max(top, top_next), parameters, none, Watch(self._frozen))
         else:
             status, deltas = self._engine.run(fit, fit_next, max(top, top_next), parameters, none)
         if status != -1:
@@ -177,7 +176,7 @@ class Learner(State):
         if on_divergence not in ("raise", "freeze"):
             raise inputs.refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
         gamma = parameters[4]
-        constant = T > 1 and inputs.strides(gamma)[0] == 0
+        constant = T > 1 and strides(gamma)[0] == 0
         if constant or T >= _EPISODE:
             warn_if_never_terminating(inputs.least(gamma[:1] if constant else gamma))
         self._decide(now, T)
@@ -189,24 +188,23 @@ class Learner(State):
         squares = np.zeros(K)
         error = np.empty((0 if goal is None else -(-T // every), K))
         converts = self._engine.takes_rows != isinstance(now, Rows) or type(now) is not type(following)
-        size = every if goal is not None else max(1, _BLOCK // self.n) if converts else max(1, T)
+        size = max(1, _BLOCK // self.n if converts else T)
         if aim is not None:
             size = min(size, max(1, _SQUARES // K))
         before = self._engine.copy() if trusting else None
         for begin in range(0, T, size):
             end = min(begin + size, T)
-            if goal is not None:
-                error[begin // every] = goal(self._engine.vector(0))
             made = out[begin:end] if aim is None else np.empty((end - begin, K), self._dtype)
-            status = freezing.run(
-                self._engine,
-                self._frozen,
+            watch = Watch(
+                self._frozen, on_divergence == "freeze", goal, error[-(-begin // every) :], every, -begin % every
+            )
+            status = self._engine.run_watched(
                 self._fit(block(now, begin, end)),
                 self._fit(block(following, begin, end)),
                 top,
                 tuple(p[begin:end] for p in parameters),
                 made,
-                freeze=on_divergence == "freeze",
+                watch,
             )
             if aim is not None and status == -1:
                 squares += inputs.squares(made, aim[begin:end])

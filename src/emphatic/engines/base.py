@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.engines import watching
 from emphatic.engines.rows import Rows, block
+from emphatic.engines.watching import Watch
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -52,6 +54,16 @@ class Engine(ABC):
         Fills ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows. Returns −1, or t·K + k if learner k would
         diverge at step t (then every learner stands before step t), and the last step's δ.
         """
+
+    def run_watched(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
+        """``run`` for the learners that are not frozen, with errors written down; its status.
+
+        A frozen learner predicts with the weights it has. With ``watch.freeze`` one that would diverge is frozen before
+        that step, and the status is −1.
+        """
+        return watching.run(self, phi, phi_next, top, parameters, predictions, watch)
 
     def step(self, phi: Features, phi_next: Features, top: float, parameters: Arrays) -> tuple[int, NDArray[Any]]:
         """``run``, and what ``predict`` says at the last φ' after it, (K,)."""

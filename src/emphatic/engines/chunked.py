@@ -19,7 +19,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Features
+from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.dense import Dense
 from emphatic.engines.text import Unrolled, fill
 
@@ -287,6 +287,9 @@ class Chunked(Dense):
 
     def like(self, K: int) -> Chunked:
         return Chunked(self.rule, self.n, K, self.dtype, self.threads)
+
+    #: Chunks are what it is for: the general way of watching gives it as many steps at once as it can.
+    run_watched = Engine.run_watched
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]

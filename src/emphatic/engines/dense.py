@@ -3,6 +3,9 @@
 X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time; m n
 numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
 diverges all stand before that same step. Learners of few features go side by side: see ``wide``.
+
+A step that is probed costs n²/2 more, whatever the number of states. A learner that is frozen costs nothing but what it
+leaves to be written down.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from numpy.typing import NDArray
 
 from emphatic.engines import compiled, wide
 from emphatic.engines.base import UNFIT, Arrays, Engine, Features
-from emphatic.engines.text import Unrolled, fill
+from emphatic.engines.text import HUGE, Unrolled, fill
+from emphatic.engines.watching import Watch
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -74,13 +78,34 @@ def learn(X, scalars, phi, phi_next, ⟨parameters⟩):
 ⟨run_wide⟩
 
 
-def run_many(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, last_delta, work):
-    """T steps of K learners; −1, or t·K + k where learner k would diverge at step t."""
-    K, n, T = X.shape[1], X.shape[2], Phi.shape[0]
+def error(goal, theta):
+    """The root mean square value error of one learner."""
+    n = theta.shape[0]
+    square = 0.0
+    for i in range(goal.shape[0]):
+        h = -goal[i, n]
+        for j in range(i, n):
+            h += goal[i, j] * theta[j]
+        square += h * h
+    return np.sqrt(square) if square <= ⟨HUGE⟩ else np.inf
+
+
+error = numba.njit(**OPTIONS)(error)
+
+
+def run_many(
+    X, scalars, last_delta, learners, frozen, freeze, Phi, Phi_next, top, t0, t1, ⟨all_parameters⟩, predictions,
+    goal, errors, every, begin, work
+):
+    """Steps t0 … t1 − 1 of these learners; −1, or t·K + k where learner k would diverge at step t and does not freeze."""
+    K, n = X.shape[1], X.shape[2]
     top_next = top
     keep = predictions.shape[0] > 0
-    for t in range(T):
-        for k in range(K):
+    for t in range(t0, t1):
+        if goal.shape[0] > 0 and (t - begin) % every == 0:
+            for k in learners:
+                errors[(t - begin) // every, k] = error(goal, X[0, k])
+        for k in learners:
             ⟨at_t_k⟩
             ⟨zeros⟩
             for i in range(n):
@@ -88,15 +113,22 @@ def run_many(X, scalars, Phi, Phi_next, top, ⟨all_parameters⟩, predictions, 
                 p = Phi[t, i]; q = Phi_next[t, i]
                 ⟨sums⟩
             ⟨products⟩
+            if keep:
+                predictions[t, k] = x0
+            if frozen[k]:
+                continue
             ⟨load⟩
             ⟨decide_many⟩
             if not fine:
-                return t * K + k
-            if keep:
-                predictions[t, k] = x0
+                if not freeze:
+                    return t * K + k
+                frozen[k] = True
+                continue
             last_delta[k] = delta
             ⟨keep⟩
-        for k in range(K):
+        for k in learners:
+            if frozen[k]:
+                continue
             ⟨recall⟩
             for i in range(n):
                 ⟨read⟩
@@ -187,6 +219,10 @@ if fine and not (⟨small⟩):
 
 #: From here on learners go side by side, if their features are few.
 _SEVERAL = 8
+#: Up to here the probe is part of the kernel: for more features NumPy's matrix product of all learners at once is quicker.
+_PROBED = 64
+#: Steps after which those that have been frozen are left out.
+_STEPS = 4096
 #: From here on features are looked over ahead of the steps.
 _WIDE = 256
 #: How many components of φ are looked over ahead: half of a common second-level cache.
@@ -233,6 +269,7 @@ def source(rule: Rule, dtype: str) -> str:
         infinity=str(infinity),
         block=str(_BLOCK),
         UNFIT=str(UNFIT),
+        HUGE=repr(HUGE),
         counter=str(u.counter),
         parameters=", ".join(rule.parameters),
         all_parameters=", ".join(f"all_{name}" for name in rule.parameters),
@@ -278,7 +315,11 @@ def _kernel(rule: Rule, dtype: str, name: str) -> Any:
     out = [types.Array(real, 2, "C"), types.Array(f8, 1, "C")]
     if name in ("run", "run_wide"):
         return compiled.kernel(module, name, *state, Phi, Phi, bits, bits, types.boolean, *parameters, *out)
-    return compiled.kernel(module, name, *state, Phi, Phi, f8, *parameters, *out, types.Array(f8, 2, "C"))
+    i8, table = types.int64, types.Array(f8, 2, "C")
+    who = (types.Array(i8, 1, "C"), types.Array(types.boolean, 1, "C"), types.boolean)
+    return compiled.kernel(
+        module, name, *state, out[1], *who, Phi, Phi, f8, i8, i8, *parameters, out[0], table, table, i8, i8, table
+    )
 
 
 class Dense(Engine):
@@ -319,23 +360,75 @@ class Dense(Engine):
             kernel = _kernel(self.rule, self.dtype, "run_wide" if self.n >= _WIDE else "run")
             status = kernel(self.X, self.scalars, phi, phi_next, *bits, one_log, *parameters, predictions, self._delta)
             return status, self._delta
+        return self._run_many(phi, phi_next, top, parameters, predictions, Watch(np.zeros(self.K, bool))), self._delta
+
+    def run_watched(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
+        assert isinstance(phi, np.ndarray)
+        assert isinstance(phi_next, np.ndarray)
+        if (self.K == 1 and watch.probe is None) or (self.n > _PROBED and watch.probe is not None):
+            return super().run_watched(phi, phi_next, top, parameters, predictions, watch)
+        if self.K == 1 and len(phi):  # its features may not have been looked over
+            top = float(max(np.abs(phi).max(), np.abs(phi_next).max()))
+            if not top <= HUGE:
+                return UNFIT
+        return self._run_many(phi, phi_next, top, parameters, predictions, watch)
+
+    def _run_many(
+        self, phi: NDArray[Any], phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any],
+        watch: Watch,
+    ) -> int:  # fmt: skip
+        T, state = len(phi), (self.X, self.scalars, self._delta)
+        given = (phi, phi_next, top, parameters, predictions, watch)
         few = self.n <= wide.MOST_FEATURES and self.K >= _SEVERAL
-        kernel = _kernel(self.rule, self.dtype, "run_many")
-        t, T = 0, len(phi)
-        while t < T:
-            if few:
-                rest = (phi[t:], phi_next[t:], top, tuple(p[t:] for p in parameters), predictions[t:])
-                t += wide.run(self.rule, self.X, self.scalars, self._delta, *rest)
-            # Whatever is left of a chunk in which something may overflow: step by step says exactly where.
-            here = slice(t, min(t + wide.STEPS, T) if few else T)
-            part = tuple(p[here] for p in parameters)
-            status = kernel(
-                self.X, self.scalars, phi[here], phi_next[here], top, *part, predictions[here], self._delta, self._work
-            )
-            if status >= 0:
-                return t * self.K + status, self._delta
-            t = here.stop
-        return -1, self._delta
+        steps = wide.stepper(self.rule, *state, *given) if few else None
+        size = wide.STEPS if few else _STEPS
+        self._stand_still(watch.frozen, 0, phi, predictions, watch)
+        alive = np.flatnonzero(~watch.frozen)
+        for t0 in range(0, T, size):
+            t1 = min(t0 + size, T)
+            before = None if watch.freeze or steps is None else (self.X.copy(), self.scalars.copy())
+            unsure = alive if steps is None else steps(alive, t0, t1)
+            if not len(unsure):
+                continue
+            if before is not None:  # all are to stand before the same step
+                (self.X[:], self.scalars[:]), unsure = before, alive
+            # Where something may overflow, step by step says exactly where.
+            status = self._step_by_step(unsure, t0, t1, *given)
+            if status != -1:
+                return status
+            if watch.frozen[unsure].any():
+                stopped = np.zeros(self.K, bool)
+                stopped[unsure] = watch.frozen[unsure]
+                self._stand_still(stopped, t1, phi, predictions, watch)
+                alive = np.flatnonzero(~watch.frozen)
+        return -1
+
+    def _step_by_step(
+        self, learners: NDArray[np.int64], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
+        parameters: Arrays, predictions: NDArray[Any], watch: Watch,
+    ) -> int:  # fmt: skip
+        goal = np.empty((0, 0)) if watch.probe is None else watch.probe.R
+        status: int = _kernel(self.rule, self.dtype, "run_many")(
+            self.X, self.scalars, self._delta, learners, watch.frozen, watch.freeze, phi, phi_next, top, t0, t1,
+            *parameters, predictions, goal, watch.errors, watch.every, watch.first, self._work,
+        )  # fmt: skip
+        return status
+
+    def _stand_still(
+        self, which: NDArray[np.bool_], t: int, phi: NDArray[Any], predictions: NDArray[Any], watch: Watch
+    ) -> None:
+        """What these learners predict, and how far they are off, from step t on."""
+        if not which.any() or t >= len(phi):
+            return
+        theta = self.X[0, which]
+        if len(predictions):
+            with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+                predictions[t:, which] = phi[t:] @ theta.T
+        if watch.probe is not None:
+            probed = slice(max(0, -(-(t - watch.first) // watch.every)), -(-(len(phi) - watch.first) // watch.every))
+            watch.errors[probed, which] = watch.probe(theta)
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])

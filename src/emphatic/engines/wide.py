@@ -1,13 +1,14 @@
 """wide: the dense engine's kernel for many learners of few features, which go side by side in lanes.
 
 The kernel is made for one n, with every component written out: a lane holds all of a learner's X. Cost a step and
-learner: O(m n), at the speed of arithmetic.
+learner: O(m n), at the speed of arithmetic, and n²/2 more where it is probed. A lane whose numbers leave the range harms
+no other: after the chunk it is told apart, and its learner stands where the chunk began.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,67 +16,87 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.text import Unrolled, fill
+from emphatic.engines.text import HUGE, Unrolled, fill
 
 if TYPE_CHECKING:
     from emphatic.engines.base import Arrays
+    from emphatic.engines.watching import Watch
     from emphatic.rules import Rule
 
-__all__ = ["MOST_FEATURES", "run"]
+__all__ = ["LANES", "MOST_FEATURES", "STEPS", "stepper"]
 
 #: Up to here all of a learner's X fits the registers of a lane, more or less.
 MOST_FEATURES = 16
-#: Learners side by side; steps that are tried together, and count if no learner diverges.
+#: Learners side by side; steps that are tried together, and count for each learner that does not diverge.
 LANES, STEPS = 64, 256
 
 _TEXT = '''⟨header⟩
 real = np.⟨dtype⟩
 
 
-def wide(blocks, S, scalars, after, last_delta, Phi, Phi_next, top, t0, L, ⟨all_parameters⟩, predictions):
-    """L steps of all learners on blocks of X, each m·n·lanes; False if one of them may diverge."""
+def wide(X, scalars, last_delta, learners, failed, Z, S, Phi, Phi_next, top, t0, t1, ⟨all_parameters⟩, predictions⟨given⟩):
+    """Steps t0 … t1 − 1 of these learners. The number of those that may diverge: they are in ``failed`` and not moved."""
     keep = predictions.shape[0] > 0
     top_next = top
-    for block in range(blocks.shape[0]):
-        X = blocks[block]
-        first = block * ⟨LANES⟩
-        lanes = min(scalars.shape[0] - first, ⟨LANES⟩)
-        ⟨load⟩
-        for t in range(L):
+    count = 0
+    ⟨goal⟩
+    for first in range(0, learners.shape[0], ⟨LANES⟩):
+        who = learners[first : first + ⟨LANES⟩]
+        lanes = who.shape[0]
+        for k in range(lanes):
+            S[⟨amiss⟩ + k] = 0.0
+            ⟨load⟩
+        for t in range(t0, t1):
             ⟨parameters⟩
             ⟨features⟩
             ⟨squares⟩
-            bad = 0
+            ⟨probe⟩
             for k in range(lanes):
                 ⟨read⟩
                 ⟨products⟩
                 ⟨take⟩
                 ⟨call⟩
                 ⟨bounds⟩
-                bad += 0 if (⟨finite⟩ and ⟨small⟩) else 1
+                S[⟨amiss⟩ + k] += 0.0 if (⟨finite⟩ and ⟨small⟩) else 1.0
                 ⟨round⟩
                 ⟨write⟩
                 ⟨put⟩
-            if bad > 0:
-                return False
             if keep:
-                row = predictions[t0 + t, first : first + lanes]
                 for k in range(lanes):
-                    row[k] = S[⟨prediction⟩ + k]
-        ⟨finish⟩
-    return True
+                    predictions[t, who[k]] = S[⟨prediction⟩ + k]
+        for k in range(lanes):
+            if S[⟨amiss⟩ + k] > 0.0:
+                failed[count] = who[k]
+                count += 1
+            else:
+                ⟨finish⟩
+    return count
 '''
 
+# In a loop of its own: between the products and the update there are too few registers left for it.
+_PROBE = """if (t - begin) % every == 0:
+    for k in range(lanes):
+        ⟨weights⟩
+        ⟨differences⟩
+        square = ⟨square⟩
+        S[⟨error⟩ + k] = np.sqrt(square) if square <= ⟨HUGE⟩ else np.inf
+    at = (t - begin) // every
+    for k in range(lanes):
+        errors[at, who[k]] = S[⟨error⟩ + k]"""
 
-def source(rule: Rule, dtype: str, n: int) -> str:
+
+def source(rule: Rule, dtype: str, n: int, *, probed: bool = False) -> str:
     """The text of the kernel for n features."""
     u = Unrolled(rule)
     R, limit = u.vectors, float(np.finfo(dtype).max)
     products, unused = u.products()
-    names = [*u.remembered(), *rule.parameters, "x0", "delta"]
+    names = _lanes(rule)
 
     def lane(name: str) -> str:
         return f"S[{names.index(name) * LANES} + k]"
+
+    def component(r: int, i: int) -> str:
+        return f"Z[{(r * n + i) * LANES} + k]"
 
     def loop(line: str) -> list[str]:
         return ["for k in range(lanes):", f"    {line}"]
@@ -84,33 +105,46 @@ def source(rule: Rule, dtype: str, n: int) -> str:
         return " + ".join(f"{a.format(i=i)} * {b.format(i=i)}" for i in range(n))
 
     pair = {"pp": ("p{i}", "p{i}"), "pq": ("p{i}", "q{i}"), "qq": ("q{i}", "q{i}")}
+    probe = fill(
+        _PROBE,
+        weights=[f"z{i} = np.float64({component(0, i)})" for i in range(n)],
+        differences=[
+            f"h{i} = " + " + ".join(f"u{i}_{j} * z{j}" for j in range(i, n)) + f" - u{i}_{n}" for i in range(n)
+        ],
+        square=" + ".join(f"h{i} * h{i}" for i in range(n)) + f" + u{n}_{n} * u{n}_{n}",
+        error=str(names.index("error") * LANES),
+        HUGE=repr(HUGE),
+    )
     return fill(
         _TEXT,
         header=u.header(),
         dtype=dtype,
         LANES=str(LANES),
+        given=", goal, errors, every, begin" if probed else "",
+        goal=[f"u{i}_{j} = goal[{i}, {j}]" for i in range(n + 1) for j in range(i, n + 1)] if probed else ["pass"],
+        probe=probe.split("\n") if probed else ["pass"],
+        amiss=str(names.index("amiss") * LANES),
         prediction=str(names.index("x0") * LANES),
         all_parameters=", ".join(f"all_{name}" for name in rule.parameters),
-        load=[
-            line for i, name in enumerate(u.remembered()) for line in loop(f"{lane(name)} = scalars[first + k, {i}]")
-        ],
+        load=[f"{component(r, i)} = X[{r}, who[k], {i}]" for r in R for i in range(n)]
+        + [f"{lane(name)} = scalars[who[k], {i}]" for i, name in enumerate(u.remembered())],
         parameters=[
             line
             for name in rule.parameters
             for line in (
-                f"if t == 0 or all_{name}.shape[0] > 1:",
+                f"if t == t0 or all_{name}.shape[0] > 1:",
+                f"    row = all_{name}[t if all_{name}.shape[0] > 1 else 0]",
                 f"    if all_{name}.shape[1] == 1:",
-                f"        {name} = all_{name}[t, 0]",
+                f"        {name} = row[0]",
                 *("        " + inner for inner in loop(f"{lane(name)} = {name}")),
                 "    else:",
-                f"        row = all_{name}[t, first : first + lanes]",
-                *("        " + inner for inner in loop(f"{lane(name)} = row[k]")),
+                *("        " + inner for inner in loop(f"{lane(name)} = row[who[k]]")),
             )
         ],
-        features=[f"p{i} = Phi[t0 + t, {i}]; q{i} = Phi_next[t0 + t, {i}]" for i in range(n)],
+        features=[f"p{i} = Phi[t, {i}]; q{i} = Phi_next[t, {i}]" for i in range(n)],
         squares=[f"{name} = np.float64({total(*pair[name])})" for name in products if name in pair]
         + [f"{name} = 0.0" for name in unused if name in pair],
-        read=[f"z{r}_{i} = X[{(r * n + i) * LANES} + k]" for r in R for i in range(n)],
+        read=[f"z{r}_{i} = {component(r, i)}" for r in R for i in range(n)],
         products=[
             f"{name} = np.float64({total('z' + name[1:] + '_{i}', 'p{i}' if name[0] == 'x' else 'q{i}')})"
             for name in products
@@ -123,12 +157,18 @@ def source(rule: Rule, dtype: str, n: int) -> str:
         finite=u.finite(),
         small=u.small(limit),
         round=[f"{name} = real({u.excess(name)})" for name in u.coefficients],
-        write=[f"X[{(r * n + i) * LANES} + k] = {_component(u, r, i)}" for i in range(n) for r in R],
+        write=[f"{component(r, i)} = {_component(u, r, i)}" for i in range(n) for r in R],
         put=[f"{lane(old)} = {new}" for old, new in zip(u.remembered(), u.results(), strict=True)]
         + [f"{lane('x0')} = x0", f"{lane('delta')} = delta"],
-        finish=[line for i, name in enumerate(u.remembered()) for line in loop(f"after[first + k, {i}] = {lane(name)}")]
-        + loop(f"last_delta[first + k] = {lane('delta')}"),
+        finish=[f"X[{r}, who[k], {i}] = {component(r, i)}" for r in R for i in range(n)]
+        + [f"scalars[who[k], {i}] = {lane(name)}" for i, name in enumerate(u.remembered())]
+        + [f"scalars[who[k], {u.counter}] += t1 - t0", f"last_delta[who[k]] = {lane('delta')}"],
     )
+
+
+def _lanes(rule: Rule) -> list[str]:
+    """What there is one of in each lane, besides X."""
+    return [*Unrolled(rule).remembered(), *rule.parameters, "x0", "delta", "error", "amiss"]
 
 
 def _component(u: Unrolled, r: int, i: int) -> str:
@@ -140,57 +180,43 @@ def _component(u: Unrolled, r: int, i: int) -> str:
 
 
 @functools.cache
-def _kernel(rule: Rule, dtype: str, n: int) -> Any:
+def _kernel(rule: Rule, dtype: str, n: int, probed: bool) -> Any:
     real, f8, i8 = getattr(types, dtype), types.float64, types.int64
-    module = compiled.module(f"wide_{rule.name}_{dtype}_{n}", source(rule, dtype, n))
-    flat, scalars = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
+    module = compiled.module(f"wide_{rule.name}_{dtype}_{n}{'_probed' * probed}", source(rule, dtype, n, probed=probed))
+    flat, table, some = types.Array(f8, 1, "C"), types.Array(f8, 2, "C"), types.Array(i8, 1, "C")
     Phi = types.Array(real, 2, "C", readonly=True)
-    parameters = [types.Array(f8, 2, "C", readonly=True)] * len(rule.parameters)
+    parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
     return compiled.kernel(
-        module, "wide", types.Array(real, 2, "C"), flat, scalars, scalars, flat, Phi, Phi, f8, i8, i8,
-        *parameters, types.Array(real, 2, "C"),
+        module, "wide", types.Array(real, 3, "C"), table, flat, some, some, types.Array(real, 1, "C"), flat, Phi, Phi,
+        f8, i8, i8, *parameters, types.Array(real, 2, "C"), *[table, table, i8, i8] * probed,
     )  # fmt: skip
 
 
-def run(
+def stepper(
     rule: Rule, X: NDArray[Any], scalars: NDArray[np.float64], delta: NDArray[np.float64], phi: NDArray[Any],
-    phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any],
-) -> int:  # fmt: skip
-    """The steps taken: T, or fewer if some learner may diverge in the chunk after them, which is left untaken."""
+    phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch,
+) -> Callable[[NDArray[np.int64], int, int], NDArray[np.int64]]:  # fmt: skip
+    """A function of (learners, t0, t1) that takes these steps, and returns the learners that may diverge, unmoved."""
     m, K, n = X.shape
-    T = len(phi)
-    kernel = _kernel(rule, X.dtype.name, n)
-    S = np.zeros((scalars.shape[1] + len(rule.parameters) + 2) * LANES)
-    after = np.empty_like(scalars)
-    blocks, trial = np.zeros((2, -(-K // LANES), m, n, LANES), X.dtype)
-    for block, part in _parts(blocks, X):
-        block[:] = part
-    taken = 0
-    while taken < T:
-        L = min(STEPS, T - taken)
-        given = [_once(p[taken : taken + L]) for p in parameters]
-        trial[:] = blocks
-        if not kernel(
-            trial.reshape(len(trial), -1), S, scalars, after, delta, phi, phi_next, top, taken, L, *given, predictions
-        ):
-            break
-        blocks, trial = trial, blocks
-        scalars[:, :-1] = after[:, :-1]
-        scalars[:, -1] += L
-        taken += L
-    for block, part in _parts(blocks, X):
-        part[:] = block
-    return taken
+    kernel = _kernel(rule, X.dtype.name, n, watch.probe is not None)
+    failed, Z, S = np.empty(K, np.int64), np.empty(m * n * LANES, X.dtype), np.empty(len(_lanes(rule)) * LANES)
+    given = [_once(p) for p in parameters]
+    probe: tuple[Any, ...] = ()
+    if watch.probe is not None:
+        goal = np.zeros((n + 1, n + 1))
+        goal[: len(watch.probe.R)] = watch.probe.R
+        probe = goal, watch.errors, watch.every, watch.first
 
+    def steps(learners: NDArray[np.int64], t0: int, t1: int) -> NDArray[np.int64]:
+        count = kernel(
+            X, scalars, delta, learners, failed, Z, S, phi, phi_next, top, t0, t1, *given, predictions, *probe
+        )
+        return failed[:count]
 
-def _parts(blocks: NDArray[Any], X: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Each block's lanes that are taken, and the same learners in X."""
-    for b, block in enumerate(blocks):
-        learners = X[:, b * LANES : (b + 1) * LANES].transpose(0, 2, 1)
-        yield block[:, :, : learners.shape[2]], learners
+    return steps
 
 
 def _once(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """A parameter (T, K) without what is repeated: (1, K), (T, 1) or (1, 1) where it does not vary over the other."""
     own = p[:1] if p.strides[0] == 0 else p
-    return np.ascontiguousarray(own[:, :1] if p.strides[1] == 0 else own)
+    return own[:, :1] if p.strides[1] == 0 else own
