@@ -36,7 +36,7 @@ class Plots:
         self._plots.append(self._store.plot(plot))
         panels = max(map(len, plot.views.values()))
         rows, narrow = -(-panels // plot.across), -(-panels // plot.across_narrow)
-        kind = "plot" if plot.across == 1 else "plot grid"
+        kind = "plot" + (" study" if plot.x else "") + (" grid" if plot.across > 1 else "")
         return Html(
             f'<div class="{kind}" role="img" aria-label="{text(label)}" data-plot="{len(self._plots) - 1}" '
             f'style="--rows:{rows};--narrow:{narrow}"></div>'
@@ -66,13 +66,18 @@ def section(name: str, title: str, *parts: Html) -> Html:
     return Html(f'<section id="{text(name)}"><h2>{text(title)}</h2>{"".join(parts)}</section>')
 
 
-def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots) -> str:
+def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots | None) -> str:
     """The whole page. ``sections`` are links' texts, each with its section (see ``section``), in order.
+
+    A page without ``plots`` is small: plotly.js stays out of it.
 
     A content security policy forbids the page to load anything, whatever the text in it says.
     """
-    from plotly.offline import get_plotlyjs
+    drawing = ""
+    if plots is not None:
+        from plotly.offline import get_plotlyjs
 
+        drawing = f"<script>{get_plotlyjs()}</script>\n"
     here = files("emphatic.report")
     style, script = (here.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     names = [(shown, _name(part)) for shown, part in sections.items()]
@@ -88,8 +93,8 @@ def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots) -> 
             f'<header><p class="kicker">emphatic</p><h1>{text(title)}</h1><p class="intro">{text(intro)}</p>',
             f"<nav>{links}</nav></header>\n<main>",
             *sections.values(),
-            f'</main>\n<script type="application/json" id="data">{plots.data()}</script>',
-            f"<script>{get_plotlyjs()}</script>\n<script>\n{script}</script>\n</body>\n</html>\n",
+            f'</main>\n<script type="application/json" id="data">{(plots or Plots()).data()}</script>',
+            f"{drawing}<script>\n{script}</script>\n</body>\n</html>\n",
         )
     )
 

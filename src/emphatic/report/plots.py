@@ -202,13 +202,12 @@ class Store:
 
     def _drawn(self, one: Line | Marks, pack: Callable[[ArrayLike], str]) -> dict[str, Any]:
         """Its fields, those that say nothing left out, numbers packed."""
-        kept = {name: value for name, value in vars(one).items() if value is not None and not _empty(value)}
+        kept = {name: value for name, value in vars(one).items() if value is not None}
+        for name in ("notes", "key"):
+            if not len(kept[name]):
+                del kept[name]
         kept |= {name: pack(kept[name]) for name in ("y", "low", "high", "error") if name in kept}
         return kept | {"x": self.positions(one.x)}
-
-
-def _empty(value: Any) -> bool:
-    return isinstance(value, str | tuple | list) and not value
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from emphatic.report.page import Html, text
 
-__all__ = ["NONE", "Column", "amount", "known", "seconds", "share", "table"]
+__all__ = ["NONE", "Column", "amount", "known", "plus_minus", "seconds", "share", "table"]
 
 NONE = "–"
 
@@ -37,6 +37,20 @@ def amount(value: Any) -> str:
         mantissa, _, exponent = f"{value:.2e}".partition("e")
         shown = f"{mantissa}e{int(exponent)}"
     return shown.replace("-", "−")
+
+
+def plus_minus(value: Any, error: Any) -> str:
+    """A quantity with its standard error, to two digits of that; without one as ``amount`` shows it.
+
+    >>> [plus_minus(*v) for v in ((0.09753, 0.00361), (12.0, None), (math.nan, 0.1), (1e9, 3e8))]
+    ['0.0975 ± 0.0036', '12', '–', '1.00e9 ± 3.00e8']
+    """
+    if not known(value) or not known(error) or error <= 0:
+        return amount(value)
+    places = 1 - math.floor(math.log10(error))
+    if not 0 <= places <= 9 or abs(value) >= 1e6:
+        return f"{amount(value)} ± {amount(float(f'{error:.2g}'))}"
+    return f"{value:,.{places}f} ± {error:,.{places}f}".replace("-", "−")
 
 
 def share(value: Any) -> str:
