@@ -15,9 +15,12 @@ import difflib
 from collections.abc import Callable
 
 from emphatic.problems.baird import baird
+from emphatic.problems.boyan import boyan
 from emphatic.problems.chain import chain
 from emphatic.problems.collision import collision
+from emphatic.problems.example_9_4 import example_9_4
 from emphatic.problems.garnet import garnet
+from emphatic.problems.gymnasium import from_gymnasium
 from emphatic.problems.mdp import MDP
 from emphatic.problems.random_walk import random_walk
 from emphatic.problems.stream import Stream
@@ -27,8 +30,11 @@ __all__ = [
     "MDP",
     "Stream",
     "baird",
+    "boyan",
     "chain",
     "collision",
+    "example_9_4",
+    "from_gymnasium",
     "garnet",
     "get",
     "names",
@@ -36,7 +42,9 @@ __all__ = [
     "two_theta",
 ]
 
-_PROBLEMS: tuple[Callable[..., MDP], ...] = (two_theta, chain, baird, random_walk, collision, garnet)
+_PROBLEMS: tuple[Callable[..., MDP], ...] = (
+    two_theta, chain, baird, example_9_4, random_walk, boyan, collision, garnet,
+)  # fmt: skip
 
 
 def names() -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from emphatic.inputs import numbers, refusal
 
-__all__ = ["FloatArray", "features", "per_state", "policy", "rewards", "start_states", "transitions"]
+__all__ = ["FloatArray", "features", "kept", "per_state", "policy", "rewards", "start_states", "transitions"]
 
 FloatArray = NDArray[np.float64]
 
@@ -23,9 +23,9 @@ def transitions(P: Any) -> FloatArray:
     found = _numbers("P", P)
     if found.ndim != 3 or 0 in found.shape or found.shape[2] - found.shape[0] not in (0, 1):
         raise refusal("P", "MDP", "have shape (S, A, S) or (S, A, S+1)", f"shape {found.shape}")
-    _distributions("P", found, ("state", "action", "next state"))
+    found = _distributions("P", found, ("state", "action", "next state"))
     S, A, columns = found.shape
-    return _kept(found if columns == S + 1 else np.concatenate([found, np.zeros((S, A, 1))], axis=2))
+    return kept(found if columns == S + 1 else np.concatenate([found, np.zeros((S, A, 1))], axis=2))
 
 
 def rewards(R: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> FloatArray:
@@ -38,7 +38,7 @@ def rewards(R: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> FloatArra
     _within("R", found, -math.inf, math.inf, ("state", "action", "next state"))
     if found.ndim == 3 and given != shape:
         found = np.concatenate([found, np.zeros((*given[:2], 1))], axis=2)
-    return _kept(np.broadcast_to(found.reshape(found.shape + (1,) * (3 - found.ndim)), shape))
+    return kept(np.broadcast_to(found.reshape(found.shape + (1,) * (3 - found.ndim)), shape))
 
 
 def policy(name: str, value: Any, S: int, A: int) -> FloatArray:
@@ -46,19 +46,18 @@ def policy(name: str, value: Any, S: int, A: int) -> FloatArray:
     found = _numbers(name, value)
     if found.shape not in ((A,), (S, A)):
         raise refusal(name, "MDP", f"have shape ({A},) or ({S}, {A})", f"shape {found.shape}")
-    _distributions(name, found, ("state", "action")[-found.ndim :])
-    return _kept(np.broadcast_to(found, (S, A)))
+    return kept(np.broadcast_to(_distributions(name, found, ("state", "action")[-found.ndim :]), (S, A)))
 
 
 def features(Phi: Any, S: int) -> FloatArray:
     """(S, n), a row a state; the identity where none is given."""
     if Phi is None:
-        return _kept(np.eye(S))
+        return kept(np.eye(S))
     found = _numbers("Phi", Phi)
     if found.ndim != 2 or len(found) != S or found.shape[1] == 0:
         raise refusal("Phi", "MDP", f"have shape ({S}, n)", f"shape {found.shape}")
     _within("Phi", found, -math.inf, math.inf, ("state", "feature"))
-    return _kept(found)
+    return kept(found)
 
 
 def per_state(name: str, value: Any, S: int, least: float, most: float, function: str = "MDP") -> FloatArray:
@@ -67,25 +66,25 @@ def per_state(name: str, value: Any, S: int, least: float, most: float, function
     if found.shape not in ((), (S,)):
         raise refusal(name, function, f"be a number or have shape ({S},)", f"shape {found.shape}")
     _within(name, found, least, most, ("state",)[: found.ndim], function)
-    return _kept(np.broadcast_to(found, (S,)))
+    return kept(np.broadcast_to(found, (S,)))
 
 
 def start_states(start: Any, S: int) -> FloatArray:
     """(S,) probabilities; uniform where none are given."""
     if start is None:
-        return _kept(np.full(S, 1.0 / S))
+        return kept(np.full(S, 1.0 / S))
     found = _numbers("start", start)
     if found.shape != (S,):
         raise refusal("start", "MDP", f"have shape ({S},)", f"shape {found.shape}")
-    _distributions("start", found, ("state",))
-    return _kept(found)
+    return kept(_distributions("start", found, ("state",)))
 
 
 def _numbers(name: str, value: Any, function: str = "MDP") -> FloatArray:
     return numbers(name, value, function).astype(np.float64)
 
 
-def _kept(array: FloatArray) -> FloatArray:
+def kept(array: FloatArray) -> FloatArray:
+    """The same, to be read only."""
     array.flags.writeable = False
     return array
 
@@ -101,15 +100,16 @@ def _within(
         raise refusal(name, function, wanted, f"{found[at]}{_place(axes, at)}")
 
 
-def _distributions(name: str, found: FloatArray, axes: tuple[str, ...]) -> None:
-    """Refuse numbers that are not probabilities summing to 1 along the last axis."""
+def _distributions(name: str, found: FloatArray, axes: tuple[str, ...]) -> FloatArray:
+    """Probabilities that sum to 1 along the last axis, to the last digit."""
     _within(name, found, 0.0, 1.0 + TOLERANCE, axes)
-    total = found.sum(axis=-1)
+    total = np.asarray(found.sum(axis=-1))
     bad = np.abs(total - 1.0) > TOLERANCE
     if bad.any():
         at = tuple(np.argwhere(bad)[0])
         each = "sum to 1" if found.ndim == 1 else f"sum to 1 over {axes[-1]}s"
         raise refusal(name, "MDP", each, f"{total[at]}{_place(axes, at)}")
+    return np.asarray(found / total[..., None])
 
 
 def _place(axes: tuple[str, ...], at: tuple[Any, ...]) -> str:

@@ -19,7 +19,6 @@ def garnet(
     seed: int = 0,
     *,
     gamma: float = 0.95,
-    lambda_: float = 0.0,
     on_policy: bool = False,
 ) -> MDP:
     """A random MDP, the same for the same arguments.
@@ -31,7 +30,8 @@ def garnet(
     Rewards and discount: R(s, a) is standard normal; ``gamma``.
     Features: ``n`` binary ones, half of them (rounded down, at least one) 1 in each state, all states different if
         there are enough; with n = None one a state.
-    Known for: no special structure to exploit, so algorithms can be compared over many draws.
+    Known for: no special structure to exploit, so algorithms can be compared over many draws. With a single action
+        and successor a draw may fall apart into several chains, and has then no d_μ.
     Source: Archibald, McKinnon & Thomas (1995); with features, Bhatnagar et al. (2009), "Natural actor–critic
         algorithms", whose smaller Garnet has the default sizes.
 
@@ -50,22 +50,22 @@ def garnet(
     R = rng.standard_normal((S, A))
     pi, mu = rng.dirichlet(np.ones(A), (2, S))
     Phi = None if n is None else _binary(S, whole("n", n, "garnet"), rng)
-    return MDP(P, R, gamma, pi, pi if on_policy else mu, Phi, lambda_=lambda_, name="garnet")
+    return MDP(P, R, gamma, pi, pi if on_policy else mu, Phi, name="garnet")
 
 
 def _binary(S: int, n: int, rng: np.random.Generator) -> FloatArray:
     """Rows of n bits with half of them 1, no two the same while there are others left."""
     ones = max(1, n // 2)
     room = math.comb(n, ones)
-    rows: dict[tuple[int, ...], None] = {}
-    kept = []
-    while len(kept) < S:
+    rows: list[tuple[int, ...]] = []
+    used: set[tuple[int, ...]] = set()
+    while len(rows) < S:
         row = tuple(sorted(rng.permutation(n)[:ones].tolist()))
-        if row not in rows:
-            rows[row] = None
-            kept.append(row)
-        if len(rows) == room:
-            rows.clear()
+        if row not in used:
+            used.add(row)
+            rows.append(row)
+        if len(used) == room:
+            used.clear()
     Phi = np.zeros((S, n))
-    np.put_along_axis(Phi, np.array(kept), 1.0, axis=1)
+    np.put_along_axis(Phi, np.array(rows), 1.0, axis=1)
     return Phi

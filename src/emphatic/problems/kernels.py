@@ -12,7 +12,7 @@ _out_f1, _out_f2, _out_i1 = types.float64[::1], types.float64[:, ::1], types.int
 
 
 @jit_for((_f1, _i1, _f1, _i1, _i1, _i1, _f2, _out_i1, _out_i1, _out_i1, _out_f2), fastmath=False)
-def walk(u, first, share, other, action, following, features, outcomes, states, actions, Phi):
+def walk(u, first, share, other, following, action, features, outcomes, states, actions, Phi):
     """From the state before the first, follow ``u``, one number a step.
 
     The outcomes of state s are first[s] … first[s+1] − 1, equally likely to be looked at; outcome k is then kept

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from emphatic.inputs import refusal
 from emphatic.problems import checks, exact
-from emphatic.problems.checks import FloatArray
+from emphatic.problems.checks import FloatArray, kept
 from emphatic.problems.simulate import Outcomes, outcomes, simulate
 from emphatic.problems.stream import Stream
 from emphatic.sequences import xi
@@ -96,53 +96,44 @@ class MDP:
     @property
     def S(self) -> int:
         """The number of states."""
-        return self.P.shape[0]
+        return int(self.P.shape[0])
 
     @property
     def A(self) -> int:
         """The number of actions."""
-        return self.P.shape[1]
+        return int(self.P.shape[1])
 
     @property
     def n(self) -> int:
         """The number of features."""
-        return self.Phi.shape[1]
+        return int(self.Phi.shape[1])
 
     # ------------------------------------------------------------------ values and visits
 
     @cached_property
     def P_pi(self) -> FloatArray:
         """P_π (S, S): from state to state under the target policy; what is missing from a row's sum of 1 ends."""
-        return np.einsum("sa,sax->sx", self.pi, self.P)[:, :-1]
+        return kept(np.einsum("sa,sax->sx", self.pi, self.P)[:, :-1])
 
     @cached_property
     def P_mu(self) -> FloatArray:
         """P_μ (S, S), the same under the behaviour policy."""
-        return np.einsum("sa,sax->sx", self.mu, self.P)[:, :-1]
+        return kept(np.einsum("sa,sax->sx", self.mu, self.P)[:, :-1])
 
     @cached_property
     def r_pi(self) -> FloatArray:
         """r_π (S,): the expected reward of a step under the target policy."""
-        return np.einsum("sa,sax,sax->s", self.pi, self.P, self.R)
+        return kept(np.einsum("sa,sax,sax->s", self.pi, self.P, self.R))
 
     @cached_property
     def v_pi(self) -> FloatArray:
         """v_π = (𝟙 − P_πΓ)⁻¹ r_π (S,): the true values."""
-        return exact.sums(self._discounted(), self.r_pi)
+        return kept(exact.sums(self._discounted, self.r_pi))
 
     @cached_property
     def d_mu(self) -> FloatArray:
         """d_μ (S,): the share of time behaviour spends in each state, an end being followed by a first state."""
-        visited, one_class = self._recurrent
-        if not one_class:
-            raise ValueError(
-                "d_mu is not unique: there are several sets of states that the behaviour policy never leaves once it "
-                f"is in one of them (state {np.flatnonzero(visited)[0]} is in one). Give a 'mu' that takes every "
-                "state to every other, or a 'start' from which only one of the sets is reached."
-            )
-        d = np.zeros(self.S)
-        d[visited] = exact.stationary(self._restarting[np.ix_(visited, visited)])
-        return d
+        return kept(exact.visits(self._restarting, *self._recurrent))
 
     @cached_property
     def _restarting(self) -> FloatArray:
@@ -162,27 +153,21 @@ class MDP:
             wanted = "take every action that 'pi' takes in a state that is visited, or ρ = π/μ is infinite"
             raise refusal("mu", "MDP", wanted, f"0.0 for state {s}, action {a}, where pi is {self.pi[s, a]}")
 
-    def _discounted(self, discount: FloatArray | None = None) -> FloatArray:
-        """P_πΓ, or P_π with another discount, if 𝟙 minus it can be inverted."""
-        M = self.P_pi * (self.gamma if discount is None else discount)
-        stuck = exact.never_left(M)
-        if len(stuck):
-            name = "gamma" if discount is None else "beta"
-            raise ValueError(
-                f"The sum of what follows state {stuck[0]} under 'pi' has no end: no episode ends and no '{name}' is "
-                f"below 1 on any way from there. Give a '{name}' below 1, or a P in which 'pi' reaches an end."
-            )
-        return M
+    @cached_property
+    def _discounted(self) -> FloatArray:
+        """P_πΓ"""
+        return exact.discounted(self.P_pi, self.gamma, "gamma")
 
     # ------------------------------------------------------------------ emphasis and fixed points
 
     def followon(self, beta: ArrayLike | None = None) -> FloatArray:
         """f = (𝟙 − ΓP_πᵀ)⁻¹i with i = d_μ·I: d_μ times the expected follow-on trace. β takes γ's place where γ > 0."""
         self._covered()
-        discount = None
+        M = self._discounted
         if beta is not None:
-            discount = checks.per_state("beta", beta, self.S, 0.0, 1.0, "followon") * (self.gamma > 0.0)
-        return exact.sums(self._discounted(discount).T, self.d_mu * self.I)
+            discount = checks.per_state("beta", beta, self.S, 0.0, 1.0, "followon")
+            M = exact.discounted(self.P_pi, discount * (self.gamma > 0.0), "beta")
+        return exact.sums(M.T, self.d_mu * self.I)
 
     def emphasis(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """m (S,): the weight of each state's update in a rule's fixed point.
@@ -204,8 +189,8 @@ class MDP:
     @cached_property
     def P_lambda(self) -> FloatArray:
         """P^λ = 𝟙 − (𝟙 − P_πΓΛ)⁻¹(𝟙 − P_πΓ)"""
-        M = self._discounted()
-        return np.eye(self.S) - exact.sums(M * self.lambda_, np.eye(self.S) - M)
+        M = self._discounted
+        return kept(np.eye(self.S) - exact.sums(M * self.lambda_, np.eye(self.S) - M))
 
     def key_matrix(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """diag(m)(𝟙 − P^λ): a rule is stable, whatever the features, if this is positive definite."""
@@ -223,7 +208,7 @@ class MDP:
 
     def b_vector(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """b = Φᵀ diag(m)(𝟙 − P_πΓΛ)⁻¹ r_π"""
-        returns = exact.sums(self._discounted() * self.lambda_, self.r_pi)
+        returns = exact.sums(self._discounted * self.lambda_, self.r_pi)
         return self.Phi.T @ (self.emphasis(rule, beta) * returns)
 
     def fixed_point(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
@@ -239,7 +224,8 @@ class MDP:
     def best(self) -> FloatArray:
         """The θ of least mean squared value error under d_μ."""
         root = np.sqrt(self.d_mu)
-        return np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0]
+        found = np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0]
+        return kept(np.asarray(found, np.float64))
 
     def msve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
         """Σ d (Φθ − v_π)² / Σ d with d = d_μ unless given; ``theta`` is (n,), or (…, n) for an array of errors."""

@@ -10,9 +10,7 @@ from emphatic.inputs import refusal, whole
 from emphatic.problems.mdp import MDP
 
 
-def random_walk(
-    states: int = 19, features: str = "tabular", rewards: tuple[float, float] = (-1.0, 1.0), lambda_: float = 0.0
-) -> MDP:
+def random_walk(states: int = 19, features: str = "tabular", rewards: tuple[float, float] = (-1.0, 1.0)) -> MDP:
     """States in a row between two exits, left and right equally likely.
 
     States: ``states`` of them, 3 or more; an episode begins in the middle.
@@ -35,15 +33,15 @@ def random_walk(
     for s in range(S):
         P[s, 0, s - 1] = P[s, 1, s + 1] = 1.0  # −1 is the last column, the end
     R[0, 0], R[-1, 1] = rewards
-    n, s = S // 2 + 1, np.arange(S)[:, None]
     if features == "tabular":
         Phi = np.eye(S)
     elif features == "inverted":
         Phi = (1.0 - np.eye(S)) / math.sqrt(S - 1)
     elif features == "dependent":
-        Phi = (np.arange(n) <= s) & (np.arange(n) > s - n)
-        Phi = Phi / np.sqrt(Phi.sum(axis=1, keepdims=True))
+        n, row = S // 2 + 1, np.arange(S)[:, None]
+        on = (np.arange(n) <= row) & (np.arange(n) > row - n)
+        Phi = on / np.sqrt(on.sum(axis=1, keepdims=True))
     else:
         raise refusal("features", "random_walk", "be 'tabular', 'inverted' or 'dependent'", repr(features))
     start = np.arange(S) == S // 2
-    return MDP(P, R, 1.0, [0.5, 0.5], Phi=Phi, lambda_=lambda_, start=start, name="random_walk")
+    return MDP(P, R, 1.0, [0.5, 0.5], Phi=Phi, start=start, name="random_walk")

@@ -23,15 +23,15 @@ IntArray = NDArray[np.int64]
 class Outcomes(NamedTuple):
     """What can follow each state under μ: an action, then a state or an end and the next episode's first state.
 
-    Outcomes first[s] … first[s+1] − 1 are those of state s, and of s = S the first states; ``share`` and ``other``
-    are their alias tables.
+    Outcomes first[s] … first[s+1] − 1 are those of state s, and of s = S the first states, of which only
+    ``following`` is told; ``share`` and ``other`` are alias tables.
     """
 
     first: IntArray
     share: FloatArray
     other: IntArray
-    action: IntArray
     following: IntArray
+    action: IntArray
     R: FloatArray
     gamma_next: FloatArray
     pi: FloatArray
@@ -54,16 +54,9 @@ def outcomes(mdp: MDP) -> Outcomes:
     weight[ends] *= mdp.start[following[ends]]
     first = np.concatenate([[0], np.cumsum(np.bincount(s, minlength=S)), [len(s) + len(begin)]])
     share, other = alias(np.concatenate([weight, mdp.start[begin]]), first)
-    none = np.zeros(len(begin))
-    return Outcomes(
-        first, share, other,
-        np.concatenate([a, none.astype(np.int64)]),
-        np.concatenate([following, begin]),
-        np.concatenate([mdp.R[s, a, x], none]),
-        np.concatenate([np.where(ends, 0.0, mdp.gamma[following]), none]),
-        np.concatenate([mdp.pi[s, a], none]),
-        np.concatenate([mdp.mu[s, a], none + 1.0]),
-    )  # fmt: skip
+    gamma_next = np.where(ends, 0.0, mdp.gamma[following])
+    following = np.concatenate([following, begin])
+    return Outcomes(first, share, other, following, a, mdp.R[s, a, x], gamma_next, mdp.pi[s, a], mdp.mu[s, a])
 
 
 def alias(weight: FloatArray, first: IntArray) -> tuple[FloatArray, IntArray]:
@@ -96,14 +89,15 @@ def simulate(mdp: MDP, table: Outcomes, T: int, seed: Any, runs: int | None) -> 
     states, actions, Phi = np.empty((R, T + 1), np.int64), np.empty((R, T), np.int64), np.empty((R, T + 1, mdp.n))
     u = np.empty(T + 1)
     for i in range(R):
-        np.random.default_rng(root if runs is None else (*root, i)).random(out=u)
+        # A spawn key, so that a problem whose features come from the same seed does not draw the same numbers.
+        sequence = np.random.SeedSequence(root if runs is None else (*root, i), spawn_key=(1,))
+        np.random.default_rng(sequence).random(out=u)
         walk(
-            u, table.first, table.share, table.other, table.action, table.following, mdp.Phi,
+            u, table.first, table.share, table.other, table.following, table.action, mdp.Phi,
             chosen[i], states[i], actions[i], Phi[i],
         )  # fmt: skip
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rho = table.pi / table.mu
-    made = [_each(per, chosen) for per in (table.R, table.gamma_next, rho, table.pi, table.mu)]
+    per_outcome = (table.R, table.gamma_next, table.pi / table.mu, table.pi, table.mu)
+    made = [_each(values, chosen) for values in per_outcome]
     now, following = states[:, :-1], states[:, 1:]
     made += [_each(mdp.I, now), _each(mdp.lambda_, now), _each(mdp.lambda_, following)]
     arrays = [states, actions, Phi, *made]

@@ -45,7 +45,7 @@ class Stream:
     @property
     def T(self) -> int:
         """Steps of a run."""
-        return self.R.shape[-1]
+        return int(self.R.shape[-1])
 
     @property
     def runs(self) -> int | None:
@@ -69,11 +69,11 @@ class Stream:
         runs = "" if self.runs is None else f"runs={self.runs}, "
         return f"Stream({runs}T={self.T}, n={self.Phi.shape[-1]})"
 
-    def inputs(self, rule: str) -> dict[str, Any]:
+    def inputs(self, rule: str | rules.Rule) -> dict[str, Any]:
         """Keywords for ``Learner.run``: all that the rule takes except α and its own parameters (β, ξ, …)."""
-        of = rules.get(rule)
+        of = rule if isinstance(rule, rules.Rule) else rules.get(rule)
         if self.runs is not None:
-            raise ValueError(f"'inputs' is of one run and this stream has {self.runs}: say stream[i].inputs({rule!r}).")
+            raise ValueError(f"'inputs' is of one run and this stream has {self.runs}: say stream[i].inputs(…).")
         names = ("Phi", "R", "gamma_next", "rho", "lambda_", *("I",) * of.interest)
         names += tuple(name for name in ("lambda_next", "pi", "mu") if name in of.extra)
         return {name: getattr(self, name) for name in names}
