@@ -38,8 +38,9 @@ def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLi
     >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
     Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='')
     """
-    agree = bool(np.all(np.abs(np.subtract(ours, published)) <= tolerance))
-    return Check(name, _shown(published), _shown(ours), _shown(tolerance, 2), agree, note)
+    allowed = np.vectorize(lambda value: float(f"{value:.2g}"))(tolerance)  # what is shown is what decides
+    agree = bool(np.all(np.abs(np.subtract(ours, published)) <= allowed))
+    return Check(name, _shown(published), _shown(ours), _shown(allowed), agree, note)
 
 
 def claim(name: str, published: str, ours: float | str, agree: bool, note: str = "") -> Check:
@@ -52,9 +53,9 @@ def finding(name: str, ours: float | str, note: str = "") -> Check:
     return Check(name, None, ours, note=note)
 
 
-def _shown(values: ArrayLike, digits: int = 6) -> float | str:
+def _shown(values: ArrayLike) -> float | str:
     array = np.asarray(values, np.float64)
-    return float(array) if array.ndim == 0 else ", ".join(f"{value:.{digits}g}" for value in array.ravel())
+    return float(array) if array.ndim == 0 else ", ".join(f"{value:.6g}" for value in array.ravel())
 
 
 @dataclass(frozen=True)

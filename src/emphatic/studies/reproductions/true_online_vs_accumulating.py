@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 SIZES = ((10, 3, None), (10, 3, 6), (100, 10, None), (100, 10, 20))
 LAMBDAS = (0.3, 0.6, 0.8, 0.9, 0.95, 1.0)
 #: α·φ·φ, so that one grid serves every representation.
-ALPHAS = 2.0 ** np.arange(-7.0, 1.25, 0.5)
+ALPHAS = 2.0 ** np.arange(-7.0, 1.125, 0.25)
 GAMMA, STEPS, EVERY = 0.99, 1_000, 20
 RULES = ("true_online_td", "td")
 
@@ -52,7 +52,7 @@ def best_errors(task: tuple[int, int, int, int]) -> Array:
             probe = {"probe": mdp.probe, "probe_every": EVERY, "on_divergence": "freeze"}
             with np.errstate(over="ignore"):
                 error = learner.run(**given, predictions=False, **probe)[1].mean(axis=0)
-            found[k, j] = np.where(learner.frozen, np.inf, error).reshape(found.shape[2:])
+            found[k, j] = np.where(learner.frozen | np.isnan(error), np.inf, error).reshape(found.shape[2:])
     with np.errstate(over="ignore"):
         at = found.mean(axis=1).argmin(axis=2)  # (rules, λs)
     best = np.take_along_axis(found, at[:, None, :, None], axis=3)[..., 0]  # (rules, streams, λs)
