@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic import data, engines, features, problems, reference, rules, stepsizes, streams
+    from emphatic import data, engines, features, problems, reference, rules, stepsizes, streams, studies
     from emphatic.active import Active
     from emphatic.errors import CheckpointError, Diverged
     from emphatic.horde import Horde
@@ -83,6 +83,7 @@ __all__ = [
     "rules",
     "stepsizes",
     "streams",
+    "studies",
     "terminal_cumulant",
     "xi",
 ]

@@ -130,6 +130,67 @@ def reproduce(
 
 
 @app.command()
+def sweep(
+    problem: Annotated[
+        str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="Rules, with commas; by default td, etd and their true online forms.")
+    ] = None,
+    alpha: Annotated[str | None, typer.Option(help="Step sizes: .1,.01 or 2^-12..2^-1 (by doubling).")] = None,
+    lambda_: Annotated[str | None, typer.Option("--lambda", help="Values of λ; 0..1:+.25 goes by adding.")] = None,
+    eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
+    beta: Annotated[str | None, typer.Option(help="β, itself.", rich_help_panel="Grid")] = None,
+    kappa: Annotated[str | None, typer.Option(help="κ of tdrc.", rich_help_panel="Grid")] = None,
+    zeta: Annotated[str | None, typer.Option(help="ζ of abtd.", rich_help_panel="Grid")] = None,
+    xi: Annotated[str | None, typer.Option(help="ξ of abtd, itself.", rich_help_panel="Grid")] = None,
+    runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; by default 10.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of a run; by default 10,000.")] = None,
+    every: Annotated[int | None, typer.Option(help="Steps from one error to the next; by default 1.")] = None,
+    points: Annotated[int | None, typer.Option(help="Points of a learning curve; by default 50.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all runs; by default 0.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; by default sweep/NAME.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file; flags come before it.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with a sweep that was stopped, or start anew.")
+    ] = True,
+    options: Annotated[
+        list[str] | None, typer.Option("--with", help="An option of the problem, NAME=VALUE; may be repeated.")
+    ] = None,
+    predict: Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel="Of a log")] = None,
+    horizon: Annotated[
+        str | None, typer.Option(help="How far ahead: steps, or 15min.", rich_help_panel="Of a log")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="The column of time stamps, '' for none.", rich_help_panel="Of a log")
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates the columns of CSV.", rich_help_panel="Of a log")
+    ] = None,
+) -> None:
+    """Try every setting of a grid of rules and parameters, on a problem with exact answers or on a log.
+
+    All settings of a rule learn side by side. Writes results.parquet (a row a setting and run), settings.parquet (a
+    row a setting), summary.json (the best of each rule) and report.html. A sweep that was stopped goes on when the
+    same command is given again.
+    """
+    from emphatic import terminal, terminal_sweep
+
+    flags = {
+        "problem": problem, "runs": runs, "steps": steps, "every": every, "points": points, "seed": seed,
+        "predict": predict, "horizon": None if horizon is None else terminal.as_horizon(horizon),
+        "time": False if time == "" else time, "delimiter": "\t" if delimiter == "\\t" else delimiter,
+    }  # fmt: skip
+    grid = {
+        "rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta,
+        "xi": xi,
+    }  # fmt: skip
+    given = {name: value for name, value in grid.items() if value is not None}
+    raise typer.Exit(terminal_sweep.sweep(config, flags, given, options or (), out, jobs, resume))
+
+
+@app.command()
 def rules() -> None:
     """List the rules: name, update, paper, extra parameters."""
     from rich.console import Console

@@ -125,6 +125,12 @@ class Horde:
         return self._require().gamma.copy()
 
     @property
+    def base(self) -> Array:
+        """The mean of each cumulant in the warm-up, from which its departures are learned; 0 where it is not so."""
+        self._require()
+        return self._base.copy()
+
+    @property
     def rows(self) -> int:
         """The rows seen so far."""
         self._require()

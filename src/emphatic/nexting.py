@@ -96,7 +96,10 @@ class Nexting:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 began = time.perf_counter()
-                self.horde, self.clock = state or self._begun()
+                if state is None:
+                    self.begin()
+                else:
+                    self.horde, self.clock = state
                 self._learn(began)
                 self._spend("learning", began)
                 began = time.perf_counter()
@@ -132,14 +135,15 @@ class Nexting:
 
     # ------------------------------------------------------------------ learning
 
-    def _begun(self) -> tuple[Horde, Clock | None]:
-        clock = self.table.clock()
+    def begin(self) -> Nexting:
+        """Features and learners as they are before the first row."""
+        self.clock = self.table.clock()
         features = Features.from_config(self.settings.features or ())
-        horde = Horde(
+        self.horde = Horde(
             self.settings.asked(), features, self.settings.rule, rates=self.settings.rates,
-            step=None if clock is None else clock.step,
-        )  # fmt: skip
-        return horde.warm_up(self.table, warm_up_rows(self.rows)), clock
+            step=None if self.clock is None else self.clock.step,
+        ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
+        return self
 
     def _taken_up(self) -> tuple[Horde, Clock | None] | None:
         """The state of an unfinished run; None if there is none."""
@@ -210,9 +214,26 @@ class Nexting:
 
         names, horizons = list(self.settings.predict or ()), list(self.settings.horizons or ())
         plain = self.horde.names[: len(names) * len(horizons)]
-        at = [self.table.names.index(name) for name in names]
-        values = np.empty((self.rows, len(names)))
-        missing, gap = np.empty((self.rows, len(names)), bool), np.zeros(self.rows, bool)
+        values, missing, gap = self.readings()
+        self.values = values
+        parts = self.unfinished.parts()
+        self.predictions = np.concatenate(
+            [np.stack([part.column(name).to_numpy() for name in plain], axis=1) for part in parts]
+        )
+        scored = scores.summary(
+            names, horizons, self.horde.gamma[: len(horizons)], values, missing, gap, self.predictions, self.phi,
+            self.horde.features.n, lambda part: self.progress("scoring", int(1000 * part), 1000),
+        )  # fmt: skip
+        self.summary, self.curves, self.returns, self.known = scored
+
+    def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """The signals to predict, (T, C), the last reading held; which of them are missing; and rows after a gap, (T,).
+
+        Counts what was wrong with them, and keeps the times.
+        """
+        at = [self.table.names.index(name) for name in self.settings.predict or ()]
+        values = np.empty((self.rows, len(at)))
+        missing, gap = np.empty((self.rows, len(at)), bool), np.zeros(self.rows, bool)
         counts, hold, clock = Counts.of(len(self.table.names)), Hold(len(self.table.names)), self.table.clock()
         self.when = np.empty(self.rows) if self.table.time is not None else None
         for block in self.table.blocks():
@@ -223,18 +244,10 @@ class Nexting:
             if clock is not None and block.time is not None and self.when is not None:
                 gap[some], self.when[some] = clock.follow(block.time), block.time
             counts.add(block)
-        self.counts, self.values = counts, values
-        parts = self.unfinished.parts()
-        self.predictions = np.concatenate(
-            [np.stack([part.column(name).to_numpy() for name in plain], axis=1) for part in parts]
-        )
-        scored = scores.summary(
-            names, horizons, self.horde.gamma[: len(horizons)], values, missing, gap, self.predictions, self._phi,
-            self.horde.features.n, lambda part: self.progress("scoring", int(1000 * part), 1000),
-        )  # fmt: skip
-        self.summary, self.curves, self.returns, self.known = scored
+        self.counts = counts
+        return values, missing, gap
 
-    def _phi(self) -> Iterator[Active]:
+    def phi(self) -> Iterator[Active]:
         """The features of the whole table once more, from the start."""
         maker = Features.load(*self.horde.features.save())
         maker.cut()

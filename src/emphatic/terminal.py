@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["live", "nexting"]
+__all__ = ["as_horizon", "live", "nexting", "said", "stopping"]
 
 
 def nexting(
@@ -33,13 +33,13 @@ def nexting(
         if print_config:
             print(Nexting(path, settings, folder).open().settings.toml(), end="")
             return 0
-        with _stopping(), _bars() as progress:
+        with stopping(), _bars() as progress:
             run = Nexting(path, settings, folder, progress)
             run.run(resume)
         _show(run)
         return 0
     except Failures as error:
-        print(f"Error: {_said(error)}", file=sys.stderr)
+        print(f"Error: {said(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
         print("Stopped; go on with --resume.", file=sys.stderr)
@@ -47,7 +47,7 @@ def nexting(
 
 
 @contextmanager
-def _stopping() -> Iterator[None]:
+def stopping() -> Iterator[None]:
     """A polite request to end is taken like Ctrl-C."""
 
     def stop(number: int, _: Any) -> None:
@@ -87,7 +87,7 @@ def live(
         Live(path, settings, not no_learn, Every(every), durations.seconds(save_every), warm_up).run()
         return 0
     except Failures as error:
-        print(f"Error: {_said(error)}", file=sys.stderr)
+        print(f"Error: {said(error)}", file=sys.stderr)
         return 2
 
 
@@ -101,7 +101,7 @@ def _settings(
     flags: dict[str, Any] = {"time": time if time != "" else False}
     flags["delimiter"] = "\t" if delimiter == "\\t" else delimiter
     flags["predict"] = None if predict is None else _listed(predict)
-    flags["horizons"] = None if horizons is None else tuple(map(_horizon, _listed(horizons)))
+    flags["horizons"] = None if horizons is None else tuple(map(as_horizon, _listed(horizons)))
     settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
     settings.check("nexting")
     return settings
@@ -117,7 +117,8 @@ def _stem(path: str) -> str:
     return Path(path).name.split(".")[0] or "table"
 
 
-def _horizon(text: str) -> float | str:
+def as_horizon(text: str) -> float | str:
+    """Steps as a number, a duration as it is."""
     try:
         number = float(text)
     except ValueError:
@@ -125,7 +126,8 @@ def _horizon(text: str) -> float | str:
     return int(number) if number.is_integer() else number
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
+    """An error in one line, with flags in place of keywords."""
     if isinstance(error, MemoryError):
         return "the memory is not enough."
     said = str(error)

@@ -151,12 +151,17 @@ class Rule:
     @functools.cached_property
     def products(self) -> tuple[tuple[bool, ...], tuple[bool, ...], tuple[bool, ...]]:
         """Which of x, x_next and g an engine needs: what the function uses, and θ·φ and θ·φ' for δ."""
-        x, x_next, g = self._traced[1]
+        _, _, x, x_next, g = self._traced[1]
         return (True, *x[1:]), (True, *x_next[1:]), g
 
     @functools.cached_property
+    def uses(self) -> tuple[str, ...]:
+        """The parameters of a step that the function looks at; R, of which δ is made, among them."""
+        return tuple(name for name, used in zip(self.parameters, self._traced[1][0], strict=True) if used)
+
+    @functools.cached_property
     def _traced(self) -> tuple[Update, list[tuple[bool, ...]]]:
-        """What the function returns for computed scalars, and which of x, x_next and g it used."""
+        """What the function returns for computed scalars, and which of its arguments' scalars it used."""
         m = len(self.vectors)
         counts = (len(STEP) + len(self.extra), len(self.memory), m, m, 3)
         arguments = [tuple(_Computed() for _ in range(count)) for count in counts]
@@ -164,7 +169,7 @@ class Rule:
         update: Update = types.FunctionType(self.function.__code__, either)(*arguments)
         for part in (*update[0], *update[1], update[2]):
             _Computed.either(*part)  # what is returned as it came is used too
-        return update, [tuple(scalar.used for scalar in group) for group in arguments[2:]]
+        return update, [tuple(scalar.used for scalar in group) for group in arguments]
 
 
 class _Computed:

@@ -1,3 +1,9 @@
-"""Studies on problems with exact answers: sweeps over settings, and published results reproduced."""
+"""Studies: sweeps over settings, and published results reproduced."""
 
 from __future__ import annotations
+
+from emphatic.studies.recorded import Recorded
+from emphatic.studies.results import Sweep
+from emphatic.studies.sweeping import sweep
+
+__all__ = ["Recorded", "Sweep", "sweep"]

@@ -58,7 +58,9 @@ def exact() -> list[Check]:
         checks.append(compare(f"{rule.upper()}({lambda_:g})", theta, found, 5.1e-7))
     for rule, error in MSVE.items():
         theta = chain.best if rule == "best" else chain.fixed_point(rule)
-        checks.append(compare(f"MSVE, {rule if rule == 'best' else rule.upper() + '(0)'}", error, chain.msve(theta), 5e-7))
+        checks.append(
+            compare(f"MSVE, {rule if rule == 'best' else rule.upper() + '(0)'}", error, chain.msve(theta), 5e-7)
+        )
     return checks
 
 

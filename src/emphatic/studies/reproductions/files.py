@@ -50,7 +50,8 @@ def _page(outcome: Outcome) -> ReproductionPage:
         notes=outcome.notes,
         settings=outcome.settings,
         seconds={"the whole study": outcome.seconds},
-        versions={"python": platform.python_version()} | {name: version(name) for name in ("emphatic", "numpy", "numba")},
+        versions={"python": platform.python_version()}
+        | {name: version(name) for name in ("emphatic", "numpy", "numba")},
     )
 
 

@@ -79,7 +79,9 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
             finding(f"{name}: largest ratio", float(ratio[size].max())),
         ]
     worst, share = float(ratio.max()), float(np.mean(ratio > 1.0))
-    answer = f"Ever worse at its best α? In {100 * share:.1f}% of {ratio.size} cases, by at most {100 * (worst - 1):.2g}%"
+    answer = (
+        f"Ever worse at its best α? In {100 * share:.1f}% of {ratio.size} cases, by at most {100 * (worst - 1):.2g}%"
+    )
     answer += f"; by more than 3 standard errors in {int(surely.sum())}." if worst > 1 else "."
     notes = [
         answer,

@@ -1,0 +1,111 @@
+"""Grids: every combination of rules and values of their parameters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic import rules
+from emphatic.inputs import refusal
+from emphatic.rules import Rule
+from emphatic.studies.values import numbers
+
+__all__ = ["Settings", "parameters", "settings"]
+
+#: What a step brings with it, and no grid sets.
+_GIVEN = ("lambda_next", "pi", "mu")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of one rule: each of the K learners' parameters, by the names that files have (``lambda``)."""
+
+    rule: str
+    values: Mapping[str, NDArray[np.float64]]
+
+    def __len__(self) -> int:
+        return len(self.values["alpha"])
+
+    def part(self, begin: int, end: int) -> Settings:
+        """Some of them."""
+        return Settings(self.rule, {name: column[begin:end] for name, column in self.values.items()})
+
+
+def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
+    """The parameters that a grid can set, and the range of each.
+
+    ``eta`` stands for ``beta`` where β = eta·α, and ``zeta`` for ABTD's ``xi``.
+    """
+    found = {"alpha": rules.RANGES["alpha"]}
+    if "lambda_" in rule.uses:
+        found["lambda"] = rules.RANGES["lambda_"]
+    for name in rule.extra:
+        if name in _GIVEN:
+            continue
+        if rule.defaults.get(name) == "eta":
+            found["eta"] = rules.RANGES["eta"]
+        if name == "xi":
+            found["zeta"] = (0.0, 1.0)
+        found[name] = rule.ranges[name]
+    return found
+
+
+def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Settings, ...]:
+    """All settings, a ``Settings`` for each rule of each grid.
+
+    A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several. A rule takes of it what it has: a grid
+    for ``td`` and ``gtd`` may have ``eta``.
+
+    >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
+    >>> [(one.rule, len(one)) for one in made]
+    [('td', 6), ('gtd', 12)]
+    """
+    grids = [grid] if isinstance(grid, Mapping) else list(grid) if isinstance(grid, Sequence) else []
+    if not grids or not all(isinstance(one, Mapping) for one in grids):
+        raise refusal("grid", "sweep", "be {'rule': …, 'alpha': …, …} or a list of such", repr(grid))
+    return tuple(made for one in grids for made in _of(one))
+
+
+def _of(grid: Mapping[str, Any]) -> list[Settings]:
+    given = {("lambda" if name == "lambda_" else name): value for name, value in grid.items()}
+    names = given.pop("rule", None)
+    chosen = [names] if isinstance(names, str) else list(names) if isinstance(names, Sequence) else []
+    if not chosen:
+        raise refusal("rule", "sweep", f"be one or several of {', '.join(rules.names())}", repr(names))
+    taken = {name: parameters(rules.get(name)) for name in chosen}
+    known = {parameter for ranges in taken.values() for parameter in ranges}
+    for name in given:
+        if name not in known:
+            close = get_close_matches(str(name), known, 1)
+            meant = f" (did you mean {close[0]!r}?)" if close else ""
+            raise refusal(
+                "grid", "sweep", f"have only parameters of its rules, {', '.join(sorted(known))}{meant}", repr(name)
+            )
+    if "alpha" not in given:
+        raise refusal("alpha", "sweep", "be given", "none")
+    values = {name: numbers(name, value) for name, value in given.items()}
+    return [_product(rule, values, ranges) for rule, ranges in taken.items()]
+
+
+def _product(rule: str, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]) -> Settings:
+    own = {name: column for name, column in values.items() if name in ranges}
+    for name, column in own.items():
+        low, high = ranges[name]
+        bad = [value for value in column if not low <= value <= high]
+        if bad:
+            raise refusal(name, "sweep", f"be between {low:g} and {high:g}", repr(bad[0]))
+    for pair in (("eta", "beta"), ("zeta", "xi")):
+        if all(name in own for name in pair):
+            raise refusal(pair[0], "sweep", f"be given, or {pair[1]!r} in its place", "both")
+    wanting = [name for name in ("beta", "xi") if name in ranges and name not in rules.get(rule).defaults]
+    for name in wanting:
+        if name not in own and not (name == "xi" and "zeta" in own):
+            raise refusal(name, "sweep", f"be given for {rule!r}", "none")
+    product = np.array(list(itertools.product(*own.values())), np.float64).T
+    return Settings(rule, dict(zip(own, product, strict=True)))

@@ -1,0 +1,94 @@
+"""A sweep as it is ordered: by flags, or in one TOML file."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from emphatic import problems
+from emphatic.studies.recorded import Recorded
+
+__all__ = ["Order"]
+
+#: What a grid has where nothing is said.
+_USUAL = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to sweep. ``problem`` is a name, with ``options`` of its function, or the path of a log.
+
+    ``grid`` is a list of grids, as in ``[[grid]]`` of a file. A log needs ``predict``, a column, and ``horizon``.
+    """
+
+    problem: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    grid: tuple[Mapping[str, Any], ...] = ()
+    runs: int | None = None
+    steps: int = 10_000
+    every: int = 1
+    points: int | list[int] = 50
+    seed: int = 0
+    predict: str | None = None
+    horizon: float | str | None = None
+    time: str | bool | None = None
+    delimiter: str | None = None
+
+    @staticmethod
+    def read(path: Path) -> dict[str, Any]:
+        """What a TOML file says."""
+        try:
+            found = tomllib.loads(path.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not a TOML file: {error}.") from None
+        known = [one.name for one in fields(Order)]
+        for key in found:
+            if key not in known:
+                close = get_close_matches(key, known, 1)
+                meant = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}."
+                raise ValueError(f"{path}: there is no setting {key!r}{meant}")
+        if not isinstance(found.get("grid", []), list) or not isinstance(found.get("options", {}), dict):
+            raise ValueError(f"{path}: grids are written as [[grid]], and a problem's options as [options].")
+        return found
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the problem is a file."""
+        return Path(self.problem).suffix != "" or Path(self.problem).is_file()
+
+    @property
+    def grids(self) -> list[dict[str, Any]]:
+        """The grids, rules as lists."""
+        return [dict(one) | {"rule": _listed(one.get("rule"))} for one in self.grid or (_USUAL,)]
+
+    def source(self) -> Callable[..., Any] | Recorded:
+        """What the sweep learns from."""
+        if not self.is_log:
+            for name in ("predict", "horizon"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"--{name} goes with a log, and {self.problem!r} is a problem.")
+            made = problems.get(self.problem)
+            there = inspect.signature(made).parameters
+            for name in self.options:
+                if name not in there or name == "seed":
+                    known = ", ".join(one for one in there if one != "seed") or "none"
+                    raise ValueError(f"problem {self.problem!r} has no option {name!r}; it has {known}.")
+            return functools.partial(made, **self.options) if self.options else made
+        if self.predict is None or self.horizon is None:
+            raise ValueError("a log needs the column to predict and how far ahead: --predict COLUMN --horizon STEPS.")
+        return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
+
+    @property
+    def name(self) -> str:
+        """For the folder."""
+        return Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"
+
+
+def _listed(rule: Any) -> Any:
+    return [part.strip() for part in rule.split(",")] if isinstance(rule, str) else rule

@@ -1,0 +1,148 @@
+"""The page of a sweep: its numbers as ``emphatic.report`` wants them."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emphatic.report import SweepPage, sweep_page
+from emphatic.studies.grid import Settings
+from emphatic.studies.results import over_runs
+
+if TYPE_CHECKING:
+    from emphatic.studies.results import Sweep
+
+__all__ = ["page", "shown", "versions"]
+
+#: What a line of a rule's panel stands for: the first of these that it has.
+_LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
+
+
+def page(sweep: Sweep) -> str:
+    """The whole page."""
+    plan, source = sweep.plan, sweep.plan.source
+    runs = "one run" if plan.runs == 1 else f"{plan.runs} runs"
+    step = "step" if plan.every == 1 else f"{plan.every}th step"
+    kept = "weighted by d_μ" if source.metric == "RMSVE" else "of prediction and return"
+    rules = dict.fromkeys(sweep.rules)
+    return sweep_page(
+        SweepPage(
+            title=source.name,
+            intro=f"{len(sweep.mean):,} settings of {len(rules)} {'rules' if len(rules) > 1 else 'rule'}, "
+            f"{runs} of {source.steps:,} steps each.",
+            metric=source.metric,
+            unit=f"{kept}, mean over every {step}" + (f" and {runs}" if plan.runs > 1 else ""),
+            counts={
+                "settings": len(sweep.mean),
+                "runs": plan.runs,
+                "steps": source.steps,
+                "learner_steps": plan.learner_steps,
+                "diverged_settings": int(sweep.diverged.any(axis=1).sum()),
+                "diverged_runs": int(sweep.diverged.sum()),
+            },
+            sensitivity=list(_sensitivity(sweep)),
+            learning={"points": sweep.points.tolist()}
+            | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
+            best=[_best(row) for row in sweep.best],
+            baseline=source.baselines(plan.runs),
+            settings=sweep.about() | {"grid": _grid(plan.settings)},
+            seconds={"learning": sweep.seconds},
+            versions=versions(),
+        )
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of what took part."""
+    return {"python": platform.python_version()} | {name: version(name) for name in ("emphatic", "numpy", "numba")}
+
+
+def shown(value: float) -> str:
+    """A parameter's value: powers of two as such.
+
+    >>> [shown(v) for v in (2.0**-8, 0.9, 0.5, 0.0, 16.0)]
+    ['2⁻⁸', '0.9', '0.5', '0', '16']
+    """
+    fraction, exponent = math.frexp(value)
+    if fraction == 0.5 and exponent < 0:
+        return "2⁻" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(1 - exponent))
+    return f"{value:.6g}"
+
+
+def _words(parameters: dict[str, float]) -> str:
+    return ", ".join(f"{name} = {shown(value)}" for name, value in parameters.items())
+
+
+def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    """For each rule the errors over α: a line for each λ, a panel for each choice of the rest."""
+    mean, se = over_runs(sweep.mean)
+    share = sweep.diverged.mean(axis=1)
+    rules = np.array(sweep.rules)
+    for rule in dict.fromkeys(sweep.rules):
+        own = np.flatnonzero(rules == rule)
+        values = {name: column[own] for name, column in sweep.parameters.items() if not np.isnan(column[own]).all()}
+        alpha = values.pop("alpha")
+        line = next((name for name in _LINES if name in values), "")
+        along = values.pop(line) if line else np.zeros(len(own))
+        rest = list(zip(*values.values(), strict=True)) if values else [()] * len(own)
+
+        def lines(some: Any, along: Any = along, alpha: Any = alpha, own: Any = own) -> list[dict[str, Any]]:
+            """Of these settings; where several share α and λ, the best of them."""
+            out = []
+            for value in np.unique(along[some]):
+                here = some[along[some] == value]
+                order = here[np.lexsort((np.nan_to_num(mean[own[here]], nan=np.inf), alpha[here]))]
+                order = order[np.unique(alpha[order], return_index=True)[1]]
+                at = own[order]
+                out.append(
+                    {
+                        "value": float(value),
+                        "alpha": alpha[order],
+                        "mean": mean[at],
+                        "se": se[at],
+                        "diverged": share[at],
+                    }
+                )
+            return out
+
+        choices = list(dict.fromkeys(rest))
+        panels = [{"choice": "", "lines": lines(np.arange(len(own)))}]
+        if len(choices) > 1:
+            panels[0]["choice"] = f"best over {' and '.join(values)}"
+            panels += [
+                {
+                    "choice": _words(dict(zip(values, chosen, strict=True))),
+                    "lines": lines(np.array([i for i, one in enumerate(rest) if one == chosen])),
+                }
+                for chosen in choices
+            ]
+        yield {"rule": rule, "x_name": "alpha", "line_name": line, "panels": panels}
+
+
+def _learning(sweep: Sweep, best: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    out = []
+    for row in best:
+        mean, se = over_runs(sweep.curve[row["setting"]].T)
+        names = [name for name in sweep.parameters if name in row]
+        out.append({"rule": row["rule"], "setting": _words({n: row[n] for n in names}), "mean": mean, "se": se})
+    return out
+
+
+def _best(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table: α and λ, the rest in words."""
+    known = ("rule", "setting", "alpha", "lambda", "mean", "mean_se", "final", "final_se", "diverged", "runs")
+    second = {name: value for name, value in row.items() if name not in known}
+    words = {name: shown(row[name]) for name in ("alpha", "lambda") if name in row}
+    return {name: row.get(name) for name in known} | words | {"second": _words(second)}
+
+
+def _grid(settings: Sequence[Settings]) -> dict[str, Any]:
+    return {
+        some.rule: {name: ", ".join(map(shown, dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
+        for some in settings
+    }

@@ -1,0 +1,102 @@
+"""What a sweep is to do, in tasks that can be done in any order, anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.inputs import refusal, whole
+from emphatic.studies.grid import Settings, settings
+from emphatic.studies.recorded import Recorded
+from emphatic.studies.scores import Scores
+from emphatic.studies.simulated import Simulated
+
+__all__ = ["Plan", "Task"]
+
+#: Settings that learn side by side in one task, at most: a task should take seconds, and its errors little memory.
+_TOGETHER = 2048
+
+
+@dataclass(frozen=True)
+class Task:
+    """Some settings of one rule in one run; ``first`` is the number of the first of them."""
+
+    source: Simulated | Recorded
+    run: int
+    first: int
+    settings: Settings
+    every: int
+    points: NDArray[np.int64]
+
+    def __call__(self) -> Scores:
+        return self.source.score(self.run, self.settings, self.every, self.points)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All settings on all runs of a source; errors at every ``every``-th step, kept at ``points``."""
+
+    source: Simulated | Recorded
+    settings: tuple[Settings, ...]
+    runs: int
+    every: int
+    points: NDArray[np.int64]
+
+    @staticmethod
+    def of(
+        source: Simulated | Recorded, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]], runs: int, every: int,
+        points: int | Sequence[int],
+    ) -> Plan:  # fmt: skip
+        """The plan, with everything checked that can be checked before the first step."""
+        whole("runs", runs, "sweep")
+        whole("every", every, "sweep")
+        if isinstance(source, Recorded) and runs != 1:
+            raise refusal("runs", "sweep", "be 1 on a log, where nothing is drawn", repr(runs))
+        if isinstance(points, Sequence):
+            chosen = np.unique(np.asarray(points, np.int64))
+            fine = len(chosen) and chosen[0] >= 0 and chosen[-1] <= source.steps and not (chosen % every).any()
+            if not fine or (isinstance(source, Simulated) and chosen[-1] == source.steps):
+                raise refusal("points", "sweep", f"be steps below {source.steps}, multiples of {every}", repr(points))
+        else:
+            chosen = source.points(whole("points", points, "sweep"), every)
+        plan = Plan(source, settings(grid), runs, every, chosen)
+        for some in plan.settings:
+            source.check(some)
+        return plan
+
+    @property
+    def learner_steps(self) -> int:
+        """Steps of all learners together."""
+        return self.runs * self.source.steps * sum(map(len, self.settings))
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """The work, run by run."""
+        out = []
+        for run in range(self.runs):
+            first = 0
+            for some in self.settings:
+                pieces = -(-len(some) // _TOGETHER)
+                edges = [len(some) * i // pieces for i in range(pieces + 1)]
+                for begin, end in pairwise(edges):
+                    part = some.part(begin, end)
+                    out.append(Task(self.source, run, first + begin, part, self.every, self.points))
+                first += len(some)
+        return out
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells this plan from others: parts of one must not be taken for parts of another."""
+        from emphatic import __version__
+
+        asked = [[one.rule, {name: column.tolist() for name, column in one.values.items()}] for one in self.settings]
+        told = [__version__, self.source.identity(), asked, self.runs, self.every, self.points.tolist()]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()

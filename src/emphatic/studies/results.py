@@ -1,0 +1,183 @@
+"""What came of a sweep: one row a setting and run, one row a setting, the best of each rule; and the files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.studies.plan import Plan
+from emphatic.studies.scores import Scores
+
+__all__ = ["Sweep"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """The scores of every setting, (settings, runs), and what they were asked of.
+
+    ``table`` is the tidy table: a row a setting and run, with the setting's number and parameters (null where the
+    rule has no such), ``run``, ``mean`` (over the steps), ``final``, ``diverged`` and ``curve`` (at ``points``).
+    ``settings`` has a row a setting, with means and standard errors over the runs. A learner that would have
+    diverged keeps its last weights, and the error of these counts from there on.
+    """
+
+    plan: Plan
+    mean: Array
+    final: Array
+    curve: NDArray[np.float32]
+    diverged: NDArray[np.bool_]
+    seconds: float
+
+    @classmethod
+    def of(cls, plan: Plan, scores: Sequence[Scores], seconds: float) -> Sweep:
+        """From the scores of each task, in the plan's order."""
+        per_run = len(scores) // plan.runs
+
+        def whole(name: str) -> Any:
+            runs = [
+                np.concatenate([getattr(part, name) for part in scores[run * per_run : (run + 1) * per_run]])
+                for run in range(plan.runs)
+            ]
+            return np.stack(runs, axis=1)
+
+        return cls(plan, whole("mean"), whole("final"), whole("curve"), whole("diverged"), seconds)
+
+    # ------------------------------------------------------------------ in tables
+
+    @property
+    def points(self) -> NDArray[np.int64]:
+        """The steps at which the curves have their values; on a log, where its pieces end."""
+        return self.plan.points
+
+    @cached_property
+    def rules(self) -> list[str]:
+        """The rule of each setting."""
+        return [some.rule for some in self.plan.settings for _ in range(len(some))]
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        """Each parameter of all settings; NaN where a rule has no such."""
+        names = dict.fromkeys(name for some in self.plan.settings for name in some.values)
+        none = [np.full(len(some), np.nan) for some in self.plan.settings]
+        return {
+            name: np.concatenate(
+                [some.values.get(name, gap) for some, gap in zip(self.plan.settings, none, strict=True)]
+            )
+            for name in names
+        }
+
+    @cached_property
+    def table(self) -> Any:
+        """One row a setting and run, as a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        S, R = self.mean.shape
+        number = np.repeat(np.arange(S, dtype=np.int32), R)
+        columns: dict[str, Any] = {"setting": number} | self._described(number)
+        columns["run"] = np.tile(np.arange(R, dtype=np.int32), S)
+        columns |= {name: getattr(self, name).ravel() for name in ("mean", "final", "diverged")}
+        flat = pa.array(self.curve.reshape(-1))
+        columns["curve"] = pa.FixedSizeListArray.from_arrays(flat, self.curve.shape[2])
+        told = {key: value if isinstance(value, str) else json.dumps(value) for key, value in self.about().items()}
+        return pa.table(columns).replace_schema_metadata(told)
+
+    @cached_property
+    def settings(self) -> Any:
+        """One row a setting, with means and standard errors over the runs, as a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        number = np.arange(len(self.mean), dtype=np.int32)
+        columns: dict[str, Any] = {"setting": number} | self._described(number)
+        for name in ("mean", "final"):
+            columns[name], columns[f"{name}_se"] = over_runs(getattr(self, name))
+        columns["diverged"] = self.diverged.sum(axis=1).astype(np.int32)
+        columns["runs"] = np.full(len(number), self.plan.runs, np.int32)
+        return pa.table(columns)
+
+    def _described(self, number: NDArray[np.int32]) -> dict[str, Any]:
+        import pyarrow as pa
+
+        rules = pa.array(self.rules).dictionary_encode()
+        columns = {"rule": rules.take(pa.array(number))}
+        return columns | {
+            name: pa.array(column[number], mask=np.isnan(column[number])) for name, column in self.parameters.items()
+        }
+
+    @cached_property
+    def best(self) -> list[dict[str, Any]]:
+        """The setting of each rule with the least mean error, as {rule, setting, alpha, …, mean, mean_se, …}."""
+        return self.bests("mean")
+
+    def bests(self, by: str) -> list[dict[str, Any]]:
+        """The same, by "mean" or "final"."""
+        error = over_runs(getattr(self, by))[0]
+        rules = np.array(self.rules)
+        rows = []
+        for rule in dict.fromkeys(self.rules):
+            own = np.flatnonzero(rules == rule)
+            finite = own[np.isfinite(error[own])]
+            chosen = int((finite if len(finite) else own)[np.argmin(error[finite if len(finite) else own])])
+            row = self.settings.slice(chosen, 1).to_pylist()[0]
+            rows.append({name: value for name, value in row.items() if value is not None})
+        return rows
+
+    def about(self) -> dict[str, Any]:
+        """What was swept."""
+        source, plan = self.plan.source, self.plan
+        return {
+            "problem": source.name, "metric": source.metric, "steps": source.steps, "every": plan.every,
+            "runs": plan.runs, "seed": getattr(source, "seed", None), "points": plan.points.tolist(),
+        }  # fmt: skip
+
+    # ------------------------------------------------------------------ in files
+
+    def write(self, out: str | os.PathLike[str]) -> None:
+        """``results.parquet``, ``settings.parquet``, ``summary.json`` and ``report.html``, each whole or not at all."""
+        import pyarrow.parquet as pq
+
+        from emphatic.studies.page import page
+
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        summary = self.about() | {
+            "settings": len(self.mean),
+            "learner_steps": self.plan.learner_steps,
+            "seconds": self.seconds,
+            "baselines": self.plan.source.baselines(self.plan.runs),
+            "best": [{name: _told(value) for name, value in row.items()} for row in self.best],
+        }
+        text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False)
+        for name, written in (
+            ("results.parquet", lambda path: pq.write_table(self.table, path, compression="zstd")),
+            ("settings.parquet", lambda path: pq.write_table(self.settings, path, compression="zstd")),
+            ("summary.json", lambda path: path.write_text(text, "utf-8")),
+            ("report.html", lambda path: path.write_text(page(self), "utf-8")),
+        ):
+            partial = folder / f".{name}.partial"
+            written(partial)
+            os.replace(partial, folder / name)
+
+
+def over_runs(values: NDArray[Any]) -> tuple[Array, Array]:
+    """The mean over runs (the second axis) and its standard error; NaN for that where there is but one run."""
+    R = values.shape[1]
+    with np.errstate(all="ignore"):
+        mean = values.mean(axis=1, dtype=np.float64)
+        if R < 2:
+            return mean, np.full(mean.shape, np.nan)
+        return mean, values.std(axis=1, ddof=1, dtype=np.float64) / math.sqrt(R)
+
+
+def _told(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,129 @@
+"""Runs of a problem: what a sweep learns from where the answers are known."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic import rules
+from emphatic.inputs import refusal
+from emphatic.learner import Learner
+from emphatic.problems import MDP
+from emphatic.sequences import UndiscountedWarning
+from emphatic.studies.grid import Settings
+from emphatic.studies.scores import Scores
+
+__all__ = ["Simulated"]
+
+#: Errors that are kept at a time.
+_ERRORS = 1 << 20
+#: Below so many steps between errors, going step by step is faster than by matrix products.
+_OFTEN = 16
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Run i of a problem is a stream of its own, the same for all rules: that of seed (seed, i).
+
+    A function that takes a ``seed`` makes a problem of its own for each run, of seed (seed, i, 1). The error is the
+    root mean square value error, weighted by d_μ, of the weights before an update; at the end, of the last weights.
+    """
+
+    problem: MDP | Callable[..., MDP]
+    steps: int
+    seed: int = 0
+
+    metric = "RMSVE"
+
+    @functools.cached_property
+    def name(self) -> str:
+        if isinstance(self.problem, MDP):
+            return self.problem.name or "MDP"
+        inner = self.problem.func if isinstance(self.problem, functools.partial) else self.problem
+        return str(getattr(inner, "__name__", "problem"))
+
+    @property
+    def fresh(self) -> bool:
+        """Whether each run has a problem of its own."""
+        return not isinstance(self.problem, MDP) and "seed" in inspect.signature(self.problem).parameters
+
+    def mdp(self, run: int) -> MDP:
+        """The problem of a run."""
+        if isinstance(self.problem, MDP):
+            return self.problem
+        made = self.problem(seed=(self.seed, run, 1)) if self.fresh else self.problem()
+        if not isinstance(made, MDP):
+            raise refusal("problem", "sweep", "be a problem, or a function that makes one", repr(made))
+        return made
+
+    def check(self, settings: Settings) -> None:
+        """ValueError where these settings cannot learn from it."""
+        if not rules.get(settings.rule).interest and (self.mdp(0).I != 1.0).any():
+            raise refusal("rule", "sweep", f"take interest, as {self.name} has it", repr(settings.rule))
+
+    def identity(self) -> str:
+        """What tells these runs from others."""
+        digest = hashlib.sha256(f"{self.name} {self.steps} {self.seed} {self.fresh}".encode())
+        mdp = self.mdp(0)
+        for name in ("P", "R", "gamma", "pi", "mu", "Phi", "I", "lambda_", "start"):
+            part = np.ascontiguousarray(getattr(mdp, name), np.float64)
+            digest.update(f"{name} {part.shape}".encode() + part.tobytes())
+        return digest.hexdigest()
+
+    def points(self, count: int, every: int) -> NDArray[np.int64]:
+        """About ``count`` of the steps 0, every, 2·every, …, evenly spread."""
+        there = -(-self.steps // every)
+        return np.unique(np.round(np.linspace(0, there - 1, min(count, there))).astype(np.int64)) * every
+
+    def baselines(self, runs: int) -> dict[str, float]:
+        """Errors to hold others against, as means over the runs: of θ = 0 and of the best linear approximation."""
+        problems = [self.mdp(run) for run in range(runs if self.fresh else 1)]
+        zero = np.mean([mdp.rmsve(np.zeros(mdp.n)) for mdp in problems])
+        return {"θ = 0": float(zero), "best linear": float(np.mean([mdp.rmsve(mdp.best) for mdp in problems]))}
+
+    def score(self, run: int, settings: Settings, every: int, points: NDArray[np.int64]) -> Scores:
+        """Learn all settings side by side on one stream."""
+        mdp, K = self.mdp(run), len(settings)
+        given = mdp.simulate(self.steps, seed=(self.seed, run)).inputs(settings.rule)
+        fixed = _keywords(settings, mdp)
+        if "lambda_" in fixed:
+            given.pop("lambda_next", None)  # as a grid sets λ, it is the same everywhere
+        learner = Learner(settings.rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto")
+        size = every * max(1, _ERRORS // K)
+        total, curve = np.zeros(K), np.empty((len(points), K))
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than a block
+            for begin in range(0, self.steps, size):
+                end = min(begin + size, self.steps)
+                block = {name: _rows(name, value, begin, end) for name, value in given.items()}
+                _, error = learner.run(
+                    **(block | fixed), predictions=False, probe=mdp.probe, probe_every=every, on_divergence="freeze"
+                )
+                total += error.sum(axis=0)
+                here = (points >= begin) & (points < end)
+                curve[here] = error[(points[here] - begin) // every]
+            final = np.array([mdp.rmsve(theta) for theta in learner.theta])
+        mean = total / -(-self.steps // every)
+        return Scores(mean, final, curve.T.astype(np.float32), learner.frozen)
+
+
+def _rows(name: str, value: Any, begin: int, end: int) -> Any:
+    if np.ndim(value) == 0:
+        return value
+    return value[begin : end + 1] if name == "Phi" else value[begin:end]
+
+
+def _keywords(settings: Settings, mdp: MDP) -> dict[str, Any]:
+    """The parameters as ``run`` takes them, (1, K)."""
+    values = {("lambda_" if name == "lambda" else name): column for name, column in settings.values.items()}
+    if "zeta" in values:
+        values["xi"] = np.array([mdp.xi(zeta) for zeta in values.pop("zeta")])
+    return {name: column[None] for name, column in values.items()}

@@ -1,0 +1,132 @@
+"""What ``emphatic sweep`` shows in a terminal: progress with the time left, the best settings, and errors in a line."""
+
+from __future__ import annotations
+
+import ast
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from emphatic.terminal import said, stopping
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    config: Path | None, flags: Mapping[str, Any], grid: Mapping[str, str], options: Sequence[str], out: Path | None,
+    jobs: int | None, resume: bool,
+) -> int:  # fmt: skip
+    """The command; its exit code."""
+    from emphatic.studies import sweep as swept
+    from emphatic.studies.order import Order
+
+    try:
+        told = Order.read(config) if config else {}
+        told |= {name: value for name, value in flags.items() if value is not None}
+        given = {name: value for name, value in grid.items() if value is not None}
+        grids = tuple(told.get("grid", ()))
+        if given and len(grids) > 1:
+            raise ValueError(
+                f"--{next(iter(given))} does not say which of the {len(grids)} grids of {config} it is for."
+            )
+        if given:
+            usual = Order().grids[0] if not grids else dict(grids[0])
+            told["grid"] = (usual | given,)
+        told["options"] = dict(told.get("options", {})) | dict(map(_option, options))
+        order = Order(**told)
+        if not order.problem:
+            raise ValueError("name a problem or a log: emphatic sweep chain.")
+        folder = out or Path("sweep") / order.name
+        with stopping(), _bar() as progress:
+            found = swept(
+                order.source(), order.grids, runs=order.runs, steps=order.steps, every=order.every,
+                points=order.points, seed=order.seed, jobs=jobs, out=folder, resume=resume, progress=progress,
+            )  # fmt: skip
+        _show(found, folder)
+        return 0
+    except (ValueError, TypeError, OSError, ArithmeticError, MemoryError) as error:
+        print(f"Error: {said(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as stopped:
+        print("Stopped; the same command goes on from here.", file=sys.stderr)
+        return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """An option of a problem, NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise ValueError(f"--with takes NAME=VALUE. Got {text!r}.")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    """Progress on standard error; none where no one is looking."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task("learning", total=None, rate="")
+
+        def progress(done: int, total: int) -> None:
+            speed = bars.tasks[task].speed
+            rate = f"{speed / 1e6:,.0f} M learner-steps/s" if speed else ""
+            bars.update(task, completed=done, total=total, rate=rate)
+
+        yield progress
+
+
+def _show(found: Any, folder: Path) -> None:
+    """The best setting of each rule, and where the files are."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from emphatic.studies.page import shown
+
+    plan = found.plan
+    runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
+    table = Table(
+        title=f"{plan.source.name}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps"
+    )
+    table.add_column("rule")
+    names = list(found.parameters)
+    for name in (*names, "mean", "final", "diverged"):
+        table.add_column(name, justify="right")
+    for row in found.best:
+        values = [shown(row[name]) if name in row else "" for name in names]
+        errors = [_with_error(row, name) for name in ("mean", "final")]
+        table.add_row(row["rule"], *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
+    Console().print(table)
+    told = int(found.diverged.any(axis=1).sum())
+    if told:
+        print(f"{told:,} of {len(found.mean):,} settings diverged in some run.")
+    rate = plan.learner_steps / max(found.seconds, 1e-9) / 1e6
+    took = f"{plan.learner_steps:,} learner-steps in {found.seconds:.1f} s ({rate:,.0f} M/s)"
+    print(f"{took}. Report: {folder / 'report.html'}")
+
+
+def _with_error(row: Mapping[str, Any], name: str) -> str:
+    error = row.get(f"{name}_se")
+    return f"{row[name]:.4g}" + (f" ± {error:.2g}" if error is not None and error == error else "")
