@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from emphatic.terminal import said, stopping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +31,7 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
             reproductions.find(name)  # a slip in the last name should not cost the studies before it
         outcomes = []
         for name in reproductions.names() if every else dict.fromkeys(studies):
-            with _bar(name) as progress:
+            with stopping(), _bar(name) as progress:
                 outcome = reproductions.reproduce(name, quick, out, seed=seed, jobs=jobs, progress=progress)
             _show(outcome, out)
             outcomes.append(outcome)
@@ -38,12 +41,12 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
             write_index(outcomes, out)
             print(f"All studies: {out / 'index.html'}")
         return 0 if all(outcome.agree for outcome in outcomes) else 1
-    except (OSError, ValueError) as error:
-        print(f"Error: {' '.join(str(error).split())}", file=sys.stderr)
+    except (ValueError, OSError, ArithmeticError, MemoryError) as error:
+        print(f"Error: {said(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         print("Stopped.", file=sys.stderr)
-        return 130
+        return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
 
 
 @contextmanager

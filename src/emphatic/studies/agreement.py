@@ -5,6 +5,7 @@ A study gives an ``Outcome``: its ``Check``s, its figures, and what a reader sho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +41,9 @@ def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLi
     """
     allowed = np.vectorize(lambda value: float(f"{value:.2g}"))(tolerance)  # what is shown is what decides
     agree = bool(np.all(np.abs(np.subtract(ours, published)) <= allowed))
-    return Check(name, _shown(published), _shown(ours), _shown(allowed), agree, note)
+    least = float(np.min(allowed))
+    decimals = min(7, max(0, 1 - math.floor(math.log10(least)))) if 0.0 < least < math.inf else 7
+    return Check(name, _shown(published, decimals), _shown(ours, decimals), _shown(allowed, 15), agree, note)
 
 
 def claim(name: str, published: str, ours: float | str, agree: bool, note: str = "") -> Check:
@@ -53,9 +56,12 @@ def finding(name: str, ours: float | str, note: str = "") -> Check:
     return Check(name, None, ours, note=note)
 
 
-def _shown(values: ArrayLike) -> float | str:
+def _shown(values: ArrayLike, decimals: int) -> float | str:
+    """A number as it is; several in words, to so many decimals."""
     array = np.asarray(values, np.float64)
-    return float(array) if array.ndim == 0 else ", ".join(f"{value:.6g}" for value in array.ravel())
+    if array.ndim == 0:
+        return float(array)
+    return ", ".join(f"{round(value, decimals) + 0.0:.12g}".replace("-", "−") for value in array.ravel().tolist())
 
 
 @dataclass(frozen=True)

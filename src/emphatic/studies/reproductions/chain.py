@@ -1,6 +1,6 @@
 """The five-state chain: TD and emphatic TD come to different fixed points, each to its own.
 
-Sutton, Mahmood & White (2016), section 5 and the learning curves of section 8. Five states with three features; μ goes
+Sutton, Mahmood & White (2016), section 5 and the empirical examples. Five states with three features; μ goes
 left with probability ⅔, π goes right. The distribution of updates, the fixed points and their errors are computed
 exactly from the problem; then learners find the fixed points from sampled streams, with a step size that falls as 1/t.
 """
@@ -45,21 +45,21 @@ def exact() -> list[Check]:
     chain = problems.chain()
     Phi = np.asarray(chain.Phi)
     interested = problems.chain(I=1.0 + Phi[:, 1] + 2.0 * Phi[:, 2])
-    thirty_first = 1e-12
+    exactly = 1e-12
     checks = [
-        compare("d_μ × 31", [16, 8, 4, 2, 1], 31 * chain.d_mu, thirty_first),
-        compare("v_π", [4, 3, 2, 1, 1], chain.v_pi, thirty_first),
-        compare("f = m at λ = 0, × 31", [16, 24, 28, 30, 1], 31 * chain.followon(), 10 * thirty_first),
-        compare("m, I = 1 + φ₂ + 2φ₃, × 31", [16, 32, 40, 48, 3], 31 * interested.emphasis("etd"), 10 * thirty_first),
-        compare("ETD(0), that I", [2.066667, 1.133333, -0.066667], interested.fixed_point("etd"), 5e-7),
+        compare("d_μ × 31", [16, 8, 4, 2, 1], 31 * chain.d_mu, exactly),
+        compare("v_π", [4, 3, 2, 1, 1], chain.v_pi, exactly),
+        compare("f = m at λ = 0, × 31", [16, 24, 28, 30, 1], 31 * chain.followon(), 10 * exactly),
+        compare("m, I = 1 + φ₂ + 2φ₃, × 31", [16, 32, 40, 48, 3], 31 * interested.emphasis("etd"), 10 * exactly),
+        compare("ETD(0), that I, fixed point", [2.066667, 1.133333, -0.066667], interested.fixed_point("etd"), 5e-7),
     ]
     for (rule, lambda_), theta in FIXED_POINTS.items():
         found = problems.chain(lambda_).fixed_point(rule)
-        checks.append(compare(f"{rule.upper()}({lambda_:g})", theta, found, 5.1e-7))
+        checks.append(compare(f"{rule.upper()}({lambda_:g}), fixed point", theta, found, 5.1e-7))
     for rule, error in MSVE.items():
-        theta = chain.best if rule == "best" else chain.fixed_point(rule)
+        least = chain.best if rule == "best" else chain.fixed_point(rule)
         checks.append(
-            compare(f"MSVE, {rule if rule == 'best' else rule.upper() + '(0)'}", error, chain.msve(theta), 5e-7)
+            compare(f"MSVE, {rule if rule == 'best' else rule.upper() + '(0)'}", error, chain.msve(least), 5e-7)
         )
     return checks
 

@@ -1,11 +1,13 @@
 """The follow-on trace where nothing bounds it: its mean falls while its variance grows.
 
-Sutton, Mahmood & White (2016), section 8. On the θ → 2θ problem with interest only at t = 0, F_t is 1.8ᵗ if the first t
-actions were all right and 0 otherwise, so that E F_t = .9ᵗ and Var F_t = 1.62ᵗ − .81ᵗ. All 2ᵗ action strings are run
-through the learner, a learner each: nothing is sampled.
+Sutton, Mahmood & White (2016), on the variance of emphatic TD. On the θ → 2θ problem with interest only at t = 0, F_t
+is 1.8ᵗ if the first t actions were all right and 0 otherwise, so that E F_t = .9ᵗ and Var F_t = 1.62ᵗ − .81ᵗ. All 2ᵗ
+action strings are run through the learner, a learner each: nothing is sampled.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,7 +25,7 @@ SOURCE = (
     "JMLR 17 (2016), on θ → 2θ with interest at t = 0 only."
 )
 
-PUBLISHED = {
+PUBLISHED: dict[str, Callable[[int], float]] = {
     "F on the all-right path": lambda t: 1.8**t,
     "mean of F": lambda t: 0.9**t,
     "variance of F": lambda t: 1.62**t - 0.81**t,

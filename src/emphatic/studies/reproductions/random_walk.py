@@ -25,7 +25,7 @@ TITLE = "The 19-state random walk"
 SOURCE = "Sutton & Barto, Reinforcement Learning: An Introduction, 2nd edition (2018), figures 12.6 and 12.8."
 
 LAMBDAS = (0.0, 0.4, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0)
-#: The least error of each curve, read off to ±.003; of true online TD(λ) also the α where it is, and the error at α = 1.
+#: The least error of each curve, read off to ±.003; of true online TD(λ) also its α, and the error at α = 1.
 BEST = {
     "true_online_td": (0.347, 0.277, 0.259, 0.280, 0.317, 0.361, 0.415, 0.491),
     "td": (0.347, 0.277, 0.265, 0.292, 0.332, 0.378, 0.434, 0.502),
@@ -87,23 +87,23 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
     parts = each(errors, tasks, jobs, progress, "walks")
     of = {rule: np.vstack([part for part, task in zip(parts, tasks, strict=True) if task[0] == rule]) for rule in BEST}
     checks = [check for rule in BEST for check in _checks(rule, of[rule], quick)]
-    how = "± .008, about one and a half standard errors of the book's 100 runs"
+    more = ", and 3 standard errors of our fewer runs" if quick else ""
     notes = [
-        f"Tolerances: {how}{', and 3 standard errors of our fewer runs' if quick else ''}. Numbers of the figures are read off to "
-        f"± {READING}.",
+        f"Tolerance: {TOLERANCE}, about one and a half standard errors of the book's 100 runs{more}. The "
+        f"book's curves are read off to ± {READING}.",
         "Where a published best α is known, the error there may exceed our least over the grid by no more than "
-        f"{2 * READING}, the accuracy of two readings: the curves are flat around their minimum, so that the α of the minimum itself says little.",
-        f"The standard error of our least errors is at most {max(_se(of[rule]).min() for rule in BEST):.4f}.",
+        f"{2 * READING}, the accuracy of two readings: around its minimum a curve is flat, and where exactly the "
+        "minimum is says little.",
     ]
     return Outcome(
         checks,
-        [_figure(rule, of[rule], seed) for rule in BEST],
+        [_figure(rule, of[rule]) for rule in BEST],
         notes,
         {"runs": runs, "episodes": EPISODES, "settings of each rule": len(settings()[0])},
     )
 
 
-def _mean(errors: Array) -> Array:
+def _mean(errors: Array) -> Any:
     with np.errstate(over="ignore"):
         return errors.mean(axis=0)
 
@@ -122,7 +122,7 @@ def _checks(rule: str, found: Array, quick: bool) -> list[Check]:
         here = np.flatnonzero(lambdas == lambda_)
         best = here[np.argmin(mean[here])]
         of = f"{SHORT[rule]}, λ = {lambda_:g}"
-        at = f"ours at α = {alphas[best]:.3g}"
+        at = f"ours at α = {alphas[best]:.3g}, ± {se[best]:.4f}"
         checks.append(compare(f"{of}: best", BEST[rule][j], mean[best], TOLERANCE + more * se[best], at))
         if rule == "td":
             continue
@@ -137,7 +137,7 @@ def _checks(rule: str, found: Array, quick: bool) -> list[Check]:
     return checks
 
 
-def _figure(rule: str, found: Array, seed: int) -> Figure:
+def _figure(rule: str, found: Array) -> Figure:
     lambdas, alphas = settings()
     mean, se = _mean(found), _se(found)
     shade = shades(LAMBDAS)

@@ -1,9 +1,9 @@
 """θ → 2θ: off-policy TD(0) diverges, emphatic TD(0) comes to zero.
 
-Sutton, Mahmood & White (2016), sections 3, 4 and 8. Two states of one weight, φ = 1 and 2, γ = .9; right leads to the
-second state, π goes right, μ either way. The expected update of TD(0) is θ ← (1 + .2α)θ, that of ETD(0) is
-θ ← (1 − 3.4α)θ. The variance of emphasis has no bound here: a path may stray from zero for a while, and with another
-λ a few stray far. What is asked of emphatic TD is therefore the median path.
+Sutton, Mahmood & White (2016), sections 3 and 4 and the empirical examples. Two states of one weight, φ = 1 and 2,
+γ = .9; right leads to the second state, π goes right, μ either way. The expected update of TD(0) is θ ← (1 + .2α)θ,
+that of ETD(0) is θ ← (1 − 3.4α)θ. The variance of emphasis has no bound here: a path may stray from zero for a while,
+and with another λ a few stray far. What is asked of emphatic TD is therefore the median path.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
             finding(f"paths with |θ_T| > 1, {of}", float(np.sum(last > 1.0)), f"of {paths}"),
         ]
     notes = [
-        f"{paths} paths of {T:,} steps from θ_0 = 1 with α = {ALPHA}. The tolerance of the rate is 4 standard errors and .4α, "
-        "which is what a finite α takes from it.",
+        f"{paths} paths of {T:,} steps from θ_0 = 1 with α = {ALPHA}. The tolerance of the rate is 4 standard errors "
+        "and .4α, which is what a finite α takes from it.",
         "The mean of emphatic TD says little here, as rare paths with a large follow-on trace govern it: with a "
         "constant α some paths may stray however the expected update contracts. The median path is judged.",
     ]
@@ -103,12 +103,11 @@ def _figure(found: dict[str, Array], T: int) -> Figure:
     steps = np.arange(0, T + 1, every)
     panels = []
     for i, (rule, theta) in enumerate(found.items()):
-        lines = [
+        A = EXPECTED["td" if rule == "td" else "etd", RULES[rule]]
+        lines = [Line(steps, (1.0 - ALPHA * A) ** steps, "expected update", "truth", width=2.5)]
+        lines += [
             Line(steps, np.abs(path[::every]), rule, category(i), width=0.8, opacity=0.5, hover=False) for path in theta
         ]
-        kind = "td" if rule == "td" else "etd"
-        A = EXPECTED[kind, RULES[rule]]
-        lines.append(Line(steps, (1.0 - ALPHA * A) ** steps, "expected update", "truth", width=2.5))
         panels.append(Panel(f"|θ|: {rule}, λ = {RULES[rule]:g}", lines, (1e-8, 1e2)))
     plot = Plot({"all": panels}, "paths", 3, 1, x=Axis("steps"), y=Axis("|θ|", scale="log"), closest=True)
     keys = [Key("truth", "expected update, (1 − αA)ᵗ, A as published")]
