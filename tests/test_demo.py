@@ -1,11 +1,9 @@
-"""The five-state chain: closed form against the published numbers, learning against the closed form."""
+"""``emphatic demo``: the exact columns against the published numbers, the learned ones against the exact."""
 
 import doctest
 import os
 import subprocess
 import sys
-from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -27,33 +25,14 @@ def test_examples_in_the_docstrings_run() -> None:
     assert outcome.failed == 0
 
 
-def test_the_closed_form_is_that_of_the_paper() -> None:
+def test_the_exact_columns_are_those_of_the_paper() -> None:
     """Sutton, Mahmood & White (2016): d_μ and v_π as printed, the rest from the definitions."""
-    d_mu, v_pi, etd, td = demo.solve_chain()
-    np.testing.assert_allclose(d_mu, np.array([16, 8, 4, 2, 1]) / 31, rtol=1e-14)
-    np.testing.assert_allclose(v_pi, [4, 3, 2, 1, 1], rtol=1e-14)
-    np.testing.assert_allclose(etd, [2.271840, 0.907760, 0.121523], atol=5e-7)
-    np.testing.assert_allclose(td, [2.172414, -0.413793, 1.275862], atol=5e-7)
-    chain = demo.Chain(d_mu, v_pi, demo.PHI @ etd, demo.PHI @ etd, demo.PHI @ td, demo.PHI @ td)
-    assert chain.msve(chain.etd) == pytest.approx(1.728646, abs=5e-7)
-    assert chain.msve(chain.td) == pytest.approx(2.877066, abs=5e-7)
-    assert chain.msve(v_pi) == 0.0
-
-
-def test_the_stream_is_that_of_the_behaviour_policy() -> None:
-    steps = 200_000
-    states, actions = demo.sample_chain(steps, seed=3)
-    assert states.shape == (steps + 1,)
-    assert actions.shape == (steps,)
-    assert states[0] == 0
-    np.testing.assert_array_equal(states[1:], np.clip(states[:-1] + np.where(actions == 1, 1, -1), 0, 4))
-    assert np.mean(actions == 0) == pytest.approx(2 / 3, abs=0.005)
-    visits = Counter(states.tolist())
-    for s in range(5):
-        assert visits[s] / steps == pytest.approx(float(Fraction(2 ** (4 - s), 31)), abs=0.01)
-    again, _ = demo.sample_chain(steps, seed=3)
-    np.testing.assert_array_equal(states, again)
-    assert (states != demo.sample_chain(steps, seed=4)[0]).any()
+    chain = demo.learn_chain(1, seed=0)
+    np.testing.assert_allclose(chain.d_mu, np.array([16, 8, 4, 2, 1]) / 31, rtol=1e-14)
+    np.testing.assert_allclose(chain.v_pi, [4, 3, 2, 1, 1], rtol=1e-14)
+    assert chain.msve(chain.etd_fixed_point) == pytest.approx(1.728646, abs=5e-7)
+    assert chain.msve(chain.td_fixed_point) == pytest.approx(2.877066, abs=5e-7)
+    assert chain.msve(chain.v_pi) == 0.0
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,18 @@ from numpy.typing import NDArray
 
 from emphatic.inputs import numbers, refusal
 
-__all__ = ["FloatArray", "features", "kept", "per_state", "policy", "rewards", "start_states", "transitions"]
+__all__ = [
+    "FloatArray",
+    "features",
+    "kept",
+    "per_state",
+    "policy",
+    "rewards",
+    "seeds",
+    "start_states",
+    "transitions",
+    "weights",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -31,12 +43,12 @@ def transitions(P: Any) -> FloatArray:
 def rewards(R: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> FloatArray:
     """(S, A, S+1) from a number, (S,), (S, A) or the shape that P was given in; it takes no more memory than that."""
     found = _numbers("R", R)
-    if found.ndim > 3 or found.shape != (given if found.ndim == 3 else given[: found.ndim]):
+    if found.shape not in ((), given[:1], given[:2], given, shape):
         S, A, columns = given
         wanted = f"be a number or have shape ({S},), ({S}, {A}) or ({S}, {A}, {columns})"
         raise refusal("R", "MDP", wanted, f"shape {found.shape}")
     _within("R", found, -math.inf, math.inf, ("state", "action", "next state"))
-    if found.ndim == 3 and given != shape:
+    if found.ndim == 3 and found.shape != shape:
         found = np.concatenate([found, np.zeros((*given[:2], 1))], axis=2)
     return kept(np.broadcast_to(found.reshape(found.shape + (1,) * (3 - found.ndim)), shape))
 
@@ -77,6 +89,22 @@ def start_states(start: Any, S: int) -> FloatArray:
     if found.shape != (S,):
         raise refusal("start", "MDP", f"have shape ({S},)", f"shape {found.shape}")
     return kept(_distributions("start", found, ("state",)))
+
+
+def weights(theta: Any, n: int, function: str) -> FloatArray:
+    """θ (…, n). It need not be finite: an error of weights that diverged is an answer too."""
+    found = _numbers("theta", theta, function)
+    if found.ndim == 0 or found.shape[-1] != n:
+        raise refusal("theta", function, f"have shape (…, {n})", f"shape {found.shape}")
+    return found
+
+
+def seeds(seed: Any, function: str) -> tuple[int, ...]:
+    """The whole numbers of a seed, one or several."""
+    parts = tuple(seed) if isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str) else (seed,)
+    if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
+        raise refusal("seed", function, "be a whole number of 0 or more, or several", repr(seed))
+    return tuple(int(part) for part in parts)
 
 
 def _numbers(name: str, value: Any, function: str = "MDP") -> FloatArray:

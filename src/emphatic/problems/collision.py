@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from emphatic.problems.checks import seeds
 from emphatic.problems.mdp import MDP
 
 
@@ -33,5 +34,6 @@ def collision(seed: int | Sequence[int] = 0) -> MDP:
     mu[:4] = 1.0, 0.0
     start = [0.25] * 4 + [0.0] * 4
     Phi = np.zeros((8, 6))
-    np.put_along_axis(Phi, np.random.default_rng(seed).random((8, 6)).argsort(axis=1)[:, :3], 1.0, axis=1)
+    rng = np.random.default_rng(seeds(seed, "collision"))
+    np.put_along_axis(Phi, rng.random((8, 6)).argsort(axis=1)[:, :3], 1.0, axis=1)
     return MDP(P, R, 0.9, [1.0, 0.0], mu, Phi, start=start, name="collision")

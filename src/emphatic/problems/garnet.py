@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from emphatic.inputs import refusal, whole
-from emphatic.problems.checks import FloatArray
+from emphatic.problems.checks import FloatArray, seeds
 from emphatic.problems.mdp import MDP
 
 
@@ -16,7 +17,7 @@ def garnet(
     actions: int = 4,
     branching: int = 2,
     n: int | None = 8,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
     *,
     gamma: float = 0.95,
     on_policy: bool = False,
@@ -42,7 +43,7 @@ def garnet(
     b = whole("branching", branching, "garnet")
     if b > S:
         raise refusal("branching", "garnet", f"be at most the number of states, {S}", str(b))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seeds(seed, "garnet"))
     following = rng.random((S, A, S)).argsort(axis=2)[:, :, :b]
     cuts = np.sort(rng.random((S, A, b - 1)), axis=2)
     P = np.zeros((S, A, S))

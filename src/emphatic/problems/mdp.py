@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,8 +35,7 @@ class MDP:
     (S, A) or of P's shape. ``gamma`` is the discount on arriving in a state, a number or (S,); an end counts as 0.
     ``pi`` and ``mu`` are (A,) or (S, A); without ``mu`` behaviour is on-policy. ``Phi`` is (S, n), by default the
     identity. Interest ``I`` and ``lambda_`` are numbers or (S,), ``start`` the probabilities of an episode's first
-    state, by default all equal. Every field is a read-only array of full shape; ``dataclasses.replace`` makes a
-    variant.
+    state, by default all equal. Every field is a read-only array of full shape; ``replace`` makes a variant.
 
     >>> from emphatic import problems
     >>> chain = problems.chain()
@@ -92,6 +91,15 @@ class MDP:
 
     def __repr__(self) -> str:
         return f"MDP({self.name!r}, S={self.S}, A={self.A}, n={self.n})"
+
+    def replace(self, **changes: Any) -> MDP:
+        """The same MDP with other fields, given as they are to ``MDP``.
+
+        >>> from emphatic import problems
+        >>> problems.chain().replace(gamma=0.5).v_pi.round(3).tolist()
+        [2.0, 2.0, 2.0, 2.0, 2.0]
+        """
+        return replace(self, **changes)
 
     @property
     def S(self) -> int:
@@ -229,11 +237,12 @@ class MDP:
 
     def msve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
         """Σ d (Φθ − v_π)² / Σ d with d = d_μ unless given; ``theta`` is (n,), or (…, n) for an array of errors."""
-        weights = np.asarray(theta, np.float64)
-        if weights.ndim == 0 or weights.shape[-1] != self.n:
-            raise refusal("theta", "msve", f"have shape (…, {self.n})", f"shape {weights.shape}")
+        weights = checks.weights(theta, self.n, "msve")
         weight = self.d_mu if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, "msve")
-        error = (weights @ self.Phi.T - self.v_pi) ** 2 @ weight / weight.sum()
+        if not weight.any():
+            raise refusal("d", "msve", "not be 0 in every state", repr(d))
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = (weights @ self.Phi.T - self.v_pi) ** 2 @ weight / weight.sum()
         return float(error) if weights.ndim == 1 else error
 
     def rmsve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
@@ -246,7 +255,7 @@ class MDP:
 
         It is 0 at td's fixed point. Sutton, Maei et al. (2009).
         """
-        gap = self.b_vector("td") - self.A_matrix("td") @ np.asarray(theta, np.float64)
+        gap = self.b_vector("td") - self.A_matrix("td") @ checks.weights(theta, self.n, "mspbe")
         C = self.Phi.T * (self.d_mu * self.I) @ self.Phi
         return float(gap @ np.linalg.lstsq(C, gap, rcond=None)[0])
 

@@ -32,6 +32,8 @@ def random_walk(states: int = 19, features: str = "tabular", rewards: tuple[floa
     P, R = np.zeros((S, 2, S + 1)), np.zeros((S, 2))
     for s in range(S):
         P[s, 0, s - 1] = P[s, 1, s + 1] = 1.0  # −1 is the last column, the end
+    if np.shape(rewards) != (2,):
+        raise refusal("rewards", "random_walk", "be two numbers", repr(rewards))
     R[0, 0], R[-1, 1] = rewards
     if features == "tabular":
         Phi = np.eye(S)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.inputs import refusal, whole
-from emphatic.problems.checks import FloatArray
+from emphatic.inputs import whole
+from emphatic.problems.checks import FloatArray, seeds
 from emphatic.problems.stream import Stream
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def simulate(mdp: MDP, table: Outcomes, T: int, seed: Any, runs: int | None) -> 
 
     T = whole("T", T, "simulate")
     R = 1 if runs is None else whole("runs", runs, "simulate")
-    root = _seed(seed)
+    root = seeds(seed, "simulate")
     chosen = np.empty((R, T), np.int64)
     states, actions, Phi = np.empty((R, T + 1), np.int64), np.empty((R, T), np.int64), np.empty((R, T + 1, mdp.n))
     u = np.empty(T + 1)
@@ -109,11 +108,3 @@ def _each(values: FloatArray, at: IntArray) -> FloatArray:
     if (values == values[0]).all():
         return np.broadcast_to(values[0], at.shape)
     return values[at]
-
-
-def _seed(seed: Any) -> tuple[int, ...]:
-    """A seed's whole numbers, 0 or more."""
-    parts = tuple(seed) if isinstance(seed, Sequence) and not isinstance(seed, str) else (seed,)
-    if not parts or not all(isinstance(part, int | np.integer) and part >= 0 for part in parts):
-        raise refusal("seed", "simulate", "be a whole number of 0 or more, or several", repr(seed))
-    return tuple(int(part) for part in parts)

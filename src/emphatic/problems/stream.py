@@ -70,10 +70,14 @@ class Stream:
         return f"Stream({runs}T={self.T}, n={self.Phi.shape[-1]})"
 
     def inputs(self, rule: str | rules.Rule) -> dict[str, Any]:
-        """Keywords for ``Learner.run``: all that the rule takes except α and its own parameters (β, ξ, …)."""
+        """Keywords for ``Learner.run``: all that the rule takes except α and its own parameters (β, ξ, …).
+
+        ``stream.inputs(rule) | {"lambda_": 0.9}`` has another λ. λ' is left to follow it unless the MDP's λ varies.
+        """
         of = rule if isinstance(rule, rules.Rule) else rules.get(rule)
         if self.runs is not None:
             raise ValueError(f"'inputs' is of one run and this stream has {self.runs}: say stream[i].inputs(…).")
         names = ("Phi", "R", "gamma_next", "rho", "lambda_", *("I",) * of.interest)
-        names += tuple(name for name in ("lambda_next", "pi", "mu") if name in of.extra)
+        varies = bool((self.lambda_ != self.lambda_next).any())
+        names += tuple(name for name in ("lambda_next",) * varies + ("pi", "mu") if name in of.extra)
         return {name: getattr(self, name) for name in names}
