@@ -52,14 +52,13 @@
     const base = axis.scale === "log2" ? 2 : 10;
     const [from, to] = [low, high].map((v) => v / Math.log10(base));
     const step = Math.max(1, Math.ceil((to - from) / room));
-    const tickvals = [], ticktext = [];
-    for (let power = Math.ceil(from - 1e-9); power <= to + 1e-9; power++) {
-      const fine = base === 10 && to - from < room / 3 ? [1, 2, 5] : [1];
-      if (power % step === 0) for (const digit of fine) tickvals.push(digit * base ** power);
+    const plainly = base === 10 && 10 ** low > 9e-5 && 10 ** high < 1e5;
+    const digits = plainly && to - from < room / 3 ? [1, 2, 5] : [1];
+    const tickvals = [];
+    for (let power = Math.floor(from); power <= to; power++) {
+      if (power % step === 0) tickvals.push(...digits.map((digit) => digit * base ** power));
     }
-    if (base === 10 && to - from < room / 3) for (const digit of [2, 5]) tickvals.push(digit * 10 ** (Math.ceil(from - 1e-9) - 1));
-    const wordy = base === 10 && tickvals.every((v) => v >= 9e-4 && v < 1e5);
-    for (const v of tickvals) ticktext.push(wordy ? String(+v.toPrecision(3)) : base + raised(Math.round(Math.log2(v) / Math.log2(base))));
+    const ticktext = tickvals.map((v) => (plainly ? String(+v.toPrecision(3)) : base + raised(Math.round(Math.log10(v) / Math.log10(base)))));
     return { tickmode: "array", tickvals, ticktext };
   }
 
@@ -86,13 +85,14 @@
     };
   }
 
-  function study(plot, panel, x, n, ranges, { colour, of }) {
+  function study(plot, panel, n, ranges, { colour, of }) {
     const at = { xaxis: "x" + n, yaxis: "y" + n, type: "scatter", connectgaps: false };
     const fit = kept(plot.y, ranges.y);
     const shown = (one) => !hidden.has(one.key || one.ink);
-    const places = (one) => plot.x.ticks[0].length ? (v) => plain(plot.x.ticks[1][plot.x.ticks[0].indexOf(v)] || amount(v)) : amount;
+    const [ticked, named] = plot.x.ticks;
+    const place = (v) => (named.length ? plain(named[ticked.indexOf(Math.round(v))] || "") : amount(v));
     const words = (one) => numbers(one.y).map((value, i) => {
-      const x = `${plain(plot.x.name || plot.x.title)} ${places(one)(numbers(one.x)[i])}`;
+      const x = `${plain(plot.x.name || plot.x.title)} ${place(numbers(one.x)[i])}`;
       let said = amount(value);
       if (one.low) said += ` (${amount(numbers(one.low)[i])} to ${amount(numbers(one.high)[i])})`;
       if (one.error && Number.isFinite(numbers(one.error)[i])) said += ` ± ${amount(numbers(one.error)[i])}`;
@@ -200,7 +200,7 @@
         Object.assign(layout["yaxis" + n], {
           type: plot.y.scale === "linear" ? "linear" : "log", range: tall, title: { ...title(plot.y.title), standoff: 4 }, ...ticks(plot.y, tall, (floor - row * cell[1]) / 44),
         });
-        traces.push(...study(plot, panel, x, n, { x: wide, y: tall }, { colour, of }));
+        traces.push(...study(plot, panel, n, { x: wide, y: tall }, { colour, of }));
         if (cell[0] > 420) for (const level of panel.levels) {
           layout.annotations.push({
             text: plain(level.name), xref: "x" + n + " domain", yref: "y" + n, x: 1, y: plot.y.scale === "linear" ? level.y : Math.log10(level.y),

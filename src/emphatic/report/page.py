@@ -91,7 +91,7 @@ def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots | No
             f'<meta name="color-scheme" content="light dark">\n<title>{text(title)} · emphatic</title>',
             f"<style>\n{style}</style>\n</head>\n<body>",
             f'<header><p class="kicker">emphatic</p><h1>{text(title)}</h1><p class="intro">{text(intro)}</p>',
-            f"<nav>{links}</nav></header>\n<main>",
+            f"{f'<nav>{links}</nav>' if len(names) > 1 else ''}</header>\n<main>",
             *sections.values(),
             f'</main>\n<script type="application/json" id="data">{(plots or Plots()).data()}</script>',
             f"{drawing}<script>\n{script}</script>\n</body>\n</html>\n",

@@ -89,7 +89,7 @@ def _all_agree(checks: Sequence[Mapping[str, Any]]) -> bool | None:
 
 
 def _marked(agree: bool | None, words: str) -> Html:
-    sign, kind = {True: ("✓", "yes"), False: ("✗", "no"), None: ("·", "open")}[agree]
+    sign, kind = {True: ("✓", "yes"), False: ("✗", "no"), None: ("○", "open")}[agree]
     return Html(f'<span class="{kind}"><b aria-hidden="true">{sign}</b> {text(words)}</span>')
 
 
@@ -129,9 +129,9 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Html:
         row["published shown"], row["tolerance shown"] = _given(published), _given(tolerance, "± ")
         row["ours shown"] = _measured(ours, tolerance)
         rows.append(row)
-    columns = [Column("", "name")]
+    columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
     columns += [Column(name, f"{name} shown", str, order=name) for name in ("published", "ours", "tolerance")]
-    columns += [Column("verdict", "verdict", order="place"), Column("note", "note")]
+    columns += [Column("note", "note")]
     kept = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
     note = "Agrees: no further from the published number than the tolerance. A click on a heading sorts."
     return section("checks", "Numbers", paragraphs(note), table(kept, rows, sort=True))
@@ -160,7 +160,7 @@ def reproductions_index(studies: Mapping[str, ReproductionPage], title: str = "R
         row |= {"verdict": _marked(agree, verdict(study.checks)), "place": {False: 0, True: 1, None: 2}[agree]}
         rows.append(row | {"time": sum(study.seconds.values()) if study.seconds else None})
     columns = [Column("study", "study"), Column("verdict", "verdict", order="place")]
-    columns += [Column("time", "time", seconds), Column("published in", "about")]
+    columns += [Column("time", "time", seconds), Column("about", "about")]
     judged = [agree for agree in (_all_agree(study.checks) for study in studies.values()) if agree is not None]
     lead = _marked(all(judged) if judged else None, f"{sum(judged)} of {len(judged)} studies agree in every number.")
     body = section("studies", "Studies", paragraphs(lead, kind="lead"), table(columns, rows, sort=True))

@@ -145,7 +145,7 @@ def _panel(
         means, se = _means(line), _of(line, "se")
         name = f"{rule['line_name']} {number(line['value'])}"
         notes = [
-            " · ".join(filter(None, (f"± {amount(float(f'{s:.2g}'))}" if known(s) else "", note)))
+            " · ".join(filter(None, (f"± {s:.2g}" if known(s) else "", note)))
             for s, note in zip(se, _notes(line), strict=True)
         ]
         band = _band(means, se) if len(lines) <= FEW else (None, None)
