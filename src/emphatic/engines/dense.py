@@ -97,7 +97,7 @@ def run_many(
     X, scalars, last_delta, learners, frozen, freeze, Phi, Phi_next, top, t0, t1, ⟨all_parameters⟩, predictions,
     goal, errors, every, begin, work
 ):
-    """Steps t0 … t1 − 1 of these learners; −1, or t·K + k where learner k would diverge at step t and does not freeze."""
+    """Steps t0 … t1 − 1 of these learners; −1, or t·K + k if learner k would diverge at step t and may not freeze."""
     K, n = X.shape[1], X.shape[2]
     top_next = top
     keep = predictions.shape[0] > 0
@@ -219,7 +219,7 @@ if fine and not (⟨small⟩):
 
 #: From here on learners go side by side, if their features are few.
 _SEVERAL = 8
-#: Up to here the probe is part of the kernel: for more features NumPy's matrix product of all learners at once is quicker.
+#: Up to here the kernel probes: for more features NumPy's matrix product of all learners at once is quicker.
 _PROBED = 64
 #: Steps after which those that have been frozen are left out.
 _STEPS = 4096
@@ -379,30 +379,27 @@ class Dense(Engine):
         self, phi: NDArray[Any], phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any],
         watch: Watch,
     ) -> int:  # fmt: skip
-        T, state = len(phi), (self.X, self.scalars, self._delta)
-        given = (phi, phi_next, top, parameters, predictions, watch)
+        T, given = len(phi), (phi, phi_next, top, parameters, predictions, watch)
         few = self.n <= wide.MOST_FEATURES and self.K >= _SEVERAL
-        steps = wide.stepper(self.rule, *state, *given) if few else None
+        steps = wide.stepper(self.rule, (self.X, self.scalars, self._delta), *given) if few else None
         size = wide.STEPS if few else _STEPS
-        self._stand_still(watch.frozen, 0, phi, predictions, watch)
-        alive = np.flatnonzero(~watch.frozen)
+        moving, standing = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         for t0 in range(0, T, size):
             t1 = min(t0 + size, T)
+            if len(standing):
+                self._stand_still(standing, t0, t1, phi, predictions, watch)
             before = None if watch.freeze or steps is None else (self.X.copy(), self.scalars.copy())
-            unsure = alive if steps is None else steps(alive, t0, t1)
+            unsure = moving if steps is None else steps(moving, t0, t1)
             if not len(unsure):
                 continue
             if before is not None:  # all are to stand before the same step
-                (self.X[:], self.scalars[:]), unsure = before, alive
+                (self.X[:], self.scalars[:]), unsure = before, moving
             # Where something may overflow, step by step says exactly where.
             status = self._step_by_step(unsure, t0, t1, *given)
             if status != -1:
                 return status
             if watch.frozen[unsure].any():
-                stopped = np.zeros(self.K, bool)
-                stopped[unsure] = watch.frozen[unsure]
-                self._stand_still(stopped, t1, phi, predictions, watch)
-                alive = np.flatnonzero(~watch.frozen)
+                moving, standing = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         return -1
 
     def _step_by_step(
@@ -417,18 +414,16 @@ class Dense(Engine):
         return status
 
     def _stand_still(
-        self, which: NDArray[np.bool_], t: int, phi: NDArray[Any], predictions: NDArray[Any], watch: Watch
+        self, ks: NDArray[np.int64], t0: int, t1: int, phi: NDArray[Any], predictions: NDArray[Any], watch: Watch
     ) -> None:
-        """What these learners predict, and how far they are off, from step t on."""
-        if not which.any() or t >= len(phi):
-            return
-        theta = self.X[0, which]
+        """What learners that do not move predict, and how far they are off, at steps t0 … t1 − 1."""
+        theta = self.X[0, ks]
         if len(predictions):
             with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
-                predictions[t:, which] = phi[t:] @ theta.T
+                predictions[t0:t1, ks] = phi[t0:t1] @ theta.T
         if watch.probe is not None:
-            probed = slice(max(0, -(-(t - watch.first) // watch.every)), -(-(len(phi) - watch.first) // watch.every))
-            watch.errors[probed, which] = watch.probe(theta)
+            rows = slice(*(-(-(t - watch.first) // watch.every) for t in (t0, t1)))
+            watch.errors[rows, ks] = watch.probe(theta)
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])

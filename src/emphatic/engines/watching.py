@@ -28,7 +28,7 @@ class Watch:
     #: Who stands still, (K,); with ``freeze`` those that would diverge join them.
     frozen: NDArray[np.bool_]
     freeze: bool = False
-    #: Before steps ``first``, ``first`` + ``every``, … each learner's error goes into the next row of ``errors``, (…, K).
+    #: Before steps ``first``, ``first`` + ``every``, … the learners' errors go into the next row of ``errors``, (…, K).
     probe: Probe | None = None
     errors: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     every: int = 1

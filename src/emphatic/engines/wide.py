@@ -1,8 +1,8 @@
 """wide: the dense engine's kernel for many learners of few features, which go side by side in lanes.
 
 The kernel is made for one n, with every component written out: a lane holds all of a learner's X. Cost a step and
-learner: O(m n), at the speed of arithmetic, and n²/2 more where it is probed. A lane whose numbers leave the range harms
-no other: after the chunk it is told apart, and its learner stands where the chunk began.
+learner: O(m n), at the speed of arithmetic, and n²/2 more where it is probed. A lane whose numbers leave the range
+harms no other: after the chunk it is told apart, and its learner stands where the chunk began.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ _TEXT = '''⟨header⟩
 real = np.⟨dtype⟩
 
 
-def wide(X, scalars, last_delta, learners, failed, Z, S, Phi, Phi_next, top, t0, t1, ⟨all_parameters⟩, predictions⟨given⟩):
-    """Steps t0 … t1 − 1 of these learners. The number of those that may diverge: they are in ``failed`` and not moved."""
+def wide(
+    X, scalars, last_delta, learners, failed, Z, S, Phi, Phi_next, top, t0, t1, ⟨all_parameters⟩, predictions⟨given⟩
+):
+    """Steps t0 … t1 − 1 of these learners. How many may diverge: these are in ``failed``, and have not moved."""
     keep = predictions.shape[0] > 0
     top_next = top
     count = 0
@@ -193,10 +195,14 @@ def _kernel(rule: Rule, dtype: str, n: int, probed: bool) -> Any:
 
 
 def stepper(
-    rule: Rule, X: NDArray[Any], scalars: NDArray[np.float64], delta: NDArray[np.float64], phi: NDArray[Any],
+    rule: Rule, state: tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]], phi: NDArray[Any],
     phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch,
 ) -> Callable[[NDArray[np.int64], int, int], NDArray[np.int64]]:  # fmt: skip
-    """A function of (learners, t0, t1) that takes these steps, and returns the learners that may diverge, unmoved."""
+    """A function of (learners, t0, t1) that takes these steps, and returns the learners that may diverge, unmoved.
+
+    The state is X, the scalars and the last step's δ.
+    """
+    X = state[0]
     m, K, n = X.shape
     kernel = _kernel(rule, X.dtype.name, n, watch.probe is not None)
     failed, Z, S = np.empty(K, np.int64), np.empty(m * n * LANES, X.dtype), np.empty(len(_lanes(rule)) * LANES)
@@ -208,9 +214,7 @@ def stepper(
         probe = goal, watch.errors, watch.every, watch.first
 
     def steps(learners: NDArray[np.int64], t0: int, t1: int) -> NDArray[np.int64]:
-        count = kernel(
-            X, scalars, delta, learners, failed, Z, S, phi, phi_next, top, t0, t1, *given, predictions, *probe
-        )
+        count = kernel(*state, learners, failed, Z, S, phi, phi_next, top, t0, t1, *given, predictions, *probe)
         return failed[:count]
 
     return steps
