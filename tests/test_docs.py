@@ -18,6 +18,8 @@ import emphatic
 from benchmarks.__main__ import SUITES
 from benchmarks.report import RESULTS, headline
 from emphatic.settings import Settings
+from emphatic.studies.grid import settings
+from emphatic.studies.order import Order
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -47,7 +49,11 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
             exec(block, namespace)
         assert out.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
     for block in re.findall(r"```toml\n(.*?)```", text, re.S):
-        Settings.of(tomllib.loads(block))
+        given = tomllib.loads(block)
+        if "grid" in given:
+            settings(Order(**given).grids)
+        else:
+            Settings.of(given)
 
 
 def modules() -> list[str]:

@@ -149,6 +149,7 @@ def sweep(
     every: Annotated[int | None, typer.Option(help="Steps from one error to the next; by default 1.")] = None,
     points: Annotated[int | None, typer.Option(help="Points of a learning curve; by default 50.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all runs; by default 0.")] = None,
+    theta: Annotated[str | None, typer.Option(help="The first weights, with commas; by default 0.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; by default sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file; flags come before it.")] = None,
@@ -177,8 +178,9 @@ def sweep(
     """
     from emphatic import terminal, terminal_sweep
 
-    flags = {
+    flags: dict[str, object] = {
         "problem": problem, "runs": runs, "steps": steps, "every": every, "points": points, "seed": seed,
+        "theta": theta,
         "predict": predict, "horizon": None if horizon is None else terminal.as_horizon(horizon),
         "time": False if time == "" else time, "delimiter": "\t" if delimiter == "\\t" else delimiter,
     }  # fmt: skip

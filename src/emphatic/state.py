@@ -92,6 +92,12 @@ class State:
         return int(self._engine.scalars[:, -1].max())
 
     @property
+    def steps_taken(self) -> Any:
+        """The steps that each learner has learned from, (K,): fewer for one that stood still."""
+        taken = self._engine.scalars[:, -1].astype(np.int64)
+        return int(taken[0]) if self._K is None else taken
+
+    @property
     def frozen(self) -> Any:
         """Which learners stand still since they would have diverged, (K,); setting ``theta`` sets them free."""
         return bool(self._frozen[0]) if self._K is None else self._frozen.copy()

@@ -43,7 +43,8 @@ def sweep(
         with stopping(), _bar() as progress:
             found = swept(
                 order.source(), order.grids, runs=order.runs, steps=order.steps, every=order.every,
-                points=order.points, seed=order.seed, jobs=jobs, out=folder, resume=resume, progress=progress,
+                points=order.points, seed=order.seed, theta=order.theta, jobs=jobs, out=folder, resume=resume,
+                progress=progress,
             )  # fmt: skip
         _show(found, folder)
         return 0

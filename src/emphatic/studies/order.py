@@ -35,6 +35,7 @@ class Order:
     every: int = 1
     points: int | list[int] = 50
     seed: int = 0
+    theta: list[float] | str | None = None
     predict: str | None = None
     horizon: float | str | None = None
     time: str | bool | None = None

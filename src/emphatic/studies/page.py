@@ -50,7 +50,7 @@ def page(sweep: Sweep) -> str:
             | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
             best=[_best(row) for row in sweep.best],
             baseline=source.baselines(plan.runs),
-            settings=sweep.about() | {"grid": _grid(plan.settings)},
+            settings=sweep.about() | {"points": len(sweep.points), "grid": _grid(plan.settings)},
             seconds={"learning": sweep.seconds},
             versions=versions(),
         )
@@ -92,12 +92,10 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
         rest = list(zip(*values.values(), strict=True)) if values else [()] * len(own)
 
         def lines(some: Any, along: Any = along, alpha: Any = alpha, own: Any = own) -> list[dict[str, Any]]:
-            """Of these settings; where several share α and λ, the best of them."""
             out = []
             for value in np.unique(along[some]):
                 here = some[along[some] == value]
-                order = here[np.lexsort((np.nan_to_num(mean[own[here]], nan=np.inf), alpha[here]))]
-                order = order[np.unique(alpha[order], return_index=True)[1]]
+                order = here[np.argsort(alpha[here])]
                 at = own[order]
                 out.append(
                     {
@@ -111,16 +109,13 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
             return out
 
         choices = list(dict.fromkeys(rest))
-        panels = [{"choice": "", "lines": lines(np.arange(len(own)))}]
-        if len(choices) > 1:
-            panels[0]["choice"] = f"best over {' and '.join(values)}"
-            panels += [
-                {
-                    "choice": _words(dict(zip(values, chosen, strict=True))),
-                    "lines": lines(np.array([i for i, one in enumerate(rest) if one == chosen])),
-                }
-                for chosen in choices
-            ]
+        panels = [
+            {
+                "choice": _words(dict(zip(values, chosen, strict=True))),
+                "lines": lines(np.array([i for i, one in enumerate(rest) if one == chosen])),
+            }
+            for chosen in choices
+        ]
         yield {"rule": rule, "x_name": "alpha", "line_name": line, "panels": panels}
 
 
@@ -137,12 +132,23 @@ def _best(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table: α and λ, the rest in words."""
     known = ("rule", "setting", "alpha", "lambda", "mean", "mean_se", "final", "final_se", "diverged", "runs")
     second = {name: value for name, value in row.items() if name not in known}
-    words = {name: shown(row[name]) for name in ("alpha", "lambda") if name in row}
-    return {name: row.get(name) for name in known} | words | {"second": _words(second)}
+    return {name: row.get(name) for name in known} | {"second": _words(second)}
 
 
 def _grid(settings: Sequence[Settings]) -> dict[str, Any]:
     return {
-        some.rule: {name: ", ".join(map(shown, dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
+        some.rule: {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
         for some in settings
     }
+
+
+def _span(values: list[float]) -> str:
+    """The values of a parameter; many that go by one factor by their ends.
+
+    >>> _span([2.0**k for k in range(-18, 1)])
+    '2⁻¹⁸ … 1, by a factor of 2'
+    """
+    factor = values[1] / values[0] if len(values) > 3 and min(values) > 0.0 else 0.0
+    if factor and np.allclose(np.divide(values[1:], values[:-1]), factor, rtol=1e-9):
+        return f"{shown(values[0])} … {shown(values[-1])}, by a factor of {factor:g}"
+    return ", ".join(map(shown, values))

@@ -32,7 +32,7 @@ class Parts:
         if resume and told.exists() and told.read_text("utf-8") == identity:
             for path in self.folder.glob("*.npz"):
                 try:
-                    with np.load(path, allow_pickle=False) as found:
+                    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
                         self._scores[int(path.stem)] = Scores(*(found[name] for name in Scores._fields))
                 except (OSError, ValueError, KeyError, EOFError, BadZipFile):
                     path.unlink()

@@ -109,7 +109,7 @@ class Recorded:
         lambda_ = job.settings.asked()[0].default_lambda(gamma)
         return cls(
             Phi, R, gamma, rho=np.where(missing[1:, 0], 0.0, 1.0), lambda_=lambda_,
-            cuts=np.flatnonzero(gap[1:]) + 1, outcome=(np.where(known, G - base, 0.0)[:-1], known[:-1]),
+            cuts=(np.flatnonzero(gap[1:]) + 1).tolist(), outcome=(np.where(known, G - base, 0.0)[:-1], known[:-1]),
             n=job.horde.features.n, name=f"{os.path.basename(job.table.name)}: {predict} at {horizon}",
         )  # fmt: skip
 
@@ -177,7 +177,9 @@ class Recorded:
                 for piece_begin, piece_end in pairwise((start, *inner, stop)):
                     for begin in range(piece_begin, piece_end, size):
                         some = slice(begin, min(begin + size, piece_end))
-                        block = {name: value[some] if value.ndim == 1 else value for name, value in given.items()}
+                        block: dict[str, Any] = {
+                            name: value[some] if value.ndim == 1 else value for name, value in given.items()
+                        }
                         made = learner.run(self._rows(some.start, some.stop + 1), **block, on_divergence="freeze")
                         at = np.searchsorted(edges, begin, "right") - 1
                         square = np.square(made[known[some]] - G[some][known[some]][:, None])
@@ -185,10 +187,11 @@ class Recorded:
                         counts[at] += len(square)
                         late = np.arange(some.start, some.stop)[known[some]] >= tenth
                         last += square[late].sum(axis=0)
+                        sums[at, learner.frozen] = np.inf
                 learner.cut()
             curve = np.sqrt(sums / counts[:, None])[: len(points)]
             mean, final = np.sqrt(sums.sum(axis=0) / counts.sum()), np.sqrt(last / known[tenth:].sum())
-        return Scores(mean, final, curve.T.astype(np.float32), learner.frozen)
+        return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
 
     def _rows(self, begin: int, end: int) -> Any:
         if isinstance(self.Phi, Active):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,8 @@ class Sweep:
 
     ``table`` is the tidy table: a row a setting and run, with the setting's number and parameters (null where the
     rule has no such), ``run``, ``mean`` (over the steps), ``final``, ``diverged`` and ``curve`` (at ``points``).
-    ``settings`` has a row a setting, with means and standard errors over the runs. A learner that would have
-    diverged keeps its last weights, and the error of these counts from there on.
+    ``settings`` has a row a setting, with means and standard errors over the runs. Where a learner diverged its error
+    is infinite.
     """
 
     plan: Plan
@@ -100,7 +100,8 @@ class Sweep:
         number = np.arange(len(self.mean), dtype=np.int32)
         columns: dict[str, Any] = {"setting": number} | self._described(number)
         for name in ("mean", "final"):
-            columns[name], columns[f"{name}_se"] = over_runs(getattr(self, name))
+            columns[name], error = over_runs(getattr(self, name))
+            columns[f"{name}_se"] = pa.array(error, mask=np.isnan(error))  # of one run, or of infinite ones, unknown
         columns["diverged"] = self.diverged.sum(axis=1).astype(np.int32)
         columns["runs"] = np.full(len(number), self.plan.runs, np.int32)
         return pa.table(columns)
@@ -158,12 +159,13 @@ class Sweep:
             "best": [{name: _told(value) for name, value in row.items()} for row in self.best],
         }
         text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False)
-        for name, written in (
-            ("results.parquet", lambda path: pq.write_table(self.table, path, compression="zstd")),
-            ("settings.parquet", lambda path: pq.write_table(self.settings, path, compression="zstd")),
-            ("summary.json", lambda path: path.write_text(text, "utf-8")),
-            ("report.html", lambda path: path.write_text(page(self), "utf-8")),
-        ):
+        files: dict[str, Callable[[Path], Any]] = {
+            "results.parquet": lambda path: pq.write_table(self.table, path, compression="zstd"),
+            "settings.parquet": lambda path: pq.write_table(self.settings, path, compression="zstd"),
+            "summary.json": lambda path: path.write_text(text, "utf-8"),
+            "report.html": lambda path: path.write_text(page(self), "utf-8"),
+        }
+        for name, written in files.items():
             partial = folder / f".{name}.partial"
             written(partial)
             os.replace(partial, folder / name)

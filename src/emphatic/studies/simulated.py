@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import inputs, rules
 from emphatic.inputs import refusal
 from emphatic.learner import Learner
 from emphatic.problems import MDP
@@ -33,13 +33,14 @@ _OFTEN = 16
 class Simulated:
     """Run i of a problem is a stream of its own, the same for all rules: that of seed (seed, i).
 
-    A function that takes a ``seed`` makes a problem of its own for each run, of seed (seed, i, 1). The error is the
-    root mean square value error, weighted by d_μ, of the weights before an update; at the end, of the last weights.
+    A function that takes a ``seed`` makes a problem of its own for each run, of the same seed. The error is the root
+    mean square value error, weighted by d_μ, of the weights before an update; at the end, of the last weights.
     """
 
     problem: MDP | Callable[..., MDP]
     steps: int
     seed: int = 0
+    theta: tuple[float, ...] | None = None
 
     metric = "RMSVE"
 
@@ -59,7 +60,7 @@ class Simulated:
         """The problem of a run."""
         if isinstance(self.problem, MDP):
             return self.problem
-        made = self.problem(seed=(self.seed, run, 1)) if self.fresh else self.problem()
+        made = self.problem(seed=(self.seed, run)) if self.fresh else self.problem()
         if not isinstance(made, MDP):
             raise refusal("problem", "sweep", "be a problem, or a function that makes one", repr(made))
         return made
@@ -68,10 +69,11 @@ class Simulated:
         """ValueError where these settings cannot learn from it."""
         if not rules.get(settings.rule).interest and (self.mdp(0).I != 1.0).any():
             raise refusal("rule", "sweep", f"take interest, as {self.name} has it", repr(settings.rule))
+        self._theta(self.mdp(0))
 
     def identity(self) -> str:
         """What tells these runs from others."""
-        digest = hashlib.sha256(f"{self.name} {self.steps} {self.seed} {self.fresh}".encode())
+        digest = hashlib.sha256(f"{self.name} {self.steps} {self.seed} {self.fresh} {self.theta}".encode())
         mdp = self.mdp(0)
         for name in ("P", "R", "gamma", "pi", "mu", "Phi", "I", "lambda_", "start"):
             part = np.ascontiguousarray(getattr(mdp, name), np.float64)
@@ -84,10 +86,11 @@ class Simulated:
         return np.unique(np.round(np.linspace(0, there - 1, min(count, there))).astype(np.int64)) * every
 
     def baselines(self, runs: int) -> dict[str, float]:
-        """Errors to hold others against, as means over the runs: of θ = 0 and of the best linear approximation."""
+        """Errors to hold others against, as means over the runs: of the first weights and of the best there are."""
         problems = [self.mdp(run) for run in range(runs if self.fresh else 1)]
-        zero = np.mean([mdp.rmsve(np.zeros(mdp.n)) for mdp in problems])
-        return {"θ = 0": float(zero), "best linear": float(np.mean([mdp.rmsve(mdp.best) for mdp in problems]))}
+        first = np.mean([mdp.rmsve(self._theta(mdp)) for mdp in problems])
+        best = np.mean([mdp.rmsve(mdp.best) for mdp in problems])
+        return {"first weights" if self.theta else "θ = 0": float(first), "best linear approximation": float(best)}
 
     def score(self, run: int, settings: Settings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side on one stream."""
@@ -97,6 +100,7 @@ class Simulated:
         if "lambda_" in fixed:
             given.pop("lambda_next", None)  # as a grid sets λ, it is the same everywhere
         learner = Learner(settings.rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto")
+        learner.theta = self._theta(mdp)
         size = every * max(1, _ERRORS // K)
         total, curve = np.zeros(K), np.empty((len(points), K))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -110,9 +114,17 @@ class Simulated:
                 total += error.sum(axis=0)
                 here = (points >= begin) & (points < end)
                 curve[here] = error[(points[here] - begin) // every]
-            final = np.array([mdp.rmsve(theta) for theta in learner.theta])
-        mean = total / -(-self.steps // every)
-        return Scores(mean, final, curve.T.astype(np.float32), learner.frozen)
+        curve[(points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
+        error = inputs.probe(mdp.probe, mdp.n)
+        mean, first = total / -(-self.steps // every), float(error(self._theta(mdp)[None])[0])
+        return Scores.of(mean, error(learner.theta), curve, learner.frozen, first)
+
+    def _theta(self, mdp: MDP) -> NDArray[np.float64]:
+        """The first weights."""
+        theta = np.zeros(mdp.n) if self.theta is None else np.asarray(self.theta, np.float64)
+        if theta.shape != (mdp.n,) or not np.isfinite(theta).all():
+            raise refusal("theta", "sweep", f"be {mdp.n} finite numbers", repr(self.theta))
+        return theta
 
 
 def _rows(name: str, value: Any, begin: int, end: int) -> Any:

@@ -16,6 +16,7 @@ from emphatic.studies.recorded import Recorded
 from emphatic.studies.results import Sweep
 from emphatic.studies.scores import Scores
 from emphatic.studies.simulated import Simulated
+from emphatic.studies.values import numbers
 
 __all__ = ["sweep"]
 
@@ -32,6 +33,7 @@ def sweep(
     every: int = 1,
     points: int | Sequence[int] = 50,
     seed: int = 0,
+    theta: Sequence[float] | str | None = None,
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = True,
@@ -42,7 +44,8 @@ def sweep(
     ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP``, a function that makes one (for each run, if it
     takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one or several
     values, or text such as "2^-10..2^-2"; or a list of such grids. All settings of a rule learn side by side in one
-    horde, from the same ``runs`` streams (10 by default) of ``steps`` steps; a log is one run, of its own length.
+    horde, from the same ``runs`` streams (10 by default) of ``steps`` steps, beginning with the weights ``theta`` (0 by
+    default); a log is one run, of its own length.
 
     The error is the root mean square value error weighted by d_μ, before each ``every``-th update; on a log that of the
     return. Its mean over the steps, its last value and those at ``points`` (a number of them, or the steps) are kept.
@@ -61,6 +64,8 @@ def sweep(
     if not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
     if isinstance(problem, Recorded):
+        if theta is not None:
+            raise refusal("theta", "sweep", "be left out with a log, where all weights begin with 0", repr(theta))
         source: Simulated | Recorded = problem
     else:
         made = get(problem) if isinstance(problem, str) else problem
@@ -68,7 +73,7 @@ def sweep(
             raise refusal(
                 "problem", "sweep", "be a name, an MDP, a function that makes one, or Recorded", repr(problem)
             )
-        source = Simulated(made, int(steps), seed)
+        source = Simulated(made, int(steps), seed, None if theta is None else numbers("theta", theta))
     plan = Plan.of(source, grid, (1 if isinstance(source, Recorded) else 10) if runs is None else runs, every, points)
     began = time.perf_counter()
     folder = None if out is None else Path(out)

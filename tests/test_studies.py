@@ -1,0 +1,429 @@
+"""Sweeps: the scores are those of learners on their own, the table is the same however the work is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import emphatic
+from emphatic import problems
+from emphatic.cli import app
+from emphatic.studies import Recorded, Sweep, sweep
+from emphatic.studies.grid import parameters, settings
+from emphatic.studies.values import numbers
+
+RUNNER = CliRunner()
+GRID = {"rule": ["td", "true_online_etd"], "alpha": "2^-6, 2^-3, 2^5", "lambda": [0, 0.9]}
+
+
+def swept(**more: Any) -> Sweep:
+    return sweep("chain", GRID, **({"runs": 3, "steps": 700, "every": 3, "points": 7, "seed": 5} | more))
+
+
+def same(a: Sweep, b: Sweep) -> bool:
+    return bool(a.table.equals(b.table)) and bool(a.settings.equals(b.settings))
+
+
+# ---------------------------------------------------------------------- grids
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("2^-2..2^1", [0.25, 0.5, 1.0, 2.0]),
+        ("1..100:*10", [1.0, 10.0, 100.0]),
+        ("0..1:+.25", [0.0, 0.25, 0.5, 0.75, 1.0]),
+        (".5, 1/4,1-2^-3", [0.5, 0.25, 0.875]),
+        ("8..1:*.5", [8.0, 4.0, 2.0, 1.0]),
+        (["2^-1", 3], [0.5, 3.0]),
+        (np.float32(0.5), [0.5]),
+    ],
+)
+def test_numbers(text: Any, want: list[float]) -> None:
+    assert numbers("alpha", text) == pytest.approx(want, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "1..0", "0..1", "1..2:*1", "nan", "1/0", [], None, "__import__('os')", "1..9:+0"]
+)
+def test_numbers_that_are_none(text: Any) -> None:
+    with pytest.raises(ValueError, match="'alpha' parameter of sweep"):
+        numbers("alpha", text)
+
+
+def test_a_rule_takes_its_own_parameters() -> None:
+    assert list(parameters(emphatic.rules.get("td"))) == ["alpha", "lambda"]
+    assert list(parameters(emphatic.rules.get("tdrc"))) == ["alpha", "lambda", "eta", "beta", "kappa"]
+    assert list(parameters(emphatic.rules.get("abtd"))) == ["alpha", "zeta", "xi"]  # it has no λ
+    made = settings({"rule": ["td", "gtd", "abtd"], "alpha": [0.1, 0.2], "lambda": [0, 1], "eta": [1, 2], "zeta": 0})
+    assert [(one.rule, len(one)) for one in made] == [("td", 4), ("gtd", 8), ("abtd", 2)]
+    assert made[1].values["eta"].tolist() == [1, 2] * 4
+
+
+def test_the_published_grid_of_the_collision_study() -> None:
+    alpha, many = "2^-18..2^0", "0, .1, .2, .3, .5, .9, 1, 1-2^-2, 1-2^-3, 1-2^-4, 1-2^-5, 1-2^-6"
+    made = settings(
+        [
+            {"rule": ["td", "tdrc", "etd", "tree_backup", "vtrace"], "alpha": alpha, "lambda": many},
+            {"rule": "abtd", "alpha": alpha, "zeta": many},
+            {"rule": ["gtd", "gtd2", "htd", "proximal_gtd2"], "alpha": alpha, "lambda": many, "eta": "2^-6..2^8"},
+            {"rule": "etd_beta", "alpha": alpha, "lambda": many, "beta": "0..1:+.2"},
+        ]
+    )
+    assert sum(map(len, made)) == 16_416
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        ({"alpha": 0.1}, "'rule' parameter of sweep must be one or several of td"),
+        ({"rule": "tdd", "alpha": 0.1}, "must be one of td"),
+        ({"rule": "td"}, "'alpha' parameter of sweep must be given"),
+        ({"rule": "td", "alpha": -1}, "'alpha' parameter of sweep must be between 0"),
+        ({"rule": "td", "alpha": 1, "lambda": 2}, "'lambda' parameter of sweep must be between 0 and 1. Got 2.0"),
+        ({"rule": "td", "alpha": 1, "eta": 2}, "have only parameters of its rules, alpha, lambda. Got 'eta'"),
+        ({"rule": "td", "alpha": 1, "lamda": 2}, "did you mean 'lambda'"),
+        ({"rule": "gtd", "alpha": 1, "eta": 2, "beta": 1}, "'eta' parameter of sweep must be given, or 'beta'"),
+        ({"rule": "etd_beta", "alpha": 1}, "'beta' parameter of sweep must be given for 'etd_beta'"),
+        ({"rule": "abtd", "alpha": 1}, "'xi' parameter of sweep must be given for 'abtd'"),
+        ([], "'grid' parameter"),
+        ("td", "'grid' parameter"),
+    ],
+)
+def test_bad_grids(grid: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("'", "['\"]")):
+        sweep("chain", grid, runs=1, steps=10)
+
+
+# ---------------------------------------------------------------------- scores
+
+
+def test_scores_are_those_of_a_learner_alone() -> None:
+    found = swept()
+    chain = problems.chain()
+    rows = found.table.to_pylist()
+    assert [row["setting"] for row in rows] == [s for s in range(12) for _ in range(3)]
+    assert [row["run"] for row in rows] == [0, 1, 2] * 12
+    assert found.points.tolist() == [0, 117, 234, 348, 465, 582, 699]
+    frozen = 0
+    for row in rows:
+        stream = chain.simulate(700, seed=(5, row["run"]))
+        learner = emphatic.Learner(row["rule"], 3, engine="reference")
+        given = stream.inputs(row["rule"]) | {"alpha": row["alpha"], "lambda_": row["lambda"]}
+        given.pop("lambda_next", None)
+        _, error = learner.run(**given, probe=chain.probe, predictions=False, on_divergence="freeze")
+        assert row["diverged"] == (learner.frozen or max(error[::3].mean(), row["final"]) > 1e6 * error[0])
+        curve = np.where(learner.frozen & (found.points > learner.steps), np.inf, error[found.points])
+        with np.errstate(over="ignore"):
+            assert row["curve"] == pytest.approx(curve.astype(np.float32), rel=1e-6)
+        frozen += learner.frozen
+        if learner.frozen:
+            assert row["mean"] == row["final"] == np.inf
+        elif not row["diverged"]:
+            assert row["mean"] == pytest.approx(error[::3].mean(), rel=1e-9)
+            assert row["final"] == pytest.approx(chain.rmsve(learner.theta), rel=1e-9)
+    assert 3 <= frozen <= sum(row["diverged"] for row in rows) < 20
+
+
+def test_means_and_standard_errors() -> None:
+    found = swept()
+    for s, row in enumerate(found.settings.to_pylist()):
+        own = np.array([r["mean"] for r in found.table.to_pylist() if r["setting"] == s])
+        if row["diverged"] == 0:
+            assert row["mean"] == pytest.approx(own.mean())
+            assert row["mean_se"] == pytest.approx(np.sqrt(((own - own.mean()) ** 2).sum() / 2 / 3))
+    for best in found.best:
+        means = [row["mean"] for row in found.settings.to_pylist() if row["rule"] == best["rule"]]
+        assert best["mean"] == min(means)
+        assert best["diverged"] == 0
+
+
+def test_first_weights() -> None:
+    """θ → 2θ from θ = 1: off-policy TD grows, emphatic TD does not."""
+    found = sweep("two_theta", {"rule": ["td", "etd"], "alpha": 0.01}, theta=[1], runs=4, steps=20_000, every=100)
+    assert found.mean[0].min() > 1e3 * found.curve[0, 0, 0]
+    assert found.final[1].max() < 0.1 * found.curve[1, 0, 0]
+    with pytest.raises(ValueError, match="'theta' parameter of sweep must be 1 finite numbers"):
+        sweep("two_theta", {"rule": "td", "alpha": 0.1}, theta=[1, 2])
+
+
+def test_second_parameters_reach_their_learners() -> None:
+    """On collision, whose features are drawn anew in every run; ζ is ABTD's own way to say ξ."""
+    grid = [
+        {"rule": "gtd", "alpha": 0.05, "lambda": 0.5, "eta": [0.1, 4]},
+        {"rule": "etd_beta", "alpha": 0.01, "beta": [0.2, 1], "lambda": 0},
+        {"rule": "abtd", "alpha": 0.05, "zeta": [0, 0.75]},
+    ]
+    found = sweep("collision", grid, runs=2, steps=300, every=300)
+    for row in found.table.to_pylist():
+        mdp = problems.collision(seed=(0, row["run"]))
+        given = mdp.simulate(300, seed=(0, row["run"])).inputs(row["rule"]) | {"alpha": row["alpha"]}
+        if row["lambda"] is not None:
+            given |= {"lambda_": row["lambda"]}
+            given.pop("lambda_next", None)
+        for name in ("eta", "beta"):
+            if row[name] is not None:
+                given[name] = row[name]
+        if row["zeta"] is not None:
+            given["xi"] = mdp.xi(row["zeta"])
+        learner = emphatic.Learner(row["rule"], 6, engine="reference")
+        learner.run(**given, predictions=False)
+        assert row["mean"] == pytest.approx(0.68908, abs=5e-6)  # every 300th step is the first
+        assert row["final"] == pytest.approx(mdp.rmsve(learner.theta), rel=1e-9)
+    finals = found.final.mean(axis=1)
+    assert len(np.unique(finals.round(9))) == 6
+
+
+def test_state_dependent_lambda_where_the_grid_has_none() -> None:
+    chain = problems.chain()
+    own = problems.MDP(chain.P, chain.R, chain.gamma, chain.pi, chain.mu, chain.Phi, lambda_=[0.1, 0.9, 0.3, 0.5, 0.0])
+    found = sweep(own, {"rule": "gtd", "alpha": 0.01}, runs=1, steps=200)
+    learner = emphatic.Learner("gtd", 3, engine="reference")
+    learner.run(**own.simulate(200, seed=(0, 0)).inputs("gtd"), alpha=0.01, predictions=False)
+    assert found.final[0, 0] == pytest.approx(own.rmsve(learner.theta), rel=1e-9)
+
+
+# ---------------------------------------------------------------------- however the work is done
+
+
+def test_the_table_is_the_same_for_any_number_of_jobs() -> None:
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        threads = swept()
+    assert same(swept(), threads)
+    assert same(swept(), swept(jobs=2))
+
+
+def test_a_cluster() -> None:
+    """Workers of a real one, started for the purpose."""
+    script = """
+import joblib
+from distributed import Client, LocalCluster
+from emphatic.studies import sweep
+if __name__ == "__main__":
+    grid = {"rule": "td", "alpha": [0.01, 0.1], "lambda": 0}
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        with joblib.parallel_config(backend="dask"):
+            there = sweep("chain", grid, runs=3, steps=200)
+    assert there.table.equals(sweep("chain", grid, runs=3, steps=200).table)
+    print("the same")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "the same" in done.stdout, done.stderr
+
+
+def test_seeds_differ() -> None:
+    assert not same(swept(), swept(seed=6))
+
+
+def test_a_stopped_sweep_goes_on(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    seen: list[int] = []
+
+    def stop(done: int, total: int) -> None:
+        seen.append(done)
+        if len(seen) == 4:
+            raise Stop
+
+    with pytest.raises(Stop):
+        swept(out=tmp_path, progress=stop)
+    assert not (tmp_path / "results.parquet").exists()
+    parts = sorted((tmp_path / ".unfinished").glob("*.npz"))
+    assert len(parts) == 3
+    parts[1].write_bytes(parts[1].read_bytes()[:100])  # as a crash of the machine may leave it
+    went: list[int] = []
+    found = swept(out=tmp_path, progress=lambda done, total: went.append(done))
+    assert went[0] == 2 * 6 * 700
+    assert len(went) == 5
+    assert same(found, swept())
+    assert pq.read_table(tmp_path / "results.parquet").equals(found.table)
+    assert sorted(os.listdir(tmp_path)) == ["report.html", "results.parquet", "settings.parquet", "summary.json"]
+
+
+def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        if done > 20_000:
+            raise KeyboardInterrupt
+
+    for other in ({"seed": 6}, {"every": 1}, {"steps": 701}, {"points": 8}):
+        with pytest.raises(KeyboardInterrupt):
+            swept(out=tmp_path, progress=stop, **other)
+        assert list((tmp_path / ".unfinished").glob("*.npz"))
+        assert same(swept(out=tmp_path), swept())
+
+
+def test_killed_outright(tmp_path: Path) -> None:
+    """The command is killed as it works, and given again."""
+    command = [
+        sys.executable, "-m", "emphatic.cli", "sweep", "chain", "--rule", "td", "--alpha", "2^-6..2^-3",
+        "--lambda", "0", "--runs", "300", "--steps", "2000", "--out",
+    ]  # fmt: skip
+    command.append(str(tmp_path))
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob(".unfinished/*.npz"))) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(list(tmp_path.glob(".unfinished/*.npz"))) >= 5
+    assert not (tmp_path / "results.parquet").exists()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    whole = sweep("chain", {"rule": "td", "alpha": "2^-6..2^-3", "lambda": 0}, runs=300, steps=2000)
+    assert pq.read_table(tmp_path / "results.parquet").equals(whole.table)
+
+
+# ---------------------------------------------------------------------- logs
+
+
+def log(T: int = 400) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    return {"Phi": rng.normal(size=(T + 1, 3)) / 2, "R": rng.normal(size=T), "gamma_next": 0.8}
+
+
+def test_a_log_is_scored_by_its_returns() -> None:
+    given = log()
+    found = sweep(Recorded(**given), {"rule": ["td", "etd"], "alpha": [0.01, 0.1], "lambda": 0.5}, points=4)
+    G, known = emphatic.returns(given["R"], 0.8)
+    assert found.points.tolist() == [100, 200, 300, 400]
+    for row in found.table.to_pylist():
+        learner = emphatic.Learner(row["rule"], 3, engine="reference")
+        I = 0.2 if row["rule"] == "etd" else 1.0  # 1 − γ keeps emphasis at 1
+        made = learner.run(**given, alpha=row["alpha"], lambda_=0.5, I=I)
+        square = (made - G) ** 2
+        assert row["mean"] == pytest.approx(np.sqrt(square[known].mean()), rel=1e-9)
+        last = np.flatnonzero(known)[-(int(known.sum()) // 10) :]
+        assert row["final"] == pytest.approx(np.sqrt(square[last].mean()), rel=1e-9)
+        pieces = [np.sqrt(square[b : b + 100][known[b : b + 100]].mean()) for b in range(0, 400, 100)]
+        assert row["curve"] == pytest.approx(pieces, rel=1e-6)
+
+
+def test_cuts_and_divergence_in_a_log() -> None:
+    given = log()
+    cut = Recorded(**given, cuts=[150])
+    found = sweep(cut, {"rule": "td", "alpha": [0.1, 1e9], "lambda": 0.9}, points=2)
+    learner = emphatic.Learner("td", 3, engine="reference")
+    pieces = []
+    for begin, end in ((0, 149), (150, 400)):
+        R = given["R"][begin:end]
+        made = learner.run(given["Phi"][begin : end + 1], R, 0.8, alpha=0.1, lambda_=0.9)
+        learner.cut()
+        G, known = emphatic.returns(R, 0.8)
+        pieces.append(((made - G) ** 2)[known])
+    assert found.mean[0, 0] == pytest.approx(np.sqrt(np.concatenate(pieces).mean()), rel=1e-9)
+    assert found.diverged[:, 0].tolist() == [False, True]
+    assert found.mean[1, 0] == found.final[1, 0] == np.inf
+    assert np.isinf(found.curve[1, 0, -1])
+
+
+def test_a_table(tmp_path: Path) -> None:
+    """A column of a file, with gaps and a missing reading: scored as nexting would score one plain learner."""
+    rng, T = np.random.default_rng(0), 900
+    x = np.sin(np.arange(T) / 9) + 0.1 * rng.normal(size=T)
+    t = np.arange(T, dtype=float)
+    t[500:] += 1000.0
+    rows = [f"{when:g},{'' if i == 300 else f'{value:.6f}'}" for i, (when, value) in enumerate(zip(t, x, strict=True))]
+    (tmp_path / "log.csv").write_text("\n".join(["time,x", *rows]))
+    out = tmp_path / "out"
+    arguments = ["sweep", str(tmp_path / "log.csv"), "--predict", "x", "--horizon", "5", "--alpha", ".1,.3"]
+    result = RUNNER.invoke(app, [*arguments, "--rule", "true_online_etd", "--lambda", ".5", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    summary = json.loads((out / "summary.json").read_text("utf-8"))
+    assert summary["metric"] == "return error"
+    assert summary["steps"] == T - 1
+    assert summary["best"][0]["final"] < 0.75 * summary["baselines"]["mean return"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"R": np.zeros(399)}, r"'R' parameter of Recorded must be a number or of shape \(400,\)"),
+        ({"cuts": [401]}, "'cuts' parameter"),
+        ({"gamma_next": 1.0}, "be long enough that some return is known"),
+        ({"outcome": (np.zeros(3), np.zeros(3, bool))}, "'outcome' parameter"),
+    ],
+)
+def test_bad_logs(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Recorded(**(log() | change))
+
+
+def test_a_log_has_one_run_and_no_policies() -> None:
+    with pytest.raises(ValueError, match="'runs' parameter of sweep must be 1 on a log"):
+        sweep(Recorded(**log()), {"rule": "td", "alpha": 0.1}, runs=2)
+    with pytest.raises(ValueError, match="'pi' parameter of Recorded must be given for the rule 'tree_backup'"):
+        sweep(Recorded(**log()), {"rule": "tree_backup", "alpha": 0.1})
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def test_the_command(tmp_path: Path) -> None:
+    config = tmp_path / "sweep.toml"
+    config.write_text(
+        'problem = "chain"\nruns = 3\nsteps = 700\nevery = 3\npoints = 7\nseed = 5\n[[grid]]\n'
+        'rule = ["td", "true_online_etd"]\nalpha = "2^-6, 2^-3, 2^5"\nlambda = [0, 0.9]\n'
+    )
+    by_file, by_flags = tmp_path / "file", tmp_path / "flags"
+    result = RUNNER.invoke(app, ["sweep", "--config", str(config), "--out", str(by_file)])
+    assert result.exit_code == 0, result.output
+    assert "report.html" in result.output.replace("\n", "")
+    flags = "--rule td,true_online_etd --alpha 2^-6,2^-3,2^5 --lambda 0,.9 --runs 3 --steps 700 --every 3 --points 7"
+    result = RUNNER.invoke(app, ["sweep", "chain", *flags.split(), "--seed", "5", "--out", str(by_flags)])
+    assert result.exit_code == 0, result.output
+    first, second = (pq.read_table(folder / "results.parquet") for folder in (by_file, by_flags))
+    assert first.equals(second)
+    assert first.equals(swept().table)
+    assert first.column_names == ["setting", "rule", "alpha", "lambda", "run", "mean", "final", "diverged", "curve"]
+    assert json.loads(first.schema.metadata[b"points"]) == swept().points.tolist()
+    summary = json.loads((by_file / "summary.json").read_text("utf-8"))
+    assert summary["settings"] == 12
+    assert summary["learner_steps"] == 12 * 3 * 700
+    assert [best["rule"] for best in summary["best"]] == ["td", "true_online_etd"]
+    assert "<!DOCTYPE html>" in (by_file / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chian"], "Did you mean 'chain'"),
+        ([], "name a problem or a log"),
+        (["chain", "--with", "colour=red"], "has no option 'colour'"),
+        (["chain", "--predict", "x"], "--predict goes with a log"),
+        (["nothing.csv", "--predict", "x", "--horizon", "3"], "nothing.csv"),
+        (["nothing.csv"], "--predict COLUMN --horizon STEPS"),
+        (["chain", "--runs", "0"], "'runs' parameter"),
+        (["chain", "--alpha", "x"], "'alpha' parameter"),
+    ],
+)
+def test_bad_commands(arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = RUNNER.invoke(app, ["sweep", *arguments])
+    assert result.exit_code == 2
+    assert said in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    for text, said in (
+        ("problm = 'chain'", "did you mean 'problem'"),
+        ("x = ", "not a TOML file"),
+        ("grid = 3", "[[grid]]"),
+    ):
+        path.write_text(text)
+        result = RUNNER.invoke(app, ["sweep", "--config", str(path)])
+        assert result.exit_code == 2
+        assert said in result.output
