@@ -8,6 +8,8 @@ rule's best α. This study prints what it finds; there is no number to agree wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,14 +65,15 @@ def best_errors(task: tuple[int, int, int, int]) -> Array:
 def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
     """The ratio of the two best errors on every MDP and at every λ."""
     mdps, streams = (4, 5) if quick else (30, 10)
-    sizes = SIZES[:2] if quick else SIZES
-    tasks = [(size, seed, i, streams) for size in range(len(sizes)) for i in range(mdps)]
+    sizes = (1,) if quick else tuple(range(len(SIZES)))
+    tasks = [(size, seed, i, streams) for size in sizes for i in range(mdps)]
     found = np.array(each(best_errors, tasks, jobs, progress, "random MDPs"))
     found = found.reshape(len(sizes), mdps, 3, len(LAMBDAS))
     ratio = found[:, :, 0] / found[:, :, 1]
     surely = found[:, :, 0] - found[:, :, 1] > 3.0 * found[:, :, 2]
     checks: list[Check] = []
-    for size, name in enumerate(map(_name, sizes)):
+    names = [_name(SIZES[size]) for size in sizes]
+    for size, name in enumerate(names):
         cases = ratio[size].size
         worse = int(np.sum(ratio[size] > 1.0))
         checks += [
@@ -90,7 +93,7 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
         f"{EVERY}th step. One α serves all streams of an MDP; it is the best of {len(ALPHAS)} for each rule and λ.",
     ]
     settings = {"MDPs of each size": mdps, "streams of each": streams, "steps": STEPS, "λ": list(LAMBDAS)}
-    return Outcome(checks, [_figure(ratio)], notes, settings)
+    return Outcome(checks, [_figure(ratio, names)], notes, settings)
 
 
 def _name(size: tuple[int, int, int | None]) -> str:
@@ -98,15 +101,15 @@ def _name(size: tuple[int, int, int | None]) -> str:
     return f"{states} states, {'tabular' if n is None else f'{n} binary features'}"
 
 
-def _figure(ratio: Array) -> Figure:
+def _figure(ratio: Array, names: Sequence[str]) -> Figure:
     panels = []
-    for size, cases in enumerate(ratio):
+    for name, cases in zip(names, ratio, strict=True):
         places = np.tile(np.arange(len(LAMBDAS)), (len(cases), 1)) + np.linspace(-0.25, 0.25, len(cases))[:, None]
         dots = Marks(places.ravel(), cases.ravel(), "one MDP", category(0), symbol="dot")
-        panels.append(Panel(_name(SIZES[size]), [], marks=[dots], levels=[Level(1.0, "equal")]))
+        panels.append(Panel(name, [], marks=[dots], levels=[Level(1.0, "equal")]))
     ticks = {float(i): f"{lambda_:g}" for i, lambda_ in enumerate(LAMBDAS)}
     x = Axis("λ", range=(-0.5, len(LAMBDAS) - 0.5), ticks=ticks)
-    plot = Plot({"all": panels}, "ratio", 2, 1, x=x, y=Axis("ratio of errors"), closest=True)
+    plot = Plot({"all": panels}, "ratio", min(2, len(names)), 1, x=x, y=Axis("ratio of errors"), closest=True)
     keys = [Key(category(0), "best error of true online TD(λ) / of TD(λ), a dot an MDP", symbol="dot")]
     keys.append(Key("baseline", "equal: below it, true online is better"))
     return Figure("Ratio of the best errors", plot, "", keys)
