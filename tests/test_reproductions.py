@@ -64,18 +64,23 @@ def test_collision_whole_grid() -> None:
 
 @pytest.mark.parametrize("rule", ["etd"])
 def test_collision_page(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The study from end to end, of one rule and few runs."""
+    """The whole study of one rule from end to end, in runs too short to agree: our best is none of the published."""
     monkeypatch.setattr(collision, "BEST", {rule: collision.BEST[rule]})
-    monkeypatch.setattr(collision, "RUNS", 5)
-    outcome = reproduce("collision", quick=True, out=tmp_path, seed=1)
-    assert [check.name for check in outcome.checks][:3] == [
-        "d_μ × 35",
-        "RMSVE at w = 0",
-        "etd, best over λ: that setting",
-    ]
+    monkeypatch.setattr(collision, "RUNS", 2)
+    monkeypatch.setattr(collision, "STEPS", 200)
+    outcome = reproduce("collision", out=tmp_path, seed=1)
+    assert not outcome.agree
+    assert outcome.settings["settings"] == 19 * 12 + 1
+    names = [check.name for check in outcome.checks]
+    assert names[:4] == ["d_μ × 35", "RMSVE at w = 0", "etd, best over λ: that setting", "etd, best over λ"]
     assert all(check.agree for check in outcome.checks[:2])
-    assert outcome.settings["runs"] == 5
-    assert "Emphatic TD(0) over α" in (tmp_path / "collision" / "report.html").read_text("utf-8")
+    there, best = (check.ours for check in outcome.checks[2:4])
+    assert isinstance(there, float)
+    assert isinstance(best, float)
+    assert best < there
+    page = (tmp_path / "collision" / "report.html").read_text("utf-8")
+    assert all(figure.title in page for figure in outcome.figures)
+    assert len(outcome.figures) == 3
 
 
 # ------------------------------------------------------------------------------------------------ agreement
@@ -143,6 +148,13 @@ def test_command_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = (tmp_path / "index.html").read_text("utf-8")
     assert 'href="followon-variance/report.html"' in index
     assert 'href="two-theta/report.html"' in index
+
+
+def test_command_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("in the way")
+    code, said = command("chain", "--out", tmp_path / "out")
+    assert code == 2
+    assert "Error:" in said
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def reproduce(
         raise refusal("seed", "reproduce", "be a whole number of 0 or more", repr(seed))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
         raise refusal("jobs", "reproduce", "be a whole number of 1 or more, or -1", repr(jobs))
+    if out is not None:
+        (Path(out) / name).mkdir(parents=True, exist_ok=True)  # or the whole study might be for nothing
     begin = time.perf_counter()
     found: Outcome = study.run(quick, seed, jobs, progress)
     outcome = replace(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import problems
-from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category
+from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
 from emphatic.studies.agreement import Check, Outcome, claim, compare
 from emphatic.studies.parallel import Progress, silent
 from emphatic.studies.results import Sweep, over_runs
@@ -203,7 +203,7 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
     ]
     if quick:
         notes.append("Quick: all runs and steps, but only of the published settings, and the error of every 50th step.")
-    figures = [_bests(found, quick), _curve(found)]
+    figures = [_bests(found, quick), _curve(found), *([] if quick else [_sensitivity(found)])]
     settings = {
         "runs": RUNS,
         "steps": STEPS,
@@ -236,6 +236,24 @@ def _bests(found: Scores, quick: bool) -> Figure:
     return Figure(
         "Best settings", plot, "Bars: one standard error. Ours over the whole grid." if not quick else "", keys
     )
+
+
+def _sensitivity(found: Scores) -> Figure:
+    shade = shades(sorted(LAMBDAS))
+    panels = []
+    for rule, best in BEST.items():
+        along = "zeta" if rule == "abtd" else "lambda"
+        lines = []
+        for value, place in shade.items():
+            there = [found.best(rule, **{"alpha": alpha, along: value}) for alpha in ALPHAS]
+            name = f"{'ζ' if along == 'zeta' else 'λ'} = {value:g}"
+            lines.append(Line(ALPHAS, found.mean[there], name, "ramp", place, width=1.2, key=f"shade{place}"))
+        marks = [Marks(best.alpha, best.mean, "published", error=best.se)]
+        panels.append(Panel(rule, lines, (0.0, 0.75), marks))
+    plot = Plot({"all": panels}, "sensitivity", 3, 1, x=Axis("α", "log2"), y=Axis("RMSVE"), closest=True)
+    keys = [Key("ramp", f"λ or ζ = {value:g}", place, f"shade{place}") for value, place in shade.items()]
+    caption = "Each line is the least over the second parameter. Diamonds: the published best over λ, and at λ = 0."
+    return Figure("Error over α, for each λ", plot, caption, keys)
 
 
 def _curve(found: Scores) -> Figure:

@@ -17,8 +17,7 @@ __all__ = ["write", "write_index"]
 
 
 def write(outcome: Outcome, folder: Path) -> None:
-    """``report.html`` and ``results.json`` of one study."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """``report.html`` and ``results.json`` of one study, in a folder that is there."""
     (folder / "report.html").write_text(reproduction_page(_page(outcome)), encoding="utf-8")
     results = {
         "study": outcome.name,

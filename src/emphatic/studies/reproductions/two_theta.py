@@ -108,7 +108,11 @@ def _figure(found: dict[str, Array], T: int) -> Figure:
         lines += [
             Line(steps, np.abs(path[::every]), rule, category(i), width=0.8, opacity=0.5, hover=False) for path in theta
         ]
-        panels.append(Panel(f"|θ|: {rule}, λ = {RULES[rule]:g}", lines, (1e-8, 1e2)))
+        panels.append(Panel(f"|θ|: {rule}, λ = {RULES[rule]:g}", lines, (0.5, 20.0) if rule == "td" else (1e-8, 1e2)))
     plot = Plot({"all": panels}, "paths", 3, 1, x=Axis("steps"), y=Axis("|θ|", scale="log"), closest=True)
+    caption = (
+        "A thin line a path, on a logarithmic scale. A typical path of emphatic TD falls more slowly than its expected "
+        "update, to which rare paths with a large follow-on trace contribute most."
+    )
     keys = [Key("truth", "expected update, (1 − αA)ᵗ, A as published")]
-    return Figure("Trajectories", plot, "A thin line a path; on a logarithmic scale.", keys)
+    return Figure("Trajectories", plot, caption, keys)
