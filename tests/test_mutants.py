@@ -21,6 +21,7 @@ import emphatic
 from emphatic.engines import chunked, columns, dense, sparse, sparse_many, wide
 from emphatic.rules import Rule
 from tests.contract import violations
+from tests.test_probe import differences_in_blocks
 
 #: (rule, what its source says, what the slip makes of it)
 SLIPS = [
@@ -207,12 +208,32 @@ KERNEL_SLIPS = [
     (chunked, "T14 = T11 * a14 + T14 * a44", "T14 = T14 * a44"),
     (chunked, "T22 = T22 * a22", "T22 = a22"),
     (chunked, "new[0, k, i] + T00 * z0 + T02 * z2", "new[0, k, i] + T00 * z0"),
-    (wide, "p1 = Phi[t0 + t, 1]", "p1 = Phi[t, 0]"),
-    (wide, "X[0 + k] = z0_0 + a02 * z2_0 + b0 * p0 + d0 * q0", "X[0 + k] = z0_0 + a02 * z2_0 + b0 * p0"),
+    (wide, "p1 = Phi[t, 1]", "p1 = Phi[t, 0]"),
+    (wide, "Z[0 + k] = z0_0 + a02 * z2_0 + b0 * p0 + d0 * q0", "Z[0 + k] = z0_0 + a02 * z2_0 + b0 * p0"),
     (wide, "z1_0 * p0 + z1_1 * p1", "z1_0 * p0 + z1_1 * q1"),
     (wide, "f1 = S[64 + k]", "f1 = S[64]"),
-    (wide, "row = all_beta[t, first : first + lanes]", "row = all_beta[0, first : first + lanes]"),
-    (wide, "if t == 0 or all_rho.shape[0] > 1:", "if t == 0:"),
+    (wide, "row = all_beta[t if", "row = all_beta[0 if"),
+    (wide, "if t == t0 or all_rho.shape[0] > 1:", "if t == t0:"),
+]
+
+#: The same, of what is only there for a run that is watched.
+WATCH_SLIPS = [
+    (dense, "h = -row[n]", "h = row[n]"),
+    (dense, "for j in range(n - i):", "for j in range(n - i - 1):"),
+    (dense, "square += h * h", "square = h * h"),
+    (dense, "frozen[k] = True", "pass"),
+    (dense, "(t - begin) % every", "t % every"),
+    (dense, "errors[t // every, k]", "errors[t, k]"),
+    (wide, "u1_2 * z2", "u1_2 * z1"),
+    (wide, " - u2_6", ""),
+    (wide, " + u6_6 * u6_6", ""),
+    (wide, "(t - begin) % every", "t % every"),
+    (wide, "errors[t // every, who[k]]", "errors[t // every, first + k]"),
+    (wide, "predictions[t, who[k]]", "predictions[t, first + k]"),
+    (wide, "row[who[k]]", "row[first + k]"),
+    (wide, "X[1, who[k], 3] = ", "X[1, first + k, 3] = "),
+    (wide, "failed[count] = who[k]", "failed[count] = first + k"),
+    (wide, "scalars[who[k], 3] += t1 - t0", "scalars[who[k], 3] += 1"),
 ]
 
 
@@ -255,10 +276,10 @@ def in_python(engine: Any, slip: Callable[[str], str], monkeypatch: pytest.Monke
         exec(text, namespace)
         return namespace
 
-    def kernel(rule: Rule, dtype: str, which: Any) -> Any:
+    def kernel(rule: Rule, dtype: str, which: Any, *probed: bool) -> Any:
         # Kernels are made by name, but the wide one for its n.
         if engine is wide:
-            return plain(slip(wide.source(rule, dtype, which)))["wide"]
+            return plain(slip(wide.source(rule, dtype, which, probed=any(probed))))["wide"]
         return plain(slip(engine.source(rule, dtype)))[which]
 
     if engine not in (columns, sparse_many):
@@ -302,6 +323,23 @@ def test_a_slip_in_a_kernel_is_caught(engine: Any, old: str, new: str, monkeypat
 def test_the_kernels_as_they_are_pass_in_plain_python(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     in_python(engine, lambda text: text, monkeypatch)
     assert kernel_violations(engine) == []
+
+
+@pytest.mark.parametrize(("engine", "old", "new"), [(dense, "", ""), (wide, "", ""), *WATCH_SLIPS])
+def test_a_slip_in_what_watches_a_run_is_caught(
+    engine: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slip(text: str) -> str:
+        assert old in text, f"the kernels do not say {old!r}"
+        return text.replace(old, new)
+
+    in_python(engine, slip, monkeypatch)
+    with np.errstate(all="ignore"):
+        try:
+            found = differences_in_blocks(7 if engine is dense else 9, monkeypatch)
+        except (emphatic.Diverged, IndexError) as error:
+            found = [str(error)]
+    assert (found != []) == (old != new)
 
 
 def test_a_mutant_is_compiled_anew() -> None:

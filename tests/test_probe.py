@@ -7,16 +7,18 @@ stream, so that no sum cancels and every engine stops a learner at exactly the s
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import scipy.sparse as sp
 
 import emphatic
 from emphatic import Diverged, Learner
-from emphatic.engines import wide
+from emphatic.engines import dense, wide
 from emphatic.engines.probe import Probe
 
 Array = npt.NDArray[Any]
@@ -109,6 +111,18 @@ def differences(learner: Learner, of: Array, predictions: Array | None, errors: 
     return found
 
 
+def differences_in_blocks(K: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The same of K dense learners whose features are converted a hundred steps at a time, with every seventh error."""
+    monkeypatch.setattr("emphatic.learner._BLOCK", 6 * 100)
+    of, learner = np.arange(K) % 7, Learner("td", 6, K, engine="dense")
+    given: dict[str, Any] = log(6) | {name: sp.csr_array(log(6)[name]) for name in ("Phi", "Phi_next")}
+    predictions, errors = learner.run(
+        gamma_next=0.9, lambda_=0.5, alpha=ALPHA["float64"][of][None], **given, probe=states(6), probe_every=7,
+        on_divergence="freeze",
+    )  # fmt: skip
+    return differences(learner, of, predictions, errors, 7)
+
+
 def test_the_learners_stop_where_they_are_meant_to() -> None:
     for dtype in ALPHA:
         stops = [alone(6, dtype, which).stop for which in range(7)]
@@ -130,13 +144,16 @@ def test_the_learners_stop_where_they_are_meant_to() -> None:
     ],
 )
 @pytest.mark.parametrize("cuts", [(), (1, 2, 100, wide.STEPS, wide.STEPS + 1, 2 * wide.STEPS, T - 1)])
-def test_each_is_as_if_alone(engine: str, n: int, K: int | None, dtype: str, cuts: tuple[int, ...]) -> None:
+def test_each_is_as_if_alone(
+    engine: str, n: int, K: int | None, dtype: str, cuts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In one call and in several: those after the first begin with learners that are frozen."""
+    monkeypatch.setattr(dense, "_PROBED", 64)  # so that 70 features are too many for the kernel
     for first in range(7) if K in (None, 1) else (0,):
         of = (first + np.arange(K or 1)) % 7
         learner = Learner("td", n, K, engine=engine, dtype=dtype)
         edges = (0, *cuts, T)
-        parts = [run(learner, of, begin, end) for begin, end in zip(edges[:-1], edges[1:], strict=True)]
+        parts = [run(learner, of, begin, end) for begin, end in itertools.pairwise(edges)]
         predictions, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
         assert differences(learner, of, predictions, errors) == []
 
@@ -150,6 +167,12 @@ def test_every_so_many_steps_and_without_predictions(engine: str, every: int) ->
     predictions, errors = run(learner, of, probe_every=every, predictions=False)
     assert predictions is None
     assert differences(learner, of, None, errors, every) == []
+
+
+@pytest.mark.parametrize("K", [7, LANES])
+def test_features_that_are_converted_a_block_at_a_time(K: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The errors go on every seventh step of the call, not of each block."""
+    assert differences_in_blocks(K, monkeypatch) == []
 
 
 @pytest.mark.parametrize("K", [7, LANES])
@@ -172,23 +195,24 @@ def test_when_all_have_stopped(K: int) -> None:
 @pytest.mark.parametrize("probed", [False, True])
 def test_without_freezing_all_stand_before_the_same_step(K: int, probed: bool) -> None:
     """Also where some had been frozen before: these do not stop the others, nor do they move."""
-    of, options = np.arange(K) % 7, {"on_divergence": "raise", "probe": states(6) if probed else None}
-    stops = np.array([alone(6, "float64", which).stop for which in range(7)])
+    of = np.arange(K) % 7
+    options: dict[str, Any] = {"on_divergence": "raise", "probe": states(6) if probed else None}
+    stops = [alone(6, "float64", which).stop for which in range(7)]
+    soon, second = sorted(stops)[:2]
+    first = of == stops.index(soon)
     learner, plain = (Learner("td", 6, K, engine="dense") for _ in range(2))
     with pytest.raises(Diverged) as info:
         run(learner, of, **options)
-    assert (info.value.step, info.value.learner) == (stops.min(), stops.argmin())
-    run(plain, of, 0, stops.min(), **options)
+    assert (info.value.step, info.value.learner) == (soon, stops.index(soon))
+    run(plain, of, 0, soon, **options)
     assert np.array_equal(learner.theta, plain.theta)
-    assert {learner.select([k]).steps for k in range(K)} == {stops.min()}
-    late, second = stops.min() + 1, np.sort(stops)[1]
-    run(learner, of, stops.min(), late)
-    assert learner.frozen.tolist() == (of == stops.argmin()).tolist()
+    assert {learner.select([k]).steps for k in range(K)} == {soon}
+    run(learner, of, soon, soon + 1)
+    assert np.array_equal(learner.frozen, first)
     with pytest.raises(Diverged) as info:
-        run(learner, of, late, **options)
-    assert (info.value.step, info.value.learner) == (second - late, int(np.argsort(stops)[1]))
-    steps = np.where(of == stops.argmin(), stops.min(), second)
-    assert [learner.select([k]).steps for k in range(K)] == steps.tolist()
+        run(learner, of, soon + 1, **options)
+    assert (info.value.step, info.value.learner) == (second - soon - 1, stops.index(second))
+    assert [learner.select([k]).steps for k in range(K)] == np.where(first, soon, second).tolist()
 
 
 @pytest.mark.parametrize("S", [1, 4, 6, 7, 40])

@@ -6,6 +6,7 @@ is interrupted. The dense engine does both within its kernels.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def run(
         return _freezing(engine, phi, phi_next, top, parameters, out, watch.frozen, freeze=watch.freeze)
     T, plain = len(phi), replace(watch, probe=None)
     probed = range(watch.first, T, watch.every)
-    for begin, end in zip((0, *probed), (*probed, T), strict=True):
+    for begin, end in itertools.pairwise((0, *probed, T)):
         if begin == end:
             continue
         if begin in probed:

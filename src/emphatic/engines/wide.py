@@ -82,9 +82,8 @@ _PROBE = """if (t - begin) % every == 0:
         ⟨differences⟩
         square = ⟨square⟩
         S[⟨error⟩ + k] = np.sqrt(square) if square <= ⟨HUGE⟩ else np.inf
-    at = (t - begin) // every
     for k in range(lanes):
-        errors[at, who[k]] = S[⟨error⟩ + k]"""
+        errors[t // every, who[k]] = S[⟨error⟩ + k]"""
 
 
 def source(rule: Rule, dtype: str, n: int, *, probed: bool = False) -> str:
