@@ -405,6 +405,8 @@ def test_the_command(tmp_path: Path) -> None:
         (["nothing.csv", "--predict", "x", "--horizon", "3"], "nothing.csv"),
         (["nothing.csv"], "--predict COLUMN --horizon STEPS"),
         (["chain", "--runs", "0"], "'runs' parameter"),
+        (["chain", "--points", "1,x"], "--points takes whole numbers"),
+        (["chain", "--points", "0,10000"], "'points' parameter of sweep must be steps below 10000"),
         (["chain", "--alpha", "x"], "'alpha' parameter"),
     ],
 )

@@ -147,7 +147,9 @@ def sweep(
     runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; by default 10.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of a run; by default 10,000.")] = None,
     every: Annotated[int | None, typer.Option(help="Steps from one error to the next; by default 1.")] = None,
-    points: Annotated[int | None, typer.Option(help="Points of a learning curve; by default 50.")] = None,
+    points: Annotated[
+        str | None, typer.Option(help="Points of a learning curve: how many (50), or the steps, with commas.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all runs; by default 0.")] = None,
     theta: Annotated[str | None, typer.Option(help="The first weights, with commas; by default 0.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,

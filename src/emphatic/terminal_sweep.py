@@ -35,6 +35,9 @@ def sweep(
         if given:
             usual = Order().grids[0] if not grids else dict(grids[0])
             told["grid"] = (usual | given,)
+        if isinstance(told.get("points"), str):
+            chosen = [_step(part) for part in told["points"].split(",")]
+            told["points"] = chosen if len(chosen) > 1 else chosen[0]
         told["options"] = dict(told.get("options", {})) | dict(map(_option, options))
         order = Order(**told)
         if not order.problem:
@@ -54,6 +57,13 @@ def sweep(
     except KeyboardInterrupt as stopped:
         print("Stopped; the same command goes on from here.", file=sys.stderr)
         return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
+
+
+def _step(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"--points takes whole numbers with commas. Got {text!r}.") from None
 
 
 def _option(text: str) -> tuple[str, Any]:

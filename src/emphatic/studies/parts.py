@@ -23,6 +23,8 @@ class Parts:
 
     def __init__(self, out: Path | None, identity: str, resume: bool) -> None:
         self._scores: dict[int, Scores] = {}
+        #: What was spent on them, in all.
+        self.seconds = 0.0
         self.folder = None if out is None else out / ".unfinished"
         if out is None or self.folder is None:
             return
@@ -34,6 +36,7 @@ class Parts:
                 try:
                     with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
                         self._scores[int(path.stem)] = Scores(*(found[name] for name in Scores._fields))
+                        self.seconds += float(found["seconds"])
                 except (OSError, ValueError, KeyError, EOFError, BadZipFile):
                     path.unlink()
         else:
@@ -47,13 +50,14 @@ class Parts:
     def __len__(self) -> int:
         return len(self._scores)
 
-    def put(self, number: int, scores: Scores) -> None:
-        """Keep what a task has found."""
+    def put(self, number: int, scores: Scores, seconds: float) -> None:
+        """Keep what a task has found, ``seconds`` after the one before."""
         self._scores[number] = scores
+        self.seconds += seconds
         if self.folder is not None:
             partial, path = self.folder / f"{number:06d}.partial", self.folder / f"{number:06d}.npz"
             with partial.open("wb") as file:
-                np.savez(file, **scores._asdict())
+                np.savez(file, **scores._asdict(), seconds=seconds)
             os.replace(partial, path)
 
     def __iter__(self) -> Iterator[Scores]:

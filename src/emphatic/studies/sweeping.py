@@ -75,7 +75,6 @@ def sweep(
             )
         source = Simulated(made, int(steps), seed, None if theta is None else numbers("theta", theta))
     plan = Plan.of(source, grid, (1 if isinstance(source, Recorded) else 10) if runs is None else runs, every, points)
-    began = time.perf_counter()
     folder = None if out is None else Path(out)
     parts = Parts(folder, plan.identity, resume)
     sizes = [len(task.settings) * source.steps for task in plan.tasks]
@@ -83,11 +82,13 @@ def sweep(
     told = progress or (lambda done, total: None)
     told(done, plan.learner_steps)
     todo = {number: task for number, task in enumerate(plan.tasks) if number not in parts}
+    began = time.perf_counter()
     for number, scores in _work(todo, jobs):
-        parts.put(number, scores)
+        before, began = began, time.perf_counter()
+        parts.put(number, scores, began - before)
         done += sizes[number]
         told(done, plan.learner_steps)
-    result = Sweep.of(plan, list(parts), time.perf_counter() - began)
+    result = Sweep.of(plan, list(parts), parts.seconds)
     if folder is not None:
         result.write(folder)
     parts.remove()
