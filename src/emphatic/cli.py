@@ -108,6 +108,28 @@ def nexting(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name; without one, the list is shown.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same questions of fewer runs, with tolerances to match.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
+    jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one a core.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+) -> None:
+    """Run published studies again and compare: agree or disagree, number by number.
+
+    Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
+    """
+    from emphatic import terminal_studies
+
+    raise typer.Exit(terminal_studies.reproduce(names or [], every, quick, out, jobs, seed))
+
+
+@app.command()
 def sweep(
     problem: Annotated[
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")

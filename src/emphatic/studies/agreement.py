@@ -1,0 +1,83 @@
+"""A published number beside ours, and whether the two agree.
+
+A study gives an ``Outcome``: its ``Check``s, its figures, and what a reader should know about them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from emphatic.report import Figure
+
+__all__ = ["Check", "Outcome", "claim", "compare", "finding"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number (or a few, or a claim in words): as published, as found here, and how far apart the two may be.
+
+    ``agree`` is None where nothing was published to be compared with: such a row is only reported.
+    """
+
+    name: str
+    published: float | str | None
+    ours: float | str
+    tolerance: float | str | None = None
+    agree: bool | None = None
+    note: str = ""
+
+
+def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLike, note: str = "") -> Check:
+    """Numbers agree where all of them are within the tolerance; several in a row stand or fall together.
+
+    >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
+    Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='')
+    """
+    allowed = np.vectorize(lambda value: float(f"{value:.2g}"))(tolerance)  # what is shown is what decides
+    agree = bool(np.all(np.abs(np.subtract(ours, published)) <= allowed))
+    least = float(np.min(allowed))
+    decimals = min(7, max(0, 1 - math.floor(math.log10(least)))) if 0.0 < least < math.inf else 7
+    return Check(name, _shown(published, decimals), _shown(ours, decimals), _shown(allowed, 15), agree, note)
+
+
+def claim(name: str, published: str, ours: float | str, agree: bool, note: str = "") -> Check:
+    """Something said in words, such as that a method diverges, and what was seen; ``note`` says what is asked of it."""
+    return Check(name, published, ours, None, bool(agree), note)
+
+
+def finding(name: str, ours: float | str, note: str = "") -> Check:
+    """What was found, with nothing published to compare it with."""
+    return Check(name, None, ours, note=note)
+
+
+def _shown(values: ArrayLike, decimals: int) -> float | str:
+    """A number as it is; several in words, to so many decimals."""
+    array = np.asarray(values, np.float64)
+    if array.ndim == 0:
+        return float(array)
+    return ", ".join(f"{round(value, decimals) + 0.0:.12g}".replace("-", "−") for value in array.ravel().tolist())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study found; ``reproduce`` adds its name, title and source and how long it took."""
+
+    checks: Sequence[Check]
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    title: str = ""
+    source: str = ""
+    seconds: float = 0.0
+
+    @property
+    def agree(self) -> bool:
+        """Whether no number disagrees."""
+        return all(check.agree is not False for check in self.checks)

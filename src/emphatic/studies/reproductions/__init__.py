@@ -1,0 +1,89 @@
+"""Published results run again: each study is a module with a ``TITLE``, a ``SOURCE`` and a function ``run``.
+
+    run(quick, seed, jobs, progress) -> Outcome
+
+Every published number becomes a ``Check`` with a tolerance and a verdict, and the published figure is drawn with the
+printed numbers as marks beside our lines. ``quick`` asks the same questions of fewer runs, and says by how much its
+tolerances are wider for that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from emphatic.inputs import refusal
+from emphatic.studies.agreement import Outcome
+from emphatic.studies.parallel import Progress, silent
+
+__all__ = ["find", "names", "reproduce"]
+
+_NAMES = (
+    "random-walk",
+    "collision",
+    "chain",
+    "two-theta",
+    "baird",
+    "followon-variance",
+    "true-online-vs-accumulating",
+)
+
+
+def names() -> tuple[str, ...]:
+    """The studies.
+
+    >>> "random-walk" in names()
+    True
+    """
+    return _NAMES
+
+
+def reproduce(
+    name: str,
+    quick: bool = False,
+    out: str | Path | None = None,
+    *,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> Outcome:
+    """Run a published study; given ``out``, also write ``<out>/<name>/report.html`` and ``results.json``.
+
+    ``jobs`` is how many processes share the work (-1: one a core); what comes out does not depend on it.
+    """
+    study = find(name)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise refusal("seed", "reproduce", "be a whole number of 0 or more", repr(seed))
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
+        raise refusal("jobs", "reproduce", "be a whole number of 1 or more, or -1", repr(jobs))
+    if out is not None:
+        (Path(out) / name).mkdir(parents=True, exist_ok=True)  # or the whole study might be for nothing
+    begin = time.perf_counter()
+    found: Outcome = study.run(quick, seed, jobs, progress)
+    outcome = replace(
+        found,
+        name=name,
+        title=study.TITLE,
+        source=study.SOURCE,
+        seconds=time.perf_counter() - begin,
+        settings={**found.settings, "seed": seed, "quick": quick},
+    )
+    if out is not None:
+        from emphatic.studies.reproductions.files import write
+
+        write(outcome, Path(out) / name)
+    return outcome
+
+
+def find(name: str) -> Any:
+    """The module of a study, by the name that the command takes."""
+    if name not in _NAMES:
+        close = difflib.get_close_matches(str(name).replace("_", "-"), _NAMES, 1, 0.5)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        wanted = f"be one of {', '.join(_NAMES)}"
+        raise ValueError(f"{refusal('name', 'reproduce', wanted, repr(name))}{hint}")
+    return importlib.import_module(f"emphatic.studies.reproductions.{name.replace('-', '_')}")

@@ -1,0 +1,63 @@
+"""What a reproduction leaves behind: a page to look at, and the same numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from emphatic.report import ReproductionPage, reproduction_page, reproductions_index
+from emphatic.studies.agreement import Outcome
+
+__all__ = ["write", "write_index"]
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """``report.html`` and ``results.json`` of one study, in a folder that is there."""
+    (folder / "report.html").write_text(reproduction_page(_page(outcome)), encoding="utf-8")
+    results = {
+        "study": outcome.name,
+        "title": outcome.title,
+        "source": outcome.source,
+        "agree": outcome.agree,
+        "seconds": outcome.seconds,
+        "checks": [vars(check) for check in outcome.checks],
+        "notes": list(outcome.notes),
+        "settings": dict(outcome.settings),
+    }
+    text = json.dumps(_finite(results), indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+
+
+def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
+    """``index.html``, which leads to the page of each study."""
+    pages = {f"{outcome.name}/report.html": _page(outcome) for outcome in outcomes}
+    intro = "Published studies run again: each number as printed, as found here, and whether the two agree."
+    (folder / "index.html").write_text(reproductions_index(pages, intro=intro), encoding="utf-8")
+
+
+def _page(outcome: Outcome) -> ReproductionPage:
+    return ReproductionPage(
+        title=outcome.title,
+        intro=outcome.source,
+        figures=outcome.figures,
+        checks=[vars(check) for check in outcome.checks],
+        notes=outcome.notes,
+        settings=outcome.settings,
+        seconds={"the whole study": outcome.seconds},
+        versions={"python": platform.python_version()}
+        | {name: version(name) for name in ("emphatic", "numpy", "numba")},
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity: such a number is given in words."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,176 @@
+"""Published studies in their quick mode, and the command that runs them.
+
+The collision study goes rule by rule, so that each kernel is compiled by the worker that has that rule's other tests.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from emphatic.cli import app
+from emphatic.studies import reproductions
+from emphatic.studies.agreement import Outcome, claim, compare, finding
+from emphatic.studies.parallel import each, silent
+from emphatic.studies.reproductions import chain, collision, followon_variance, reproduce
+
+OTHERS = [name for name in reproductions.names() if name != "collision"]
+
+
+@pytest.mark.parametrize("study", OTHERS)
+def test_quick(study: str, tmp_path: Path) -> None:
+    """Every number agrees, and the page and the file say so."""
+    outcome = reproduce(study, quick=True, out=tmp_path)
+    assert [check for check in outcome.checks if check.agree is False] == []
+    judged = [check for check in outcome.checks if check.agree is not None]
+    if study == "true-online-vs-accumulating":
+        assert not judged
+    else:
+        assert len(judged) >= 9
+    assert outcome.title
+    assert outcome.source
+    assert outcome.figures
+    assert outcome.notes
+    written = json.loads((tmp_path / study / "results.json").read_text("utf-8"))
+    assert written["agree"] is True
+    assert [check["name"] for check in written["checks"]] == [check.name for check in outcome.checks]
+    page = (tmp_path / study / "report.html").read_text("utf-8")
+    assert all(figure.title.split(":")[0] in page for figure in outcome.figures)
+
+
+# ------------------------------------------------------------------------------------------------- collision
+
+
+@pytest.mark.parametrize("rule", collision.BEST)
+def test_collision(rule: str) -> None:
+    """Both settings of each rule in 50 runs; for etd the curve over α too, and where it diverges."""
+    found = collision.scores(True, (rule,))
+    checks = collision.checks(found, True, (rule,))
+    assert [check for check in checks if not check.agree] == []
+    assert len(checks) == (17 if rule == "etd" else 2)
+
+
+def test_collision_whole_grid() -> None:
+    """16,416 settings, and one of true_online_etd."""
+    grids = collision.grids(False, tuple(collision.BEST))
+    rules = [np.size(grid["rule"]) * math.prod(np.size(v) for k, v in grid.items() if k != "rule") for grid in grids]
+    assert sum(rules) == 16_416 + 1
+
+
+@pytest.mark.parametrize("rule", ["etd"])
+def test_collision_page(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole study of one rule from end to end, in runs too short to agree: our best is none of the published."""
+    monkeypatch.setattr(collision, "BEST", {rule: collision.BEST[rule]})
+    monkeypatch.setattr(collision, "RUNS", 2)
+    monkeypatch.setattr(collision, "STEPS", 200)
+    outcome = reproduce("collision", out=tmp_path, seed=1)
+    assert not outcome.agree
+    assert outcome.settings["settings"] == 19 * 12 + 1
+    names = [check.name for check in outcome.checks]
+    assert names[:4] == ["d_μ × 35", "RMSVE at w = 0", "etd, best over λ: that setting", "etd, best over λ"]
+    assert all(check.agree for check in outcome.checks[:2])
+    there, best = (check.ours for check in outcome.checks[2:4])
+    assert isinstance(there, float)
+    assert isinstance(best, float)
+    assert best < there
+    page = (tmp_path / "collision" / "report.html").read_text("utf-8")
+    assert all(figure.title in page for figure in outcome.figures)
+    assert len(outcome.figures) == 3
+
+
+# ------------------------------------------------------------------------------------------------ agreement
+
+
+def test_agreement_is_by_the_tolerance_that_is_shown() -> None:
+    assert compare("x", 1.0, 1.0149, 0.01499).agree  # shown as .015
+    assert not compare("x", 1.0, 1.0151, 0.01499).agree
+    assert not compare("x", 1.0, math.nan, 0.1).agree
+    assert not compare("x", 1.0, 1.0, math.nan).agree
+    assert not compare("x", [1.0, 2.0], [1.0, 2.2], [0.5, 0.1]).agree
+    assert compare("x", [1.0, 2.0], [1.4, 2.0], [0.5, 0.1]).agree
+    assert compare("x", -0.5, [-0.5], 1e-9).ours == "−0.5"
+
+
+def test_an_outcome_disagrees_where_one_number_does() -> None:
+    good, open_, bad = compare("a", 1.0, 1.0, 0.1), finding("b", 2.0), claim("c", "diverges", 0.3, False)
+    assert Outcome([good, open_]).agree
+    assert not Outcome([good, bad]).agree
+
+
+def test_jobs_change_nothing() -> None:
+    tasks = [(0, i, 200) for i in range(3)]
+    seen: list[tuple[str, int, int]] = []
+    alone = each(chain.learn, tasks, 1, lambda *told: seen.append(told), "streams")
+    assert seen == [("streams", i, 3) for i in (1, 2, 3)]
+    np.testing.assert_array_equal(alone, each(chain.learn, tasks, 2, silent, "streams"))
+
+
+# ---------------------------------------------------------------------------------------------- the command
+
+
+def command(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["reproduce", *map(str, arguments)], env={"COLUMNS": "160"})
+    return result.exit_code, result.output
+
+
+def test_command_agrees(tmp_path: Path) -> None:
+    code, said = command("followon-variance", "--quick", "--out", tmp_path)
+    assert code == 0
+    assert "9 of 9 numbers agree" in said
+    assert "disagree │" not in said
+    assert (tmp_path / "followon-variance" / "report.html").exists()
+
+
+def test_command_disagrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong published number: exit code 1, and every file says which."""
+    monkeypatch.setitem(followon_variance.PUBLISHED, "mean of F", lambda t: 0.9**t + 1e-9)
+    code, said = command("followon-variance", "--quick", "--out", tmp_path)
+    assert code == 1
+    assert said.count("│ disagree │") == 3
+    assert "6 of 9 numbers agree" in said
+    written = json.loads((tmp_path / "followon-variance" / "results.json").read_text("utf-8"))
+    assert written["agree"] is False
+    assert "Different from what was published: mean of F" in (tmp_path / "followon-variance" / "report.html").read_text(
+        "utf-8"
+    )
+
+
+def test_command_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproductions, "_NAMES", ("followon-variance", "two-theta"))
+    code, said = command("--all", "--quick", "--out", tmp_path)
+    assert code == 0
+    assert "index.html" in said
+    index = (tmp_path / "index.html").read_text("utf-8")
+    assert 'href="followon-variance/report.html"' in index
+    assert 'href="two-theta/report.html"' in index
+
+
+def test_command_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("in the way")
+    code, said = command("chain", "--out", tmp_path / "out")
+    assert code == 2
+    assert "Error:" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["random-wlak"], "Did you mean 'random-walk'?"),
+        (["two-theta", "bard"], "Did you mean 'baird'?"),
+        ([], "or give --all"),
+        (["chain", "--all"], "or give --all"),
+        (["chain", "--seed", "-1"], "The 'seed' parameter of reproduce must be a whole number of 0 or more"),
+        (["chain", "--jobs", "0"], "The 'jobs' parameter of reproduce must be a whole number of 1 or more"),
+    ],
+)
+def test_command_misused(arguments: list[str], words: str, tmp_path: Path) -> None:
+    """Exit code 2, and nothing has been run or written."""
+    code, said = command(*arguments, "--out", tmp_path / "out")
+    assert code == 2
+    assert words in said
+    assert not (tmp_path / "out").exists()
