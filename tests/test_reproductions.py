@@ -17,7 +17,7 @@ from emphatic.cli import app
 from emphatic.studies import reproductions
 from emphatic.studies.agreement import Outcome, claim, compare, finding
 from emphatic.studies.parallel import each, silent
-from emphatic.studies.reproductions import chain, collision, followon_variance, reproduce
+from emphatic.studies.reproductions import chain, collision, collision_grid, followon_variance, reproduce
 
 OTHERS = [name for name in reproductions.names() if name != "collision"]
 
@@ -46,10 +46,10 @@ def test_quick(study: str, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- collision
 
 
-@pytest.mark.parametrize("rule", collision.BEST)
+@pytest.mark.parametrize("rule", collision.RULES)
 def test_collision(rule: str) -> None:
     """Both settings of each rule in 50 runs; for etd the curve over α too, and where it diverges."""
-    found = collision.scores(True, (rule,))
+    found = collision.errors(True, (rule,))
     checks = collision.checks(found, True, (rule,))
     assert [check for check in checks if not check.agree] == []
     assert len(checks) == (17 if rule == "etd" else 2)
@@ -57,7 +57,7 @@ def test_collision(rule: str) -> None:
 
 def test_collision_whole_grid() -> None:
     """16,416 settings, and one of true_online_etd."""
-    grids = collision.grids(False, tuple(collision.BEST))
+    grids = collision_grid.grids(False, collision.RULES)
     rules = [np.size(grid["rule"]) * math.prod(np.size(v) for k, v in grid.items() if k != "rule") for grid in grids]
     assert sum(rules) == 16_416 + 1
 
@@ -65,7 +65,7 @@ def test_collision_whole_grid() -> None:
 @pytest.mark.parametrize("rule", ["etd"])
 def test_collision_page(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole study of one rule from end to end, in runs too short to agree: our best is none of the published."""
-    monkeypatch.setattr(collision, "BEST", {rule: collision.BEST[rule]})
+    monkeypatch.setattr(collision, "RULES", (rule,))
     monkeypatch.setattr(collision, "RUNS", 2)
     monkeypatch.setattr(collision, "STEPS", 200)
     outcome = reproduce("collision", out=tmp_path, seed=1)

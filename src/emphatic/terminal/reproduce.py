@@ -63,7 +63,7 @@ def _show(outcome: Outcome, out: Path) -> None:
         table.add_row(check.name, _number(check.published), _number(check.ours), tolerance, _verdict(check))
     Console().print(table)
     print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
-    print(f"Page: {out / outcome.name / 'report.html'}\n")
+    print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)
 
 
 def _number(value: float | str | None, digits: int = 5) -> str:
