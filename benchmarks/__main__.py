@@ -14,6 +14,7 @@ SUITES = {
     "hordes": "benchmarks.hordes",
     "nexting": "benchmarks.nexting",
     "live": "benchmarks.live",
+    "studies": "benchmarks.studies",
     "cuda": "benchmarks.cuda",
 }
 

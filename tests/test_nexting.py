@@ -361,7 +361,7 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
     def stop(run: nexting.Nexting) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(nexting.Nexting, "_begun", stop)
+    monkeypatch.setattr(nexting.Nexting, "begin", stop)
     assert call(small, "--out", "a/b/out") == (130, "", "Stopped; go on with --resume.\n")
     assert not Path("a").exists()
 

@@ -96,7 +96,7 @@ def nexting(
     Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
     is the weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
     """
-    from emphatic import terminal
+    from emphatic.terminal import nexting as terminal
 
     if table == "-":
         code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
@@ -124,9 +124,9 @@ def reproduce(
 
     Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
     """
-    from emphatic import terminal_studies
+    from emphatic.terminal.reproduce import reproduce as command
 
-    raise typer.Exit(terminal_studies.reproduce(names or [], every, quick, out, jobs, seed))
+    raise typer.Exit(command(names or [], every, quick, out, jobs, seed))
 
 
 @app.command()
@@ -178,12 +178,13 @@ def sweep(
     row a setting), summary.json (the best of each rule) and report.html. A sweep that was stopped goes on when the
     same command is given again.
     """
-    from emphatic import terminal, terminal_sweep
+    from emphatic.terminal.common import as_horizon
+    from emphatic.terminal.sweep import sweep as command
 
     flags: dict[str, object] = {
         "problem": problem, "runs": runs, "steps": steps, "every": every, "points": points, "seed": seed,
         "theta": theta,
-        "predict": predict, "horizon": None if horizon is None else terminal.as_horizon(horizon),
+        "predict": predict, "horizon": None if horizon is None else as_horizon(horizon),
         "time": False if time == "" else time, "delimiter": "\t" if delimiter == "\\t" else delimiter,
     }  # fmt: skip
     grid = {
@@ -191,7 +192,7 @@ def sweep(
         "xi": xi,
     }  # fmt: skip
     given = {name: value for name, value in grid.items() if value is not None}
-    raise typer.Exit(terminal_sweep.sweep(config, flags, given, options or (), out, jobs, resume))
+    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume))
 
 
 @app.command()

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.active import Active
-from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.horde import BLOCK, Horde
 from emphatic.sequences import UndiscountedWarning
@@ -295,7 +294,3 @@ class Nexting:
 def _datetimes(seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:
     micro = np.where(np.isfinite(seconds), np.round(seconds * 1e6), 0).astype("int64").astype("datetime64[us]")
     return np.where(np.isfinite(seconds), micro, np.datetime64("NaT", "us"))
-
-
-#: What may go wrong that is not ours: told in one line.
-Failures = (ValueError, OSError, CheckpointError, ArithmeticError, MemoryError)

@@ -1,22 +1,16 @@
-"""What ``emphatic nexting`` shows in a terminal: progress, a short table, and errors in a line."""
+"""``emphatic nexting``, on a table and on a pipe."""
 
 from __future__ import annotations
 
 import csv
-import signal
 import statistics
-import sys
-import threading
-from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from emphatic.terminal.common import FAILURES, as_horizon, bars, carried_out, told
 
-__all__ = ["as_horizon", "live", "nexting", "said", "stopping"]
+__all__ = ["live", "nexting"]
 
 
 def nexting(
@@ -24,43 +18,22 @@ def nexting(
     print_config: bool, time: str | None, delimiter: str | None, resume: bool,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
-    from emphatic.nexting import Failures, Nexting
+    from emphatic.nexting import Nexting
 
-    try:
+    def command() -> int:
         settings = _settings(config, predict, horizons, time, delimiter)
         path = source or _household()
         folder = out or Path("nexting") / _stem(path)
         if print_config:
             print(Nexting(path, settings, folder).open().settings.toml(), end="")
             return 0
-        with stopping(), _bars() as progress:
+        with bars(lambda phase, speed: f"{speed:,.0f} rows/s" if phase != "scoring" else "") as progress:
             run = Nexting(path, settings, folder, progress)
             run.run(resume)
         _show(run)
         return 0
-    except Failures as error:
-        print(f"Error: {said(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as stopped:
-        print("Stopped; go on with --resume.", file=sys.stderr)
-        return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
 
-
-@contextmanager
-def stopping() -> Iterator[None]:
-    """A polite request to end is taken like Ctrl-C."""
-
-    def stop(number: int, _: Any) -> None:
-        raise KeyboardInterrupt(number)
-
-    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return carried_out(command, "Stopped; go on with --resume.")
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -75,7 +48,6 @@ def live(
     """The command on a pipe; its exit code."""
     from emphatic import durations
     from emphatic.live import Every, Live
-    from emphatic.nexting import Failures
 
     try:
         settings = _settings(config, predict, horizons, time, None)
@@ -86,9 +58,8 @@ def live(
             raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
         Live(path, settings, not no_learn, Every(every), durations.seconds(save_every), warm_up).run()
         return 0
-    except Failures as error:
-        print(f"Error: {said(error)}", file=sys.stderr)
-        return 2
+    except FAILURES as error:
+        return told(error)
 
 
 def _settings(
@@ -115,54 +86,6 @@ def _household() -> str:
 
 def _stem(path: str) -> str:
     return Path(path).name.split(".")[0] or "table"
-
-
-def as_horizon(text: str) -> float | str:
-    """Steps as a number, a duration as it is."""
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return int(number) if number.is_integer() else number
-
-
-def said(error: BaseException) -> str:
-    """An error in one line, with flags in place of keywords."""
-    if isinstance(error, MemoryError):
-        return "the memory is not enough."
-    said = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    for option, flag in (("time=False", "--time ''"), ("delimiter=…", "--delimiter …")):
-        said = said.replace(option, flag)
-    return " ".join(said.split())
-
-
-@contextmanager
-def _bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress on standard error, with rows a second and the time left; none where no one is looking."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda phase, done, total: None
-        return
-    with Progress(*columns, console=console, transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=total or None, rate="")
-            speed = bars.tasks[tasks[phase]].speed
-            rate = f"{speed:,.0f} rows/s" if speed and phase != "scoring" else ""
-            bars.update(tasks[phase], completed=done, total=total or None, rate=rate)
-
-        yield progress
 
 
 def _show(run: Any) -> None:

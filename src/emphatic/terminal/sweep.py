@@ -1,16 +1,13 @@
-"""What ``emphatic sweep`` shows in a terminal: progress with the time left, the best settings, and errors in a line."""
+"""``emphatic sweep``."""
 
 from __future__ import annotations
 
 import ast
-import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emphatic.terminal import said, stopping
+from emphatic.terminal.common import bars, carried_out
 
 __all__ = ["sweep"]
 
@@ -23,7 +20,7 @@ def sweep(
     from emphatic.studies import sweep as swept
     from emphatic.studies.order import Order
 
-    try:
+    def command() -> int:
         told = Order.read(config) if config else {}
         told |= {name: value for name, value in flags.items() if value is not None}
         given = {name: value for name, value in grid.items() if value is not None}
@@ -43,20 +40,16 @@ def sweep(
         if not order.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / order.name
-        with stopping(), _bar() as progress:
+        with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             found = swept(
                 order.source(), order.grids, runs=order.runs, steps=order.steps, every=order.every,
                 points=order.points, seed=order.seed, theta=order.theta, jobs=jobs, out=folder, resume=resume,
-                progress=progress,
+                progress=lambda done, total: progress("learning", done, total),
             )  # fmt: skip
         _show(found, folder)
         return 0
-    except (ValueError, TypeError, OSError, ArithmeticError, MemoryError) as error:
-        print(f"Error: {said(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as stopped:
-        print("Stopped; the same command goes on from here.", file=sys.stderr)
-        return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
+
+    return carried_out(command, "Stopped; the same command goes on from here.")
 
 
 def _step(text: str) -> int:
@@ -75,38 +68,6 @@ def _option(text: str) -> tuple[str, Any]:
         return name, ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return name, value
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None]]:
-    """Progress on standard error; none where no one is looking."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task("learning", total=None, rate="")
-
-        def progress(done: int, total: int) -> None:
-            speed = bars.tasks[task].speed
-            rate = f"{speed / 1e6:,.0f} M learner-steps/s" if speed else ""
-            bars.update(task, completed=done, total=total, rate=rate)
-
-        yield progress
 
 
 def _show(found: Any, folder: Path) -> None:

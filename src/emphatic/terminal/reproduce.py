@@ -1,19 +1,14 @@
-"""What ``emphatic reproduce`` shows in a terminal: progress, a table a study, and errors in a line."""
+"""``emphatic reproduce``."""
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from emphatic.terminal import said, stopping
+from emphatic.terminal.common import bars, carried_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from emphatic.studies.agreement import Check, Outcome
 
 __all__ = ["reproduce"]
@@ -23,7 +18,7 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
     """The command; its exit code: 1 where a number disagrees, 2 where it cannot be done."""
     from emphatic.studies import reproductions
 
-    try:
+    def command() -> int:
         if every == bool(studies):
             known = ", ".join(reproductions.names())
             raise ValueError(f"Name one study or more, or give --all. There are: {known}.")
@@ -31,8 +26,10 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
             reproductions.find(name)  # a slip in the last name should not cost the studies before it
         outcomes = []
         for name in reproductions.names() if every else dict.fromkeys(studies):
-            with stopping(), _bar(name) as progress:
-                outcome = reproductions.reproduce(name, quick, out, seed=seed, jobs=jobs, progress=progress)
+            with bars() as progress:
+                outcome = reproductions.reproduce(
+                    name, quick, out, seed=seed, jobs=jobs, progress=_named(name, progress)
+                )
             _show(outcome, out)
             outcomes.append(outcome)
         if every:
@@ -41,34 +38,12 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
             write_index(outcomes, out)
             print(f"All studies: {out / 'index.html'}")
         return 0 if all(outcome.agree for outcome in outcomes) else 1
-    except (ValueError, OSError, ArithmeticError, MemoryError) as error:
-        print(f"Error: {said(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as stopped:
-        print("Stopped.", file=sys.stderr)
-        return 128 + int(stopped.args[0] if stopped.args else signal.SIGINT)
+
+    return carried_out(command, "Stopped.")
 
 
-@contextmanager
-def _bar(name: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Progress on standard error with the time left; none where no one is looking."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda phase, done, total: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(f"{name}: {phase}", total=total)
-            bars.update(tasks[phase], completed=done, total=total)
-
-        yield progress
+def _named(name: str, progress: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:
+    return lambda phase, done, total: progress(f"{name}: {phase}", done, total)
 
 
 def _show(outcome: Outcome, out: Path) -> None:

@@ -1,0 +1,77 @@
+"""Sweeps checked: a few settings of each rule, by the reference on the same stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import emphatic
+from benchmarks.measure import Gate, gate
+from emphatic.problems import MDP, Stream
+from emphatic.studies import Sweep
+from emphatic.studies.simulated import Simulated
+
+Array = NDArray[np.float64]
+
+#: Steps that are checked: by then some settings of every rule of the collision study have diverged.
+CHECKED = 5_000
+
+
+def alike(
+    name: str, got: NDArray[Any], want: NDArray[Any], tolerance: float = 1e-10, size: NDArray[Any] | None = None
+) -> Gate:
+    """Every error relative to its own ``size``: those of learners that diverge are of all sizes, and infinite."""
+    with np.errstate(all="ignore"):
+        off = np.where(got == want, 0.0, (got - want) / (want if size is None else size))
+    return gate(name, 1.0 + off, np.ones_like(off), tolerance)
+
+
+def largest(curves: Array) -> Array:
+    """The largest error so far, (T, K): what rounding has done by then is of that size, wherever the curve goes."""
+    return np.asarray(np.maximum.accumulate(curves))
+
+
+def sample(K: int) -> list[int]:
+    """Settings from the smallest α to the largest; of the largest of the study's 19, with which most diverge, three."""
+    return sorted({0, K // 3, K // 2, 2 * K // 3, K - 1 - K // 38, K - max(1, K // 19), K - 1})
+
+
+def by_reference(
+    rule: str, mdp: MDP, stream: Stream, values: dict[str, Any], every: int = 1
+) -> tuple[emphatic.Learner, Array]:
+    """The learners of these settings after the stream, and their errors along it."""
+    K = len(values["alpha"])
+    learner = emphatic.Learner(rule, mdp.n, K, engine="reference")
+    keywords = {"predictions": False, "probe": mdp.probe, "probe_every": every, "on_divergence": "freeze"}
+    with np.errstate(all="ignore"):
+        _, error = learner.run(**(stream.inputs(rule) | values | keywords))
+    return learner, error
+
+
+def against_reference(name: str, found: Sweep) -> Iterator[Gate]:
+    """Of each rule a sample of settings in the first run: mean, last error and curve."""
+    source, rules = found.plan.source, np.array(found.rules)
+    assert isinstance(source, Simulated)
+    mdp = source.mdp(0)
+    stream = mdp.simulate(source.steps, seed=(source.seed, 0))
+    for rule in dict.fromkeys(found.rules):
+        own = np.flatnonzero(rules == rule)
+        ks = own[sample(len(own))]
+        values: dict[str, Any] = {name: column[ks] for name, column in found.parameters.items()}
+        values = {name: column for name, column in values.items() if not np.isnan(column).any()}
+        if "lambda" in values:
+            values["lambda_"] = values.pop("lambda")
+        if "zeta" in values:
+            values["xi"] = np.array([mdp.xi(zeta) for zeta in values.pop("zeta")])
+        learner, error = by_reference(rule, mdp, stream, values, found.plan.every)
+        with np.errstate(all="ignore"):
+            mean, final = (np.where(learner.frozen, np.inf, x) for x in (error.mean(axis=0), mdp.rmsve(learner.theta)))
+            curve = error[found.points // found.plan.every]
+            curve[(found.points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
+            curve = curve.astype(np.float32)
+        yield alike(f"{name}, {rule}: mean", found.mean[ks, 0], mean)
+        yield alike(f"{name}, {rule}: final", found.final[ks, 0], final)
+        yield alike(f"{name}, {rule}: curve, in float32", found.curve[ks, 0], curve.T, 1e-6)
