@@ -76,6 +76,8 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
             finding(f"paths with |θ_T| > 1, {of}", float(np.sum(last > 1.0)), f"of {paths}"),
         ]
     notes = [
+        "f, both key matrices at λ = 0, the two steps and the divergence of TD(0) are printed in the paper; m and A "
+        "follow from its definitions.",
         f"{paths} paths of {T:,} steps from θ_0 = 1 with α = {ALPHA}. The tolerance of the rate is 4 standard errors "
         "and .4α, which is what a finite α takes from it.",
         "The mean of emphatic TD says little here, as rare paths with a large follow-on trace govern it: with a "
