@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from emphatic.cli import app
 from emphatic.studies import reproductions
 from emphatic.studies.agreement import Outcome, claim, compare, finding
-from emphatic.studies.parallel import each, silent
+from emphatic.studies.conditions import Conditions
 from emphatic.studies.reproductions import chain, collision, collision_grid, followon_variance, reproduce
 
 OTHERS = [name for name in reproductions.names() if name != "collision"]
@@ -49,7 +49,7 @@ def test_quick(study: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", collision.RULES)
 def test_collision(rule: str) -> None:
     """Both settings of each rule in 50 runs; for etd the curve over α too, and where it diverges."""
-    found = collision.errors(True, (rule,))
+    found = collision.errors(Conditions(quick=True), (rule,))
     checks = collision.checks(found, True, (rule,))
     assert [check for check in checks if not check.agree] == []
     assert len(checks) == (17 if rule == "etd" else 2)
@@ -81,6 +81,7 @@ def test_collision_page(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     page = (tmp_path / "collision" / "report.html").read_text("utf-8")
     assert all(figure.title in page for figure in outcome.figures)
     assert len(outcome.figures) == 3
+    assert (tmp_path / "collision" / "sweep" / "results.parquet").exists()
 
 
 # ------------------------------------------------------------------------------------------------ agreement
@@ -105,9 +106,9 @@ def test_an_outcome_disagrees_where_one_number_does() -> None:
 def test_jobs_change_nothing() -> None:
     tasks = [(0, i, 200) for i in range(3)]
     seen: list[tuple[str, int, int]] = []
-    alone = each(chain.learn, tasks, 1, lambda *told: seen.append(told), "streams")
+    alone = Conditions(progress=lambda *told: seen.append(told)).each(chain.learn, tasks, "streams")
     assert seen == [("streams", i, 3) for i in (1, 2, 3)]
-    np.testing.assert_array_equal(alone, each(chain.learn, tasks, 2, silent, "streams"))
+    np.testing.assert_array_equal(alone, Conditions(jobs=2).each(chain.learn, tasks, "streams"))
 
 
 # ---------------------------------------------------------------------------------------------- the command

@@ -1,6 +1,6 @@
 """Published results run again: each study is a module with a ``TITLE``, a ``SOURCE`` and a function ``run``.
 
-    run(quick, seed, jobs, progress) -> Outcome
+    run(conditions) -> Outcome
 
 Every published number becomes a ``Check`` with a tolerance and a verdict, and the published figure is drawn with the
 printed numbers as marks beside our lines. ``quick`` asks the same questions of fewer runs, and says by how much its
@@ -18,7 +18,7 @@ from typing import Any
 
 from emphatic.inputs import refusal
 from emphatic.studies.agreement import Outcome
-from emphatic.studies.parallel import Progress, silent
+from emphatic.studies.conditions import Conditions, Progress, silent
 
 __all__ = ["find", "names", "reproduce"]
 
@@ -60,10 +60,11 @@ def reproduce(
         raise refusal("seed", "reproduce", "be a whole number of 0 or more", repr(seed))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
         raise refusal("jobs", "reproduce", "be a whole number of 1 or more, or -1", repr(jobs))
-    if out is not None:
-        (Path(out) / name).mkdir(parents=True, exist_ok=True)  # or the whole study might be for nothing
+    folder = None if out is None else Path(out) / name
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)  # or the whole study might be for nothing
     begin = time.perf_counter()
-    found: Outcome = study.run(quick, seed, jobs, progress)
+    found: Outcome = study.run(Conditions(quick, seed, jobs, progress, folder))
     outcome = replace(
         found,
         name=name,
@@ -72,10 +73,10 @@ def reproduce(
         seconds=time.perf_counter() - begin,
         settings={**found.settings, "seed": seed, "quick": quick},
     )
-    if out is not None:
+    if folder is not None:
         from emphatic.studies.reproductions.files import write
 
-        write(outcome, Path(out) / name)
+        write(outcome, folder)
     return outcome
 
 

@@ -15,7 +15,7 @@ from emphatic import problems
 from emphatic.learner import Learner
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, compare
-from emphatic.studies.parallel import Progress
+from emphatic.studies.conditions import Conditions
 
 __all__ = ["SOURCE", "TITLE", "run"]
 
@@ -73,21 +73,21 @@ def invariant(rule: str, paths: int, steps: int, seed: int) -> tuple[float, floa
     return farthest, largest
 
 
-def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
+def run(how: Conditions) -> Outcome:
     """Both expected updates in full, and the invariant on some sampled paths."""
-    paths, steps = (5, 100) if quick else (50, 500)
+    paths, steps = (5, 100) if how.quick else (50, 500)
     problem = problems.baird()
     plain = sweep("td", 0.01, np.asarray(problem.d_mu))
-    progress("sweeps and paths", 1, 6)
+    how.progress("sweeps and paths", 1, 6)
     emphatic = sweep("etd", 0.1, problem.followon())
-    progress("sweeps and paths", 2, 6)
+    how.progress("sweeps and paths", 2, 6)
     checks = [
         *_compare("TD", DIVERGED, plain[-1], 5e-3),
         *_compare("emphatic TD", LIMIT, emphatic[-1], 1e-9),
     ]
     for i, rule in enumerate(SAMPLED):
-        farthest, largest = invariant(rule, paths, steps, seed)
-        progress("sweeps and paths", 3 + i, 6)
+        farthest, largest = invariant(rule, paths, steps, how.seed)
+        how.progress("sweeps and paths", 3 + i, 6)
         note = f"the farthest of all; the largest weight was {largest:.3g}"
         checks.append(compare(f"(1,1,1,1,1,1,4,−2)·w_t, {rule}", 44.0, farthest, 1e-12 * steps * largest, note))
     notes = [

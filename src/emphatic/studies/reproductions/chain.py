@@ -14,7 +14,7 @@ from emphatic import problems
 from emphatic.learner import Learner
 from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, compare
-from emphatic.studies.parallel import Progress, each
+from emphatic.studies.conditions import Conditions, Progress
 
 __all__ = ["SOURCE", "TITLE", "run"]
 
@@ -77,10 +77,10 @@ def learn(task: tuple[int, int, int]) -> list[Array]:
     return found
 
 
-def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
+def run(how: Conditions) -> Outcome:
     """The exact numbers, what is learned from streams, and the learning curves."""
-    runs, T = (20, 100_000) if quick else (50, 400_000)
-    learned = np.array(each(learn, [(seed, i, T) for i in range(runs)], jobs, progress, "streams"))
+    runs, T = (20, 100_000) if how.quick else (50, 400_000)
+    learned = np.array(how.each(learn, [(how.seed, i, T) for i in range(runs)], "streams"))
     checks = exact()
     for k, ((rule, lambda_), kind) in enumerate(LEARNED.items()):
         mean, se = learned[:, k].mean(axis=0), learned[:, k].std(axis=0, ddof=1) / np.sqrt(runs)
@@ -93,7 +93,7 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
         "standard errors of that mean, each weight's own.",
     ]
     settings = {"streams": runs, "steps": T}
-    return Outcome(checks, [_curves(seed, progress), _weights(learned)], notes, settings)
+    return Outcome(checks, [_curves(how.seed, how.progress), _weights(learned)], notes, settings)
 
 
 def _curves(seed: int, progress: Progress, curves: int = 20) -> Figure:

@@ -14,7 +14,7 @@ import numpy as np
 
 from emphatic import problems
 from emphatic.studies.agreement import Check, Outcome, claim, compare
-from emphatic.studies.parallel import Progress, silent
+from emphatic.studies.conditions import Conditions
 from emphatic.studies.reproductions import collision_figures as figures
 from emphatic.studies.reproductions.collision_errors import Errors, power
 from emphatic.studies.reproductions.collision_grid import (
@@ -43,12 +43,13 @@ RUNS, STEPS = 50, 20_000
 DIVERGED = 100.0
 
 
-def errors(quick: bool, rules: tuple[str, ...], seed: int = 0, jobs: int = 1, progress: Progress = silent) -> Errors:
+def errors(how: Conditions, rules: tuple[str, ...]) -> Errors:
     """Learn the grid of some rules; in the quick mode the error is that of every 50th step."""
     return Errors(
         sweep(
-            "collision", grids(quick, rules), runs=RUNS, steps=STEPS, every=50 if quick else 1, points=2, seed=seed,
-            jobs=jobs, progress=lambda done, total: progress("learner-steps", done, total),
+            "collision", grids(how.quick, rules), runs=RUNS, steps=STEPS, every=50 if how.quick else 1, seed=how.seed,
+            jobs=how.jobs, out=None if how.folder is None else how.folder / "sweep",
+            progress=lambda done, total: how.progress("learner-steps", done, total),
         )
     )  # fmt: skip
 
@@ -95,9 +96,9 @@ def _of_etd(found: Errors) -> list[Check]:
     return out
 
 
-def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
+def run(how: Conditions) -> Outcome:
     """The whole grid, or in the quick mode the published settings."""
-    found = errors(quick, RULES, seed, jobs, progress)
+    found = errors(how, RULES)
     task = problems.collision()
     exact = [
         compare("d_μ × 35", [2, 4, 6, 8, 8, 4, 2, 1], 35 * task.d_mu, 1e-12),
@@ -110,14 +111,14 @@ def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
         "The published best of gtd, gtd2, htd, proximal_gtd2 and etd_beta were sought at λ = 0, .5, .9 and 1, with eta "
         "by 4×; our best is sought in the same part of the grid.",
     ]
-    if quick:
+    if how.quick:
         notes.append("Quick: all runs and steps, but only of the published settings, and the error of every 50th step.")
-    drawn = [figures.bests(found, quick, RULES), figures.curve(found)]
-    drawn += [] if quick else [figures.sensitivity(found, RULES)]
+    drawn = [figures.bests(found, how.quick, RULES), figures.curve(found)]
+    drawn += [] if how.quick else [figures.sensitivity(found, RULES)]
     settings = {
         "runs": RUNS,
         "steps": STEPS,
         "settings": len(found.mean),
         "learner-steps": len(found.mean) * RUNS * STEPS,
     }
-    return Outcome([*exact, *checks(found, quick, RULES)], drawn, notes, settings)
+    return Outcome([*exact, *checks(found, how.quick, RULES)], drawn, notes, settings)

@@ -15,7 +15,7 @@ from emphatic import problems
 from emphatic.learner import Learner
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category
 from emphatic.studies.agreement import Outcome, compare
-from emphatic.studies.parallel import Progress
+from emphatic.studies.conditions import Conditions
 
 __all__ = ["SOURCE", "TITLE", "run"]
 
@@ -34,9 +34,9 @@ RULES = ("etd", "true_online_etd")
 RELATIVE = 1e-12
 
 
-def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
+def run(how: Conditions) -> Outcome:
     """F_t of every action string of length t, for all t up to some; there is nothing that ``seed`` would change."""
-    t_max = 10 if quick else 16
+    t_max = 10 if how.quick else 16
     found = {rule: follow(rule, t_max) for rule in RULES}
     steps = np.arange(1, t_max + 1)
     checks = []

@@ -17,7 +17,7 @@ from emphatic import problems
 from emphatic.learner import Learner
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, shades
 from emphatic.studies.agreement import Check, Outcome, compare
-from emphatic.studies.parallel import Progress, each
+from emphatic.studies.conditions import Conditions
 
 __all__ = ["SOURCE", "TITLE", "run"]
 
@@ -80,14 +80,14 @@ def errors(task: tuple[str, int, int, int]) -> Array:
     return np.array(found)
 
 
-def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
+def run(how: Conditions) -> Outcome:
     """Every cell of the table, and both figures."""
-    runs, chunk = (100, 50) if quick else (4_000, 50)
-    tasks = [(rule, seed, i, min(i + chunk, runs)) for rule in BEST for i in range(0, runs, chunk)]
-    parts = each(errors, tasks, jobs, progress, "walks")
+    runs, chunk = (100, 50) if how.quick else (4_000, 50)
+    tasks = [(rule, how.seed, i, min(i + chunk, runs)) for rule in BEST for i in range(0, runs, chunk)]
+    parts = how.each(errors, tasks, "walks")
     of = {rule: np.vstack([part for part, task in zip(parts, tasks, strict=True) if task[0] == rule]) for rule in BEST}
-    checks = [check for rule in BEST for check in _checks(rule, of[rule], quick)]
-    more = ", and 3 standard errors of our fewer runs" if quick else ""
+    checks = [check for rule in BEST for check in _checks(rule, of[rule], how.quick)]
+    more = ", and 3 standard errors of our fewer runs" if how.quick else ""
     notes = [
         f"Tolerance: {TOLERANCE}, about one and a half standard errors of the book's 100 runs{more}. The "
         f"book's curves are read off to ± {READING}.",

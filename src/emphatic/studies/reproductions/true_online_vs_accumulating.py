@@ -17,7 +17,7 @@ from emphatic import problems
 from emphatic.learner import Learner
 from emphatic.report import Axis, Figure, Key, Level, Marks, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, finding
-from emphatic.studies.parallel import Progress, each
+from emphatic.studies.conditions import Conditions
 
 __all__ = ["SOURCE", "TITLE", "run"]
 
@@ -62,12 +62,12 @@ def best_errors(task: tuple[int, int, int, int]) -> Array:
     return np.vstack([best.mean(axis=1), gap.std(axis=0, ddof=1) / np.sqrt(streams)])
 
 
-def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
+def run(how: Conditions) -> Outcome:
     """The ratio of the two best errors on every MDP and at every λ."""
-    mdps, streams = (4, 5) if quick else (30, 10)
-    sizes = (1,) if quick else tuple(range(len(SIZES)))
-    tasks = [(size, seed, i, streams) for size in sizes for i in range(mdps)]
-    found = np.array(each(best_errors, tasks, jobs, progress, "random MDPs"))
+    mdps, streams = (4, 5) if how.quick else (30, 10)
+    sizes = (1,) if how.quick else tuple(range(len(SIZES)))
+    tasks = [(size, how.seed, i, streams) for size in sizes for i in range(mdps)]
+    found = np.array(how.each(best_errors, tasks, "random MDPs"))
     found = found.reshape(len(sizes), mdps, 3, len(LAMBDAS))
     ratio = found[:, :, 0] / found[:, :, 1]
     surely = found[:, :, 0] - found[:, :, 1] > 3.0 * found[:, :, 2]

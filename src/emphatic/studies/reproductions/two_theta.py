@@ -15,7 +15,7 @@ from emphatic import problems
 from emphatic.learner import Learner
 from emphatic.report import Axis, Figure, Key, Line, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, claim, compare, finding
-from emphatic.studies.parallel import Progress
+from emphatic.studies.conditions import Conditions
 
 __all__ = ["SOURCE", "TITLE", "run"]
 
@@ -55,10 +55,10 @@ def exact() -> list[Check]:
     return checks
 
 
-def run(quick: bool, seed: int, jobs: int, progress: Progress) -> Outcome:
+def run(how: Conditions) -> Outcome:
     """The exact numbers, and θ along sampled paths of three rules from θ_0 = 1."""
-    paths, T = (20, 5_000) if quick else (50, 10_000)
-    found = {rule: trajectories(rule, lambda_, paths, T, seed) for rule, lambda_ in RULES.items()}
+    paths, T = (20, 5_000) if how.quick else (50, 10_000)
+    found = {rule: trajectories(rule, lambda_, paths, T, how.seed) for rule, lambda_ in RULES.items()}
     growth = np.log(found["td"][:, -1]) / (ALPHA * T)
     se = growth.std(ddof=1) / np.sqrt(paths)
     least = found["td"][:, -1].min()

@@ -1,0 +1,49 @@
+"""Under what conditions a study runs: how thoroughly, from which seed, on how many processes, watched by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = ["Conditions", "Progress", "silent"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def silent(phase: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """``quick`` asks the same questions of fewer runs; ``jobs`` is a number of processes (-1: one a core).
+
+    In ``folder`` a long study keeps what it has done, to go on from there if it is stopped.
+    """
+
+    quick: bool = False
+    seed: int = 0
+    jobs: int = 1
+    progress: Progress = silent
+    folder: Path | None = None
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item], phase: str) -> list[Result]:
+        """``[function(item) for item in items]`` on these processes, in the order of the items."""
+        results: Iterable[Any]
+        if self.jobs == 1:
+            results = map(function, items)
+        else:
+            from joblib import Parallel, delayed
+
+            results = Parallel(n_jobs=self.jobs, return_as="generator")(delayed(function)(item) for item in items)
+        gathered: list[Result] = []
+        for result in results:
+            gathered.append(result)
+            self.progress(phase, len(gathered), len(items))
+        return gathered
