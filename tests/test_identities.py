@@ -360,8 +360,8 @@ def expected_update(
     return moved[0], moved[1]
 
 
-#: Eight (θ, w) in general position.
-THETAS, WS = np.random.default_rng(6).normal(size=(2, 8, 3))
+#: Seven (θ, w) in general position: from eight on there would be a kernel for each n.
+THETAS, WS = np.random.default_rng(6).normal(size=(2, 7, 3))
 FOUR = 4  # steps: longer histories go left (ρ = 0) or through an end (γ = 0), and are forgotten
 
 
@@ -431,7 +431,7 @@ def test_expected_update_of_gq(lambda_: float) -> None:
     ones = np.ones(len(pairs))
     point = fixed_point(Phi, P, FIVE.R * ones, gamma, lambda_ * ones, d, ones, emphatic=False)
     C = Phi.T @ np.diag(d) @ Phi
-    thetas, ws = np.random.default_rng(9).normal(size=(2, 9, 4))
+    thetas, ws = np.random.default_rng(9).normal(size=(2, 7, 4))
     thetas[0], ws[0] = point.theta, 0.0
     base = standing_at("gq", "dense", thetas, ws)
     theta, w = np.zeros_like(thetas), np.zeros_like(ws)
