@@ -153,6 +153,16 @@ def test_means_and_standard_errors() -> None:
 def test_first_weights() -> None:
     """θ → 2θ from θ = 1: off-policy TD grows, emphatic TD does not."""
     found = sweep("two_theta", {"rule": ["td", "etd"], "alpha": 0.01}, theta=[1], runs=4, steps=20_000, every=100)
+def test_as_many_settings_as_steps() -> None:
+    """What a step brings is of all learners, and not one number each."""
+    alpha = [0.01 * k for k in range(1, 13)]
+    long, short = (sweep("chain", {"rule": "td", "alpha": alpha, "lambda": 0}, runs=1, steps=T) for T in (24, 12))
+    np.testing.assert_allclose(short.curve[:, :, :12], long.curve[:, :, :12], rtol=1e-6)
+    piece = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha, "lambda": 0}, points=10)
+    alone = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha[4], "lambda": 0}, points=10)
+    np.testing.assert_allclose(piece.curve[4], alone.curve[0], rtol=1e-6)
+
+
     assert found.mean[0].min() > 1e3 * found.curve[0, 0, 0]
     assert found.final[1].max() < 0.1 * found.curve[1, 0, 0]
     with pytest.raises(ValueError, match="'theta' parameter of sweep must be 1 finite numbers"):

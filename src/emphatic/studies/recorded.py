@@ -178,7 +178,7 @@ class Recorded:
                     for begin in range(piece_begin, piece_end, size):
                         some = slice(begin, min(begin + size, piece_end))
                         block: dict[str, Any] = {
-                            name: value[some] if value.ndim == 1 else value for name, value in given.items()
+                            name: value[some, None] if value.ndim == 1 else value for name, value in given.items()
                         }
                         made = learner.run(self._rows(some.start, some.stop + 1), **block, on_divergence="freeze")
                         at = np.searchsorted(edges, begin, "right") - 1

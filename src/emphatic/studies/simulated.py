@@ -128,9 +128,8 @@ class Simulated:
 
 
 def _rows(name: str, value: Any, begin: int, end: int) -> Any:
-    if np.ndim(value) == 0:
-        return value
-    return value[begin : end + 1] if name == "Phi" else value[begin:end]
+    """Of a block: (T+1, n), or (T, 1), which is of all learners also where they are as many as its steps."""
+    return value[begin : end + 1] if name == "Phi" else value[begin:end, None]
 
 
 def _keywords(settings: Settings, mdp: MDP) -> dict[str, Any]:
