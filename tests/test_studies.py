@@ -344,6 +344,21 @@ def test_a_table(tmp_path: Path) -> None:
     x = np.sin(np.arange(T) / 9) + 0.1 * rng.normal(size=T)
     t = np.arange(T, dtype=float)
     t[500:] += 1000.0
+def test_a_part_of_another_sweep_among_ours_does_not_count(tmp_path: Path) -> None:
+    """As two sweeps into one folder would leave it, of which the other wrote last."""
+
+    def stop(done: int, total: int) -> None:
+        if done > 10_000:
+            raise KeyboardInterrupt
+
+    for folder, seed in (("ours", 5), ("theirs", 6)):
+        with pytest.raises(KeyboardInterrupt):
+            swept(out=tmp_path / folder, progress=stop, seed=seed)
+    ours, theirs = (sorted((tmp_path / folder / ".unfinished").glob("*.npz")) for folder in ("ours", "theirs"))
+    ours[1].write_bytes(theirs[1].read_bytes())
+    assert same(swept(out=tmp_path / "ours"), swept())
+
+
     rows = [f"{when:g},{'' if i == 300 else f'{value:.6f}'}" for i, (when, value) in enumerate(zip(t, x, strict=True))]
     (tmp_path / "log.csv").write_text("\n".join(["time,x", *rows]))
     out = tmp_path / "out"
