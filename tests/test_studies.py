@@ -386,8 +386,9 @@ def test_bad_logs(change: dict[str, Any], said: str) -> None:
 
 
 def test_a_log_has_one_run_and_no_policies() -> None:
-    with pytest.raises(ValueError, match="'runs' parameter of sweep must be 1 on a log"):
-        sweep(Recorded(**log()), {"rule": "td", "alpha": 0.1}, runs=2)
+    for given in ({"runs": 2}, {"every": 2}):
+        with pytest.raises(ValueError, match=f"'{next(iter(given))}' parameter of sweep must be 1 on a log"):
+            sweep(Recorded(**log()), {"rule": "td", "alpha": 0.1}, **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'pi' parameter of Recorded must be given for the rule 'tree_backup'"):
         sweep(Recorded(**log()), {"rule": "tree_backup", "alpha": 0.1})
 
@@ -431,7 +432,7 @@ def test_the_command(tmp_path: Path) -> None:
         (["nothing.csv"], "--predict COLUMN --horizon STEPS"),
         (["chain", "--runs", "0"], "'runs' parameter"),
         (["chain", "--points", "1,x"], "--points takes whole numbers"),
-        (["chain", "--points", "0,10000"], "'points' parameter of sweep must be steps below 10000"),
+        (["chain", "--points", "0,10000"], "'points' parameter of sweep must be whole numbers from 0 to 9999"),
         (["chain", "--alpha", "x"], "'alpha' parameter"),
     ],
 )
@@ -454,3 +455,20 @@ def test_bad_files(tmp_path: Path) -> None:
         result = RUNNER.invoke(app, ["sweep", "--config", str(path)])
         assert result.exit_code == 2
         assert said in result.output
+def test_chosen_points() -> None:
+    """On a problem step 0 has an error; on a log a piece cannot end there, and its pieces are those between points."""
+    whole, grid = swept(points=700), {"rule": "td", "alpha": 0.1}
+    some = swept(points=np.array([300, 0, 6]))
+    assert some.points.tolist() == [0, 6, 300]
+    np.testing.assert_array_equal(some.curve, whole.curve[:, :, np.isin(whole.points, some.points)])
+    curve, quarters = (sweep(Recorded(**log()), grid, points=p).curve[0, 0] for p in ([100, 200], 4))
+    np.testing.assert_array_equal(curve, quarters[:2])
+    bad: list[Any] = [[], [1], [-3], [3.0], ["3"], "3", [700], [[3]]]
+    for points in bad:
+        with pytest.raises(ValueError, match="'points' parameter of sweep must be whole numbers from 0 to 699"):
+            swept(points=points)
+    for points in ([0, 100], [401]):
+        with pytest.raises(ValueError, match="'points' parameter of sweep must be whole numbers from 1 to 400"):
+            sweep(Recorded(**log()), grid, points=points)
+
+
