@@ -172,6 +172,13 @@ def test_as_many_settings_as_steps() -> None:
 def test_second_parameters_reach_their_learners() -> None:
     """On collision, whose features are drawn anew in every run; ζ is ABTD's own way to say ξ."""
     grid = [
+def test_first_weights_that_are_the_answer_are_no_measure_of_divergence() -> None:
+    found = sweep("boyan", {"rule": "td", "alpha": [0.1, 100.0], "lambda": 0}, theta=[-24, -16, -8, 0], runs=1)
+    assert found.curve[0, 0, 0] < 1e-9 < 1e-3 < found.mean[0, 0] < 5.0
+    assert found.diverged[:, 0].tolist() == [False, True]
+    assert found.about()["theta"] == (-24, -16, -8, 0)
+
+
         {"rule": "gtd", "alpha": 0.05, "lambda": 0.5, "eta": [0.1, 4]},
         {"rule": "etd_beta", "alpha": 0.01, "beta": [0.2, 1], "lambda": 0},
         {"rule": "abtd", "alpha": 0.05, "zeta": [0, 0.75]},

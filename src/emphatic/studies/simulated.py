@@ -116,8 +116,8 @@ class Simulated:
                 curve[here] = error[(points[here] - begin) // every]
         curve[(points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
         error = inputs.probe(mdp.probe, mdp.n)
-        mean, first = total / -(-self.steps // every), float(error(self._theta(mdp)[None])[0])
-        return Scores.of(mean, error(learner.theta), curve, learner.frozen, first)
+        usual = error(np.stack([self._theta(mdp), np.zeros(mdp.n)])).max()  # the first weights may be the best
+        return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(usual))
 
     def _theta(self, mdp: MDP) -> NDArray[np.float64]:
         """The first weights."""
