@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from emphatic import problems
 from emphatic.cli import app
 from emphatic.studies import Recorded, Sweep, sweep
 from emphatic.studies.grid import parameters, settings
+from emphatic.studies.simulated import Simulated
 from emphatic.studies.values import numbers
 
 RUNNER = CliRunner()
@@ -177,6 +179,17 @@ def test_first_weights_that_are_the_answer_are_no_measure_of_divergence() -> Non
     assert found.curve[0, 0, 0] < 1e-9 < 1e-3 < found.mean[0, 0] < 5.0
     assert found.diverged[:, 0].tolist() == [False, True]
     assert found.about()["theta"] == (-24, -16, -8, 0)
+def test_a_seed_that_is_given_stays() -> None:
+    """Then all runs are of one problem."""
+    ours = functools.partial(problems.collision, seed=3)
+    found = sweep(ours, {"rule": "td", "alpha": 0.01}, runs=3, steps=100)
+    source = found.plan.source
+    assert isinstance(source, Simulated)
+    np.testing.assert_array_equal(source.mdp(1).Phi, problems.collision(3).Phi)
+    assert (Simulated(problems.collision, 100).mdp(1).Phi != Simulated(problems.collision, 100).mdp(2).Phi).any()
+    assert found.about()["problem"] == "collision(seed=3)"
+
+
 
 
         {"rule": "gtd", "alpha": 0.05, "lambda": 0.5, "eta": [0.1, 4]},

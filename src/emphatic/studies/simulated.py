@@ -48,13 +48,18 @@ class Simulated:
     def name(self) -> str:
         if isinstance(self.problem, MDP):
             return self.problem.name or "MDP"
-        inner = self.problem.func if isinstance(self.problem, functools.partial) else self.problem
-        return str(getattr(inner, "__name__", "problem"))
+        if not isinstance(self.problem, functools.partial):
+            return str(getattr(self.problem, "__name__", "problem"))
+        shown = {name: repr(value) for name, value in self.problem.keywords.items()}
+        options = ", ".join(f"{name}={value if len(value) < 40 else '…'}" for name, value in shown.items())
+        return f"{getattr(self.problem.func, '__name__', 'problem')}({options})"
 
     @property
     def fresh(self) -> bool:
         """Whether each run has a problem of its own."""
-        return not isinstance(self.problem, MDP) and "seed" in inspect.signature(self.problem).parameters
+        if isinstance(self.problem, MDP) or "seed" in getattr(self.problem, "keywords", ()):
+            return False
+        return "seed" in inspect.signature(self.problem).parameters
 
     def mdp(self, run: int) -> MDP:
         """The problem of a run."""
