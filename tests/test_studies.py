@@ -190,6 +190,20 @@ def test_a_seed_that_is_given_stays() -> None:
     assert found.about()["problem"] == "collision(seed=3)"
 
 
+def test_rules_that_would_learn_something_else_are_refused() -> None:
+    """GQ is for action values: of state values it learns those of behaviour."""
+    grid = {"rule": "gq", "alpha": 0.01, "lambda": 0}
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn values of states"):
+        sweep("chain", grid, runs=1, steps=10)
+    Simulated(problems.random_walk, 10).check(settings(grid)[0])  # on-policy it is gtd
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must take interest, as example_9_4 has it"):
+        sweep("example_9_4", grid | {"rule": "htd"}, runs=1, steps=10)
+    T = 400
+    outcome = (np.zeros(T), np.ones(T, bool))
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn values of states"):
+        sweep(Recorded(**log(), rho=np.zeros(T), outcome=outcome), grid)
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must take interest, as the log has it"):
+        sweep(Recorded(**log(), I=0.5), grid | {"rule": "vtrace"})
 
 
         {"rule": "gtd", "alpha": 0.05, "lambda": 0.5, "eta": [0.1, 4]},
@@ -434,6 +448,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert first.equals(swept().table)
     assert first.column_names == ["setting", "rule", "alpha", "lambda", "run", "mean", "final", "diverged", "curve"]
     assert json.loads(first.schema.metadata[b"points"]) == swept().points.tolist()
+        ({"rho": 2.0}, "'outcome' parameter of Recorded must be given off-policy"),
     summary = json.loads((by_file / "summary.json").read_text("utf-8"))
     assert summary["settings"] == 12
     assert summary["learner_steps"] == 12 * 3 * 700

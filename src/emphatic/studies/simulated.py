@@ -72,9 +72,13 @@ class Simulated:
 
     def check(self, settings: Settings) -> None:
         """ValueError where these settings cannot learn from it."""
-        if not rules.get(settings.rule).interest and (self.mdp(0).I != 1.0).any():
+        mdp = self.mdp(0)
+        if not rules.get(settings.rule).interest and (mdp.I != 1.0).any():
             raise refusal("rule", "sweep", f"take interest, as {self.name} has it", repr(settings.rule))
-        self._theta(self.mdp(0))
+        if settings.rule == "gq" and (mdp.pi != mdp.mu).any():
+            wanted = "learn values of states: of these GQ learns the target policy's only on-policy"
+            raise refusal("rule", "sweep", wanted, repr(settings.rule))
+        self._theta(mdp)
 
     def identity(self) -> str:
         """What tells these runs from others."""
