@@ -51,6 +51,7 @@ def same(a: Sweep, b: Sweep) -> bool:
         ("8..1:*.5", [8.0, 4.0, 2.0, 1.0]),
         (["2^-1", 3], [0.5, 3.0]),
         (np.float32(0.5), [0.5]),
+        (np.array(0.5), [0.5]),
     ],
 )
 def test_numbers(text: Any, want: list[float]) -> None:
@@ -507,3 +508,14 @@ def test_chosen_points() -> None:
             sweep(Recorded(**log()), grid, points=points)
 
 
+        (["chain", "--time", ""], "--time goes with a log"),
+        (["nothing.csv", "--steps", "5"], "--steps goes with a problem"),
+        (["nothing.csv", "--with", "states=5"], "--with goes with a problem"),
+        (["chain", "--jobs", "0"], "'jobs' parameter"),
+        ("problem = 'chain'\ngrid = [3]", "[[grid]]"),
+        ("problem = 3", "'problem' must be a name or a path. Got 3."),
+        ("problem = 'chain'\noptions = 'x'", "[options]"),
+        ("problem = 'x.csv'\npredict = 3", "'predict' must be the name of a column"),
+        ("problem = 'x.csv'\npredict = 'x'\nhorizon = [3]", "'horizon' must be steps or a duration"),
+        ("problem = 'chain'\nruns = 'x'", "'runs' parameter"),
+        ("problem = 'chain'\npoints = [1.5]", "'points' parameter"),

@@ -63,6 +63,8 @@ def sweep(
     whole("steps", steps, "sweep")
     if not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
+    if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
+        raise refusal("jobs", "sweep", "be a whole number but 0, or None", repr(jobs))
     if isinstance(problem, Recorded):
         if theta is not None:
             raise refusal("theta", "sweep", "be left out with a log, where all weights begin with 0", repr(theta))

@@ -42,8 +42,7 @@ def sweep(
         folder = out or Path("sweep") / order.name
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             found = swept(
-                order.source(), order.grids, runs=order.runs, steps=order.steps, every=order.every,
-                points=order.points, seed=order.seed, theta=order.theta, jobs=jobs, out=folder, resume=resume,
+                order.source(), order.grids, **order.asked, jobs=jobs, out=folder, resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
             )  # fmt: skip
         _show(found, folder)
