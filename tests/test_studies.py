@@ -395,9 +395,9 @@ def test_a_part_of_another_sweep_among_ours_does_not_count(tmp_path: Path) -> No
 
 
     rows = [f"{when:g},{'' if i == 300 else f'{value:.6f}'}" for i, (when, value) in enumerate(zip(t, x, strict=True))]
-    (tmp_path / "log.csv").write_text("\n".join(["time,x", *rows]))
+    (tmp_path / "log.csv").write_text("\n".join(["time,x [/m]", *rows]))
     out = tmp_path / "out"
-    arguments = ["sweep", str(tmp_path / "log.csv"), "--predict", "x", "--horizon", "5", "--alpha", ".1,.3"]
+    arguments = ["sweep", str(tmp_path / "log.csv"), "--predict", "x [/m]", "--horizon", "5", "--alpha", ".1,.3"]
     result = RUNNER.invoke(app, [*arguments, "--rule", "true_online_etd", "--lambda", ".5", "--out", str(out)])
     assert result.exit_code == 0, result.output
     summary = json.loads((out / "summary.json").read_text("utf-8"))
@@ -434,6 +434,7 @@ def test_a_log_has_one_run_and_no_policies() -> None:
 def test_the_command(tmp_path: Path) -> None:
     config = tmp_path / "sweep.toml"
     config.write_text(
+    assert "log.csv: x [/m] at 5" in result.output  # and no brackets are taken for colours
         'problem = "chain"\nruns = 3\nsteps = 700\nevery = 3\npoints = 7\nseed = 5\n[[grid]]\n'
         'rule = ["td", "true_online_etd"]\nalpha = "2^-6, 2^-3, 2^5"\nlambda = [0, 0.9]\n'
     )
