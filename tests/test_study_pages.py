@@ -217,6 +217,8 @@ def test_a_logarithmic_axis_has_no_zero() -> None:
         reproduction_page(ReproductionPage("", "", [Figure("", plot)]))
 
 
+    sharp = {"name": "sharp", "published": 0.531441, "ours": 0.531441, "tolerance": 5.3e-13, "agree": True}
+    assert "0.53144100000000" in reproduction_page(ReproductionPage("", "", checks=[sharp]))
 def test_inks() -> None:
     assert [category(i) for i in (0, 7, 15, 16)] == ["c0", "c7", "c15", "c0"]
     assert shades([0.5, 0.5, 0.9, 1.0]) == {0.5: 0.0, 0.9: 0.5, 1.0: 1.0}
