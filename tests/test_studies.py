@@ -282,6 +282,10 @@ def test_the_table_is_the_same_for_any_number_of_jobs() -> None:
         threads = swept()
     assert same(swept(), threads)
     assert same(swept(), swept(jobs=2))
+    # Matrices that a process on its own would spread over threads, with other last bits.
+    large = functools.partial(problems.garnet, 100, n=64)
+    alone, two = (sweep(large, {"rule": "td", "alpha": [1e-3, 2e-3]}, runs=2, steps=50, jobs=jobs) for jobs in (1, 2))
+    assert same(alone, two)
 
 
 def test_a_cluster() -> None:

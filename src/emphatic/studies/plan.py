@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.inputs import refusal, whole
+from emphatic.studies.conditions import on_one_thread
 from emphatic.studies.grid import Settings, settings
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.scores import Scores
@@ -37,7 +38,7 @@ class Task:
     points: NDArray[np.int64]
 
     def __call__(self) -> Scores:
-        return self.source.score(self.run, self.settings, self.every, self.points)
+        return on_one_thread(self.source.score, self.run, self.settings, self.every, self.points)
 
 
 @dataclass(frozen=True)
