@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -20,8 +21,9 @@ from typer.testing import CliRunner
 import emphatic
 from emphatic import problems
 from emphatic.cli import app
-from emphatic.studies import Recorded, Sweep, sweep
+from emphatic.studies import Recorded, Sweep, page, sweep
 from emphatic.studies.grid import parameters, settings
+from emphatic.studies.simulated import Simulated
 from emphatic.studies.values import numbers
 
 RUNNER = CliRunner()
@@ -49,6 +51,7 @@ def same(a: Sweep, b: Sweep) -> bool:
         ("8..1:*.5", [8.0, 4.0, 2.0, 1.0]),
         (["2^-1", 3], [0.5, 3.0]),
         (np.float32(0.5), [0.5]),
+        (np.array(0.5), [0.5]),
     ],
 )
 def test_numbers(text: Any, want: list[float]) -> None:
@@ -150,6 +153,16 @@ def test_means_and_standard_errors() -> None:
         assert best["diverged"] == 0
 
 
+def test_as_many_settings_as_steps() -> None:
+    """What a step brings is of all learners, and not one number each."""
+    alpha = [0.01 * k for k in range(1, 13)]
+    long, short = (sweep("chain", {"rule": "td", "alpha": alpha, "lambda": 0}, runs=1, steps=T) for T in (24, 12))
+    np.testing.assert_allclose(short.curve[:, :, :12], long.curve[:, :, :12], rtol=1e-6)
+    piece = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha, "lambda": 0}, points=10)
+    alone = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha[4], "lambda": 0}, points=10)
+    np.testing.assert_allclose(piece.curve[4], alone.curve[0], rtol=1e-6)
+
+
 def test_first_weights() -> None:
     """θ → 2θ from θ = 1: off-policy TD grows, emphatic TD does not."""
     found = sweep("two_theta", {"rule": ["td", "etd"], "alpha": 0.01}, theta=[1], runs=4, steps=20_000, every=100)
@@ -157,6 +170,40 @@ def test_first_weights() -> None:
     assert found.final[1].max() < 0.1 * found.curve[1, 0, 0]
     with pytest.raises(ValueError, match="'theta' parameter of sweep must be 1 finite numbers"):
         sweep("two_theta", {"rule": "td", "alpha": 0.1}, theta=[1, 2])
+
+
+def test_first_weights_that_are_the_answer_are_no_measure_of_divergence() -> None:
+    found = sweep("boyan", {"rule": "td", "alpha": [0.1, 100.0], "lambda": 0}, theta=[-24, -16, -8, 0], runs=1)
+    assert found.curve[0, 0, 0] < 1e-9 < 1e-3 < found.mean[0, 0] < 5.0
+    assert found.diverged[:, 0].tolist() == [False, True]
+    assert found.about()["theta"] == (-24, -16, -8, 0)
+
+
+def test_a_seed_that_is_given_stays() -> None:
+    """Then all runs are of one problem."""
+    ours = functools.partial(problems.collision, seed=3)
+    found = sweep(ours, {"rule": "td", "alpha": 0.01}, runs=3, steps=100)
+    source = found.plan.source
+    assert isinstance(source, Simulated)
+    np.testing.assert_array_equal(source.mdp(1).Phi, problems.collision(3).Phi)
+    assert (Simulated(problems.collision, 100).mdp(1).Phi != Simulated(problems.collision, 100).mdp(2).Phi).any()
+    assert found.about()["problem"] == "collision(seed=3)"
+
+
+def test_rules_that_would_learn_something_else_are_refused() -> None:
+    """GQ is for action values: of state values it learns those of behaviour."""
+    grid = {"rule": "gq", "alpha": 0.01, "lambda": 0}
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn values of states"):
+        sweep("chain", grid, runs=1, steps=10)
+    Simulated(problems.random_walk, 10).check(settings(grid)[0])  # on-policy it is gtd
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must take interest, as example_9_4 has it"):
+        sweep("example_9_4", grid | {"rule": "htd"}, runs=1, steps=10)
+    T = 400
+    outcome = (np.zeros(T), np.ones(T, bool))
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn values of states"):
+        sweep(Recorded(**log(), rho=np.zeros(T), outcome=outcome), grid)
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must take interest, as the log has it"):
+        sweep(Recorded(**log(), I=0.5), grid | {"rule": "vtrace"})
 
 
 def test_second_parameters_reach_their_learners() -> None:
@@ -195,6 +242,38 @@ def test_state_dependent_lambda_where_the_grid_has_none() -> None:
     assert found.final[0, 0] == pytest.approx(own.rmsve(learner.theta), rel=1e-9)
 
 
+# ---------------------------------------------------------------------- the page
+
+
+def test_every_setting_is_on_the_page(tmp_path: Path) -> None:
+    """Also of a rule that is in two grids, of which each leaves a parameter open; but α = 0, on a logarithmic axis."""
+    grid = [
+        {"rule": "gtd", "alpha": [0, 0.01, 0.02], "lambda": 0, "eta": [0.1, 1]},
+        {"rule": "gtd", "alpha": [0.01, 0.02], "beta": 0.1},
+        {"rule": "td", "alpha": 0},
+    ]
+    found = sweep("chain", grid, runs=2, steps=50, out=tmp_path)
+    (drawn,) = page._sensitivity(found)
+    assert [panel["choice"] for panel in drawn["panels"]] == [
+        "eta = 0.1, beta = not set", "eta = 1, beta = not set", "eta = not set, beta = 0.1",
+    ]  # fmt: skip
+    lines = [line for panel in drawn["panels"] for line in panel["lines"]]
+    assert [line["value"] for line in lines] == [0.0, 0.0, "not set"]
+    assert all(line["alpha"].tolist() == [0.01, 0.02] for line in lines)
+    assert lines[1]["mean"] == pytest.approx(found.mean[[3, 5]].mean(axis=1))
+    assert list(page._grid(found.plan.settings)) == ["gtd", "gtd, grid 2", "td"]
+    assert "gtd, grid 2" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_rules_are_compared_on_the_same_streams() -> None:
+    """The standard error of a difference is that of the differences: what runs have in common does not count."""
+    found = sweep("chain", {"rule": ["td", "true_online_etd"], "alpha": 0.001, "lambda": 0.9}, runs=5, steps=100)
+    apart = found.mean[1] - found.mean[0]
+    first, second = sorted(page._bests(found), key=lambda row: row["mean"])
+    assert (first["apart_se"], second["apart_se"]) == pytest.approx((0.0, apart.std(ddof=1) / np.sqrt(5)))
+    assert second["apart_se"] < 0.5 * second["mean_se"]
+
+
 # ---------------------------------------------------------------------- however the work is done
 
 
@@ -203,6 +282,10 @@ def test_the_table_is_the_same_for_any_number_of_jobs() -> None:
         threads = swept()
     assert same(swept(), threads)
     assert same(swept(), swept(jobs=2))
+    # Matrices that a process on its own would spread over threads, with other last bits.
+    large = functools.partial(problems.garnet, 100, n=64)
+    alone, two = (sweep(large, {"rule": "td", "alpha": [1e-3, 2e-3]}, runs=2, steps=50, jobs=jobs) for jobs in (1, 2))
+    assert same(alone, two)
 
 
 def test_a_cluster() -> None:
@@ -263,6 +346,21 @@ def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
             swept(out=tmp_path, progress=stop, **other)
         assert list((tmp_path / ".unfinished").glob("*.npz"))
         assert same(swept(out=tmp_path), swept())
+
+
+def test_a_part_of_another_sweep_among_ours_does_not_count(tmp_path: Path) -> None:
+    """As two sweeps into one folder would leave it, of which the other wrote last."""
+
+    def stop(done: int, total: int) -> None:
+        if done > 10_000:
+            raise KeyboardInterrupt
+
+    for folder, seed in (("ours", 5), ("theirs", 6)):
+        with pytest.raises(KeyboardInterrupt):
+            swept(out=tmp_path / folder, progress=stop, seed=seed)
+    ours, theirs = (sorted((tmp_path / folder / ".unfinished").glob("*.npz")) for folder in ("ours", "theirs"))
+    ours[1].write_bytes(theirs[1].read_bytes())
+    assert same(swept(out=tmp_path / "ours"), swept())
 
 
 def test_killed_outright(tmp_path: Path) -> None:
@@ -335,11 +433,12 @@ def test_a_table(tmp_path: Path) -> None:
     t = np.arange(T, dtype=float)
     t[500:] += 1000.0
     rows = [f"{when:g},{'' if i == 300 else f'{value:.6f}'}" for i, (when, value) in enumerate(zip(t, x, strict=True))]
-    (tmp_path / "log.csv").write_text("\n".join(["time,x", *rows]))
+    (tmp_path / "log.csv").write_text("\n".join(["time,x [/m]", *rows]))
     out = tmp_path / "out"
-    arguments = ["sweep", str(tmp_path / "log.csv"), "--predict", "x", "--horizon", "5", "--alpha", ".1,.3"]
+    arguments = ["sweep", str(tmp_path / "log.csv"), "--predict", "x [/m]", "--horizon", "5", "--alpha", ".1,.3"]
     result = RUNNER.invoke(app, [*arguments, "--rule", "true_online_etd", "--lambda", ".5", "--out", str(out)])
     assert result.exit_code == 0, result.output
+    assert "log.csv: x [/m] at 5" in result.output  # and no brackets are taken for colours
     summary = json.loads((out / "summary.json").read_text("utf-8"))
     assert summary["metric"] == "return error"
     assert summary["steps"] == T - 1
@@ -353,6 +452,7 @@ def test_a_table(tmp_path: Path) -> None:
         ({"cuts": [401]}, "'cuts' parameter"),
         ({"gamma_next": 1.0}, "be long enough that some return is known"),
         ({"outcome": (np.zeros(3), np.zeros(3, bool))}, "'outcome' parameter"),
+        ({"rho": 2.0}, "'outcome' parameter of Recorded must be given off-policy"),
     ],
 )
 def test_bad_logs(change: dict[str, Any], said: str) -> None:
@@ -360,9 +460,27 @@ def test_bad_logs(change: dict[str, Any], said: str) -> None:
         Recorded(**(log() | change))
 
 
+def test_chosen_points() -> None:
+    """On a problem step 0 has an error; on a log a piece cannot end there, and its pieces are those between points."""
+    whole, grid = swept(points=700), {"rule": "td", "alpha": 0.1}
+    some = swept(points=np.array([300, 0, 6]))
+    assert some.points.tolist() == [0, 6, 300]
+    np.testing.assert_array_equal(some.curve, whole.curve[:, :, np.isin(whole.points, some.points)])
+    curve, quarters = (sweep(Recorded(**log()), grid, points=p).curve[0, 0] for p in ([100, 200], 4))
+    np.testing.assert_array_equal(curve, quarters[:2])
+    bad: list[Any] = [[], [1], [-3], [3.0], ["3"], "3", [700], [[3]]]
+    for points in bad:
+        with pytest.raises(ValueError, match="'points' parameter of sweep must be whole numbers from 0 to 699"):
+            swept(points=points)
+    for points in ([0, 100], [401]):
+        with pytest.raises(ValueError, match="'points' parameter of sweep must be whole numbers from 1 to 400"):
+            sweep(Recorded(**log()), grid, points=points)
+
+
 def test_a_log_has_one_run_and_no_policies() -> None:
-    with pytest.raises(ValueError, match="'runs' parameter of sweep must be 1 on a log"):
-        sweep(Recorded(**log()), {"rule": "td", "alpha": 0.1}, runs=2)
+    for given in ({"runs": 2}, {"every": 2}):
+        with pytest.raises(ValueError, match=f"'{next(iter(given))}' parameter of sweep must be 1 on a log"):
+            sweep(Recorded(**log()), {"rule": "td", "alpha": 0.1}, **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'pi' parameter of Recorded must be given for the rule 'tree_backup'"):
         sweep(Recorded(**log()), {"rule": "tree_backup", "alpha": 0.1})
 
@@ -402,11 +520,15 @@ def test_the_command(tmp_path: Path) -> None:
         ([], "name a problem or a log"),
         (["chain", "--with", "colour=red"], "has no option 'colour'"),
         (["chain", "--predict", "x"], "--predict goes with a log"),
+        (["chain", "--time", ""], "--time goes with a log"),
+        (["nothing.csv", "--steps", "5"], "--steps goes with a problem"),
+        (["nothing.csv", "--with", "states=5"], "--with goes with a problem"),
         (["nothing.csv", "--predict", "x", "--horizon", "3"], "nothing.csv"),
         (["nothing.csv"], "--predict COLUMN --horizon STEPS"),
         (["chain", "--runs", "0"], "'runs' parameter"),
+        (["chain", "--jobs", "0"], "'jobs' parameter"),
         (["chain", "--points", "1,x"], "--points takes whole numbers"),
-        (["chain", "--points", "0,10000"], "'points' parameter of sweep must be steps below 10000"),
+        (["chain", "--points", "0,10000"], "'points' parameter of sweep must be whole numbers from 0 to 9999"),
         (["chain", "--alpha", "x"], "'alpha' parameter"),
     ],
 )
@@ -424,6 +546,13 @@ def test_bad_files(tmp_path: Path) -> None:
         ("problm = 'chain'", "did you mean 'problem'"),
         ("x = ", "not a TOML file"),
         ("grid = 3", "[[grid]]"),
+        ("problem = 'chain'\ngrid = [3]", "[[grid]]"),
+        ("problem = 3", "'problem' must be a name or a path. Got 3."),
+        ("problem = 'chain'\noptions = 'x'", "[options]"),
+        ("problem = 'x.csv'\npredict = 3", "'predict' must be the name of a column"),
+        ("problem = 'x.csv'\npredict = 'x'\nhorizon = [3]", "'horizon' must be steps or a duration"),
+        ("problem = 'chain'\nruns = 'x'", "'runs' parameter"),
+        ("problem = 'chain'\npoints = [1.5]", "'points' parameter"),
     ):
         path.write_text(text)
         result = RUNNER.invoke(app, ["sweep", "--config", str(path)])

@@ -146,7 +146,7 @@ def _given(value: Any, before: str = "") -> str:
 
 def _measured(value: Any, tolerance: Any) -> str:
     """A number to one digit more than the tolerance decides on; without one, to five."""
-    if not known(value) or not known(tolerance) or not 1e-12 < tolerance < 1:
+    if not known(value) or not known(tolerance) or not 1e-15 < tolerance < 1:
         return f"{value:.5g}".replace("-", "−") if known(value) else _given(value)
     return f"{value:,.{1 - math.floor(math.log10(tolerance))}f}".replace("-", "−")
 

@@ -64,8 +64,8 @@ def sensitivity_section(
         plot = Plot(views, f"choice of {_second(rule)}", x=axis, y=Axis(metric), closest=True)
         drawing = plots(plot, f"{rule['rule']}: {metric} against {name}")
         cards.append(f'<article class="card"><h3>{text(rule["rule"])}</h3>{drawing}</article>')
-    names = " or ".join(dict.fromkeys(rule["line_name"] for rule in rules))
-    keys = [Key("ramp", number(v), shade, f"line {v}") for v, shade in places.items()]
+    names = " or ".join(dict.fromkeys(rule["line_name"] for rule in rules if rule["line_name"]))
+    keys = [Key("ramp", number(v), shade, f"line {v}") for v, shade in places.items()] if names else []
     bar = Html(f'<div class="group"><span>{text(names)}</span>{legend(keys)}</div>') if keys else Html()
     for second, options in choices.items():
         bar = Html(bar + (choice(f"choice of {second}", options, f"Choice of {second}") if options else ""))
@@ -143,7 +143,7 @@ def _panel(
     best = (math.inf, 0.0, "", "")
     for line in lines:
         means, se = _means(line), _of(line, "se")
-        name = f"{rule['line_name']} {number(line['value'])}"
+        name = f"{rule['line_name']} {number(line['value'])}" if rule["line_name"] else rule["rule"]
         notes = [
             " · ".join(filter(None, (f"± {s:.2g}" if known(s) else "", note)))
             for s, note in zip(se, _notes(line), strict=True)
@@ -202,7 +202,7 @@ def learning_section(
     for name in names:
         lines = []
         for one in learning[name]:
-            means = [v if known(v) else math.inf for v in one["mean"]]
+            means = [math.nan if v is None else v for v in one["mean"]]  # on a log there may be no return to judge by
             low, high = _band(means, one["se"]) if one.get("se") is not None else (None, None)
             banded |= low is not None
             lines.append(Line(learning["points"], means, one["rule"], ink[one["rule"]], width=1.9, low=low, high=high))

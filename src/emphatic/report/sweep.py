@@ -34,7 +34,8 @@ class SweepPage:
     - ``learning``: ``points`` (steps) and under any other key ("best mean", "best final") the choice it names: one
       mapping a rule with ``rule``, ``setting`` (words), ``mean`` and ``se`` at the points.
     - ``best``: one mapping a rule with ``rule``, ``alpha``, ``lambda`` (numbers or words), ``second`` (words),
-      ``mean``, ``mean_se``, ``final``, ``final_se``, ``diverged`` (runs of this setting) and ``runs``.
+      ``mean``, ``mean_se``, ``apart_se`` (of its distance from the least mean; runs are paired), ``final``,
+      ``final_se``, ``diverged`` (runs of this setting) and ``runs``.
     - ``baseline``: {words: error} drawn as horizontal lines, such as "w = 0" and "best linear approximation".
     - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
     """
@@ -101,9 +102,8 @@ def _next(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     apart = second["mean"] - first["mean"]
     if first["mean"] > 0:
         words += f", {100 * apart / first['mean']:.2g}% more" if apart else ", the same"
-    errors = [row["mean_se"] for row in (first, second) if known(row.get("mean_se"))]
-    noise = math.hypot(*errors) if len(errors) == 2 else 0.0
-    if noise and apart:
+    noise = second.get("apart_se")
+    if known(noise) and noise and apart:
         words += f": {apart / noise:.1f} standard errors of the difference"
         words += "" if apart >= 2 * noise else ", so not clearly worse"
     return words + "."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Conditions", "Progress", "silent"]
+__all__ = ["Conditions", "Progress", "on_one_thread", "silent"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -18,6 +18,14 @@ Result = TypeVar("Result")
 
 def silent(phase: str, done: int, total: int) -> None:
     """Progress that nobody watches."""
+
+
+def on_one_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """``function(*arguments)`` with matrix products on one thread: the last bits depend on how many there are."""
+    from emphatic.engines.compiled import blas_threads  # late: numba is imported on first use
+
+    with blas_threads(1):
+        return function(*arguments)
 
 
 @dataclass(frozen=True)
@@ -37,11 +45,12 @@ class Conditions:
         """``[function(item) for item in items]`` on these processes, in the order of the items."""
         results: Iterable[Any]
         if self.jobs == 1:
-            results = map(function, items)
+            results = (on_one_thread(function, item) for item in items)
         else:
             from joblib import Parallel, delayed
 
-            results = Parallel(n_jobs=self.jobs, return_as="generator")(delayed(function)(item) for item in items)
+            tasks = (delayed(on_one_thread)(function, item) for item in items)
+            results = Parallel(n_jobs=self.jobs, return_as="generator")(tasks)
         gathered: list[Result] = []
         for result in results:
             gathered.append(result)

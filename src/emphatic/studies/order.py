@@ -18,6 +18,15 @@ __all__ = ["Order"]
 
 #: What a grid has where nothing is said.
 _USUAL = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
+#: What a file must say of these; the rest is looked at where it is used.
+_KINDS: dict[str, tuple[Any, str]] = {
+    "problem": (str, "a name or a path"),
+    "options": (dict, "a table, [options]"),
+    "predict": (str, "the name of a column"),
+    "horizon": (int | float | str, "steps or a duration"),
+    "time": (str | bool, "the name of a column, or false"),
+    "delimiter": (str, "text"),
+}
 
 
 @dataclass(frozen=True)
@@ -31,10 +40,10 @@ class Order:
     options: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[Mapping[str, Any], ...] = ()
     runs: int | None = None
-    steps: int = 10_000
-    every: int = 1
-    points: int | list[int] = 50
-    seed: int = 0
+    steps: int | None = None
+    every: int | None = None
+    points: int | list[int] | None = None
+    seed: int | None = None
     theta: list[float] | str | None = None
     predict: str | None = None
     horizon: float | str | None = None
@@ -54,8 +63,12 @@ class Order:
                 close = get_close_matches(key, known, 1)
                 meant = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}."
                 raise ValueError(f"{path}: there is no setting {key!r}{meant}")
-        if not isinstance(found.get("grid", []), list) or not isinstance(found.get("options", {}), dict):
-            raise ValueError(f"{path}: grids are written as [[grid]], and a problem's options as [options].")
+        grids = found.get("grid", [])
+        if not isinstance(grids, list) or not all(isinstance(one, dict) for one in grids):
+            raise ValueError(f"{path}: grids are written as [[grid]].")
+        for key, (kind, wanted) in _KINDS.items():
+            if key in found and not isinstance(found[key], kind):
+                raise ValueError(f"{path}: {key!r} must be {wanted}. Got {found[key]!r}.")
         return found
 
     @property
@@ -71,7 +84,7 @@ class Order:
     def source(self) -> Callable[..., Any] | Recorded:
         """What the sweep learns from."""
         if not self.is_log:
-            for name in ("predict", "horizon"):
+            for name in ("predict", "horizon", "time", "delimiter"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"--{name} goes with a log, and {self.problem!r} is a problem.")
             made = problems.get(self.problem)
@@ -81,9 +94,18 @@ class Order:
                     known = ", ".join(one for one in there if one != "seed") or "none"
                     raise ValueError(f"problem {self.problem!r} has no option {name!r}; it has {known}.")
             return functools.partial(made, **self.options) if self.options else made
+        for name, value in (("steps", self.steps), ("seed", self.seed), ("with", self.options or None)):
+            if value is not None:
+                raise ValueError(f"--{name} goes with a problem, and {self.problem!r} is a log, taken as it is.")
         if self.predict is None or self.horizon is None:
             raise ValueError("a log needs the column to predict and how far ahead: --predict COLUMN --horizon STEPS.")
         return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What it says beside that, as ``sweep`` takes it."""
+        names = ("runs", "steps", "every", "points", "seed", "theta")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emphatic.report import SweepPage, sweep_page
 from emphatic.studies.grid import Settings
@@ -27,8 +28,9 @@ def page(sweep: Sweep) -> str:
     """The whole page."""
     plan, source = sweep.plan, sweep.plan.source
     runs = "one run" if plan.runs == 1 else f"{plan.runs} runs"
-    step = "step" if plan.every == 1 else f"{plan.every}th step"
-    kept = "weighted by d_μ" if source.metric == "RMSVE" else "of prediction and return"
+    steps = "all steps" if plan.every == 1 else f"one step in {plan.every}"
+    over = steps if plan.runs == 1 else f"{runs} and {steps}"
+    kept = "weighted by d_μ, mean over" if source.metric == "RMSVE" else "the root mean square over"
     rules = dict.fromkeys(sweep.rules)
     return sweep_page(
         SweepPage(
@@ -36,7 +38,7 @@ def page(sweep: Sweep) -> str:
             intro=f"{len(sweep.mean):,} settings of {len(rules)} {'rules' if len(rules) > 1 else 'rule'}, "
             f"{runs} of {source.steps:,} steps each.",
             metric=source.metric,
-            unit=f"{kept}, mean over every {step}" + (f" and {runs}" if plan.runs > 1 else ""),
+            unit=f"{kept} {over}",
             counts={
                 "settings": len(sweep.mean),
                 "runs": plan.runs,
@@ -48,7 +50,7 @@ def page(sweep: Sweep) -> str:
             sensitivity=list(_sensitivity(sweep)),
             learning={"points": sweep.points.tolist()}
             | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
-            best=[_best(row) for row in sweep.best],
+            best=_bests(sweep),
             baseline=source.baselines(plan.runs),
             settings=sweep.about() | {"points": len(sweep.points), "grid": _grid(plan.settings)},
             seconds={"learning": sweep.seconds},
@@ -74,8 +76,14 @@ def shown(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _words(parameters: dict[str, float]) -> str:
-    return ", ".join(f"{name} = {shown(value)}" for name, value in parameters.items())
+def _words(parameters: dict[str, Any]) -> str:
+    told = {name: value if isinstance(value, str) else shown(value) for name, value in parameters.items()}
+    return ", ".join(f"{name} = {value}" for name, value in told.items())
+
+
+def _given(column: NDArray[np.float64]) -> list[float | str]:
+    """The values of a parameter; where one of several grids of a rule does not set it, words."""
+    return ["not set" if math.isnan(value) else value for value in column.tolist()]
 
 
 def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
@@ -84,22 +92,24 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
     share = sweep.diverged.mean(axis=1)
     rules = np.array(sweep.rules)
     for rule in dict.fromkeys(sweep.rules):
-        own = np.flatnonzero(rules == rule)
+        own = np.flatnonzero((rules == rule) & (sweep.parameters["alpha"] > 0.0))  # a logarithmic axis has no 0
+        if not len(own):
+            continue
         values = {name: column[own] for name, column in sweep.parameters.items() if not np.isnan(column[own]).all()}
         alpha = values.pop("alpha")
         line = next((name for name in _LINES if name in values), "")
-        along = values.pop(line) if line else np.zeros(len(own))
-        rest = list(zip(*values.values(), strict=True)) if values else [()] * len(own)
+        along = _given(values.pop(line) if line else np.full(len(own), np.nan))
+        rest = list(zip(*map(_given, values.values()), strict=True)) if values else [()] * len(own)
 
         def lines(some: Any, along: Any = along, alpha: Any = alpha, own: Any = own) -> list[dict[str, Any]]:
             out = []
-            for value in np.unique(along[some]):
-                here = some[along[some] == value]
+            for value in dict.fromkeys(along[i] for i in some):
+                here = np.array([i for i in some if along[i] == value])
                 order = here[np.argsort(alpha[here])]
                 at = own[order]
                 out.append(
                     {
-                        "value": float(value),
+                        "value": value,
                         "alpha": alpha[order],
                         "mean": mean[at],
                         "se": se[at],
@@ -128,6 +138,14 @@ def _learning(sweep: Sweep, best: Sequence[dict[str, Any]]) -> list[dict[str, An
     return out
 
 
+def _bests(sweep: Sweep) -> list[dict[str, Any]]:
+    """The rows of the table, each with the standard error of its distance from the best: runs share their streams."""
+    least = min(sweep.best, key=lambda row: float(row["mean"]))
+    with np.errstate(invalid="ignore"):
+        apart = [sweep.mean[[row["setting"]]] - sweep.mean[[least["setting"]]] for row in sweep.best]
+    return [_best(row) | {"apart_se": float(over_runs(one)[1][0])} for row, one in zip(sweep.best, apart, strict=True)]
+
+
 def _best(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table: α and λ, the rest in words."""
     known = ("rule", "setting", "alpha", "lambda", "mean", "mean_se", "final", "final_se", "diverged", "runs")
@@ -136,10 +154,13 @@ def _best(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _grid(settings: Sequence[Settings]) -> dict[str, Any]:
-    return {
-        some.rule: {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
-        for some in settings
-    }
+    """What was tried of each rule; a rule that is in several grids has several numbers."""
+    told: dict[str, Any] = {}
+    for some in settings:
+        same = sum(one.rule == some.rule for one in settings[: len(told)])
+        spans = {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
+        told[f"{some.rule}, grid {same + 1}" if same else some.rule] = spans
+    return told
 
 
 def _span(values: list[float]) -> str:

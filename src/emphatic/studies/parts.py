@@ -18,11 +18,12 @@ __all__ = ["Parts"]
 class Parts:
     """Scores by the number of their task; with a folder, also on the disk.
 
-    The folder says of which plan its parts are. Parts of another plan, and files that are not whole, do not count.
+    Each part says of which plan it is. Parts of another plan, and files that are not whole, do not count.
     """
 
     def __init__(self, out: Path | None, identity: str, resume: bool) -> None:
         self._scores: dict[int, Scores] = {}
+        self._identity = identity
         #: What was spent on them, in all.
         self.seconds = 0.0
         self.folder = None if out is None else out / ".unfinished"
@@ -30,19 +31,25 @@ class Parts:
             return
         if out.exists() and not out.is_dir():
             raise ValueError(f"{out}: there is a file of this name, where a folder is to be written.")
-        told = self.folder / "plan"
-        if resume and told.exists() and told.read_text("utf-8") == identity:
-            for path in self.folder.glob("*.npz"):
-                try:
-                    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-                        self._scores[int(path.stem)] = Scores(*(found[name] for name in Scores._fields))
-                        self.seconds += float(found["seconds"])
-                except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-                    path.unlink()
-        else:
+        if not resume:
             shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(parents=True)
-            told.write_text(identity, "utf-8")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self.folder.glob("*.npz"):
+            if not self._taken(path):
+                path.unlink()
+
+    def _taken(self, path: Path) -> bool:
+        """Whether a file is a part of this plan, and whole: then it counts."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+                if str(found["plan"]) != self._identity:
+                    return False
+                seconds, scores = float(found["seconds"]), Scores(*(found[name] for name in Scores._fields))
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return False
+        self._scores[int(path.stem)] = scores
+        self.seconds += seconds
+        return True
 
     def __contains__(self, number: int) -> bool:
         return number in self._scores
@@ -57,7 +64,7 @@ class Parts:
         if self.folder is not None:
             partial, path = self.folder / f"{number:06d}.partial", self.folder / f"{number:06d}.npz"
             with partial.open("wb") as file:
-                np.savez(file, **scores._asdict(), seconds=seconds)
+                np.savez(file, **scores._asdict(), seconds=seconds, plan=self._identity)
             os.replace(partial, path)
 
     def __iter__(self) -> Iterator[Scores]:

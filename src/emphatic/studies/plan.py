@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.inputs import refusal, whole
+from emphatic.studies.conditions import on_one_thread
 from emphatic.studies.grid import Settings, settings
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.scores import Scores
@@ -37,7 +38,7 @@ class Task:
     points: NDArray[np.int64]
 
     def __call__(self) -> Scores:
-        return self.source.score(self.run, self.settings, self.every, self.points)
+        return on_one_thread(self.source.score, self.run, self.settings, self.every, self.points)
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,12 @@ class Plan:
         """The plan, with everything checked that can be checked before the first step."""
         whole("runs", runs, "sweep")
         whole("every", every, "sweep")
-        if isinstance(source, Recorded) and runs != 1:
-            raise refusal("runs", "sweep", "be 1 on a log, where nothing is drawn", repr(runs))
-        if isinstance(points, Sequence):
-            chosen = np.unique(np.asarray(points, np.int64))
-            fine = len(chosen) and chosen[0] >= 0 and chosen[-1] <= source.steps and not (chosen % every).any()
-            if not fine or (isinstance(source, Simulated) and chosen[-1] == source.steps):
-                raise refusal("points", "sweep", f"be steps below {source.steps}, multiples of {every}", repr(points))
+        if isinstance(source, Recorded):
+            for name, value in (("runs", runs), ("every", every)):
+                if value != 1:
+                    raise refusal(name, "sweep", "be 1 on a log, which is taken once and as it is", repr(value))
+        if isinstance(points, Sequence | np.ndarray):
+            chosen = _chosen(points, source, every)
         else:
             chosen = source.points(whole("points", points, "sweep"), every)
         plan = Plan(source, settings(grid), runs, every, chosen)
@@ -100,3 +100,13 @@ class Plan:
         asked = [[one.rule, {name: column.tolist() for name, column in one.values.items()}] for one in self.settings]
         told = [__version__, self.source.identity(), asked, self.runs, self.every, self.points.tolist()]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _chosen(points: Sequence[int] | NDArray[Any], source: Simulated | Recorded, every: int) -> NDArray[np.int64]:
+    """Steps as they were given: on a problem those before which there is an error, on a log where pieces end."""
+    first, end = (1, source.steps + 1) if isinstance(source, Recorded) else (0, source.steps)
+    steps = [step for step in points if isinstance(step, int | np.integer) and first <= step < end and not step % every]
+    if not steps or len(steps) < len(points):
+        wanted = f"be whole numbers from {first} to {end - 1}" + (f", multiples of {every}" if every > 1 else "")
+        raise refusal("points", "sweep", wanted, repr(points))
+    return np.unique(np.array(steps, np.int64))

@@ -37,7 +37,8 @@ class Recorded:
 
     ``I`` is by default 1 − γ for a rule with emphasis and a constant γ below 1, which keeps the emphasis at 1, and else
     1. ``cuts`` are rows that do not follow on the one before. ``outcome`` is (G, known), the return of each step and
-    where it is known; by default what ``emphatic.returns`` finds. ``n`` is wanted only where ``Phi`` is ``Active``.
+    where it is known; by default what ``emphatic.returns`` finds, which are returns of behaviour: off-policy (a ρ other
+    than 0 and 1) it must be given. ``n`` is wanted only where ``Phi`` is ``Active``.
 
     The error is the root mean square of prediction minus return: over all steps whose return is known, over the last
     tenth of them, and in pieces of the log.
@@ -83,6 +84,9 @@ class Recorded:
             if not G.shape == known.shape == (self.steps,) or not np.isfinite(G[known]).all():
                 raise inputs.refusal("outcome", "Recorded", "be (G, known), two of (T,)", f"{G.shape}, {known.shape}")
             object.__setattr__(self, "outcome", (G, known))
+        elif not np.isin(self.rho, (0.0, 1.0)).all():
+            wanted = "be given off-policy, where returns of the log are not those of the target policy"
+            raise inputs.refusal("outcome", "Recorded", wanted, "none")
         if not self.truth[1].any():
             raise inputs.refusal("R", "Recorded", "be long enough that some return is known", f"{self.steps} steps")
 
@@ -178,7 +182,7 @@ class Recorded:
                     for begin in range(piece_begin, piece_end, size):
                         some = slice(begin, min(begin + size, piece_end))
                         block: dict[str, Any] = {
-                            name: value[some] if value.ndim == 1 else value for name, value in given.items()
+                            name: value[some, None] if value.ndim == 1 else value for name, value in given.items()
                         }
                         made = learner.run(self._rows(some.start, some.stop + 1), **block, on_divergence="freeze")
                         at = np.searchsorted(edges, begin, "right") - 1
@@ -201,6 +205,11 @@ class Recorded:
     def _given(self, settings: Settings) -> dict[str, NDArray[np.float64]]:
         """What ``run`` takes beside the features: (T,), (1, K) or a number."""
         rule, gamma = rules.get(settings.rule), np.asarray(self.gamma_next)
+        if not rule.interest and self.I is not None and np.any(self.I != 1.0):
+            raise inputs.refusal("rule", "sweep", "take interest, as the log has it", repr(rule.name))
+        if rule.name == "gq" and np.any(self.rho != 1.0):
+            wanted = "learn values of states: of these GQ learns the target policy's only on-policy"
+            raise inputs.refusal("rule", "sweep", wanted, repr(rule.name))
         given = {"R": self.R, "gamma_next": self.gamma_next, "rho": self.rho, "lambda_": self.lambda_}
         if rule.interest:
             steady = "F" in rule.memory and gamma.ndim == 0 and gamma < 1.0

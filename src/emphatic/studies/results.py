@@ -28,8 +28,8 @@ class Sweep:
 
     ``table`` is the tidy table: a row a setting and run, with the setting's number and parameters (null where the
     rule has no such), ``run``, ``mean`` (over the steps), ``final``, ``diverged`` and ``curve`` (at ``points``).
-    ``settings`` has a row a setting, with means and standard errors over the runs. Where a learner diverged its error
-    is infinite.
+    ``settings`` has a row a setting, with means and standard errors over the runs. Where weights would no longer have
+    been finite the error is infinite.
     """
 
     plan: Plan
@@ -138,7 +138,8 @@ class Sweep:
         source, plan = self.plan.source, self.plan
         return {
             "problem": source.name, "metric": source.metric, "steps": source.steps, "every": plan.every,
-            "runs": plan.runs, "seed": getattr(source, "seed", None), "points": plan.points.tolist(),
+            "runs": plan.runs, "seed": getattr(source, "seed", None), "theta": getattr(source, "theta", None),
+            "points": plan.points.tolist(),
         }  # fmt: skip
 
     # ------------------------------------------------------------------ in files

@@ -48,13 +48,18 @@ class Simulated:
     def name(self) -> str:
         if isinstance(self.problem, MDP):
             return self.problem.name or "MDP"
-        inner = self.problem.func if isinstance(self.problem, functools.partial) else self.problem
-        return str(getattr(inner, "__name__", "problem"))
+        if not isinstance(self.problem, functools.partial):
+            return str(getattr(self.problem, "__name__", "problem"))
+        shown = {name: repr(value) for name, value in self.problem.keywords.items()}
+        options = ", ".join(f"{name}={value if len(value) < 40 else '…'}" for name, value in shown.items())
+        return f"{getattr(self.problem.func, '__name__', 'problem')}({options})"
 
     @property
     def fresh(self) -> bool:
         """Whether each run has a problem of its own."""
-        return not isinstance(self.problem, MDP) and "seed" in inspect.signature(self.problem).parameters
+        if isinstance(self.problem, MDP) or "seed" in getattr(self.problem, "keywords", ()):
+            return False
+        return "seed" in inspect.signature(self.problem).parameters
 
     def mdp(self, run: int) -> MDP:
         """The problem of a run."""
@@ -67,9 +72,13 @@ class Simulated:
 
     def check(self, settings: Settings) -> None:
         """ValueError where these settings cannot learn from it."""
-        if not rules.get(settings.rule).interest and (self.mdp(0).I != 1.0).any():
+        mdp = self.mdp(0)
+        if not rules.get(settings.rule).interest and (mdp.I != 1.0).any():
             raise refusal("rule", "sweep", f"take interest, as {self.name} has it", repr(settings.rule))
-        self._theta(self.mdp(0))
+        if settings.rule == "gq" and (mdp.pi != mdp.mu).any():
+            wanted = "learn values of states: of these GQ learns the target policy's only on-policy"
+            raise refusal("rule", "sweep", wanted, repr(settings.rule))
+        self._theta(mdp)
 
     def identity(self) -> str:
         """What tells these runs from others."""
@@ -116,8 +125,8 @@ class Simulated:
                 curve[here] = error[(points[here] - begin) // every]
         curve[(points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
         error = inputs.probe(mdp.probe, mdp.n)
-        mean, first = total / -(-self.steps // every), float(error(self._theta(mdp)[None])[0])
-        return Scores.of(mean, error(learner.theta), curve, learner.frozen, first)
+        usual = error(np.stack([self._theta(mdp), np.zeros(mdp.n)])).max()  # the first weights may be the best
+        return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(usual))
 
     def _theta(self, mdp: MDP) -> NDArray[np.float64]:
         """The first weights."""
@@ -128,9 +137,8 @@ class Simulated:
 
 
 def _rows(name: str, value: Any, begin: int, end: int) -> Any:
-    if np.ndim(value) == 0:
-        return value
-    return value[begin : end + 1] if name == "Phi" else value[begin:end]
+    """Of a block: (T+1, n), or (T, 1), which is of all learners also where they are as many as its steps."""
+    return value[begin : end + 1] if name == "Phi" else value[begin:end, None]
 
 
 def _keywords(settings: Settings, mdp: MDP) -> dict[str, Any]:

@@ -60,9 +60,13 @@ def sweep(
     >>> [best["rule"] for best in found.best]
     ['td', 'etd']
     """
+    from emphatic.engines.compiled import blas_threads  # late: numba is imported on first use
+
     whole("steps", steps, "sweep")
     if not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
+    if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
+        raise refusal("jobs", "sweep", "be a whole number but 0, or None", repr(jobs))
     if isinstance(problem, Recorded):
         if theta is not None:
             raise refusal("theta", "sweep", "be left out with a log, where all weights begin with 0", repr(theta))
@@ -83,11 +87,12 @@ def sweep(
     told(done, plan.learner_steps)
     todo = {number: task for number, task in enumerate(plan.tasks) if number not in parts}
     began = time.perf_counter()
-    for number, scores in _work(todo, jobs):
-        before, began = began, time.perf_counter()
-        parts.put(number, scores, began - before)
-        done += sizes[number]
-        told(done, plan.learner_steps)
+    with blas_threads(1):  # as each task does; but of tasks that share a process, one would end it for another
+        for number, scores in _work(todo, jobs):
+            before, began = began, time.perf_counter()
+            parts.put(number, scores, began - before)
+            done += sizes[number]
+            told(done, plan.learner_steps)
     result = Sweep.of(plan, list(parts), parts.seconds)
     if folder is not None:
         result.write(folder)

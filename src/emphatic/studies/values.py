@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from emphatic.expressions import Expression
@@ -31,7 +31,7 @@ def numbers(name: str, given: Any) -> tuple[float, ...]:
     """
     if isinstance(given, str):
         found = [number for item in given.split(",") for number in _item(name, item.strip())]
-    elif isinstance(given, Sequence) or hasattr(given, "__iter__"):
+    elif isinstance(given, Iterable) and getattr(given, "shape", None) != ():
         found = [number for item in given for number in numbers(name, item)]
     else:
         try:

@@ -42,8 +42,7 @@ def sweep(
         folder = out or Path("sweep") / order.name
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             found = swept(
-                order.source(), order.grids, runs=order.runs, steps=order.steps, every=order.every,
-                points=order.points, seed=order.seed, theta=order.theta, jobs=jobs, out=folder, resume=resume,
+                order.source(), order.grids, **order.asked, jobs=jobs, out=folder, resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
             )  # fmt: skip
         _show(found, folder)
@@ -73,15 +72,15 @@ def _option(text: str) -> tuple[str, Any]:
 def _show(found: Any, folder: Path) -> None:
     """The best setting of each rule, and where the files are."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from emphatic.studies.page import shown
 
     plan = found.plan
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
-    table = Table(
-        title=f"{plan.source.name}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps"
-    )
+    what = escape(plan.source.name)  # a column of a log may be called "power [kW]"
+    table = Table(title=f"{what}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps")
     table.add_column("rule")
     names = list(found.parameters)
     for name in (*names, "mean", "final", "diverged"):
