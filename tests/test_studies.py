@@ -30,8 +30,8 @@ RUNNER = CliRunner()
 GRID = {"rule": ["td", "true_online_etd"], "alpha": "2^-6, 2^-3, 2^5", "lambda": [0, 0.9]}
 
 
-def swept(**more: Any) -> Sweep:
-    return sweep("chain", GRID, **({"runs": 3, "steps": 700, "every": 3, "points": 7, "seed": 5} | more))
+def swept(grid: Any = GRID, **more: Any) -> Sweep:
+    return sweep("chain", grid, **({"runs": 3, "steps": 700, "every": 3, "points": 7, "seed": 5} | more))
 
 
 def same(a: Sweep, b: Sweep) -> bool:
@@ -240,6 +240,13 @@ def test_state_dependent_lambda_where_the_grid_has_none() -> None:
     learner = emphatic.Learner("gtd", 3, engine="reference")
     learner.run(**own.simulate(200, seed=(0, 0)).inputs("gtd"), alpha=0.01, predictions=False)
     assert found.final[0, 0] == pytest.approx(own.rmsve(learner.theta), rel=1e-9)
+    found = sweep(
+        own, {"rule": "gtd", "alpha": 0.01, "lambda": 0.4}, runs=1, steps=200
+    )  # then it is the same everywhere
+    learner = emphatic.Learner("gtd", 3, engine="reference")
+    given = own.simulate(200, seed=(0, 0)).inputs("gtd") | {"lambda_": 0.4, "lambda_next": 0.4}
+    learner.run(**given, alpha=0.01, predictions=False)
+    assert found.final[0, 0] == pytest.approx(own.rmsve(learner.theta), rel=1e-9)
 
 
 # ---------------------------------------------------------------------- the page
@@ -341,7 +348,9 @@ def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
         if done > 20_000:
             raise KeyboardInterrupt
 
-    for other in ({"seed": 6}, {"every": 1}, {"steps": 701}, {"points": 8}):
+    others: list[dict[str, Any]] = [{"seed": 6}, {"every": 1}, {"steps": 701}, {"points": 8}]
+    others += [{"theta": [1, 0, 0]}, {"grid": GRID | {"lambda": [0, 0.8]}}, {"grid": GRID | {"rule": ["td", "etd"]}}]
+    for other in others:
         with pytest.raises(KeyboardInterrupt):
             swept(out=tmp_path, progress=stop, **other)
         assert list((tmp_path / ".unfinished").glob("*.npz"))
@@ -426,8 +435,32 @@ def test_cuts_and_divergence_in_a_log() -> None:
     assert np.isinf(found.curve[1, 0, -1])
 
 
+def test_what_a_table_becomes() -> None:
+    """With a missing reading and a gap in time: what is learned from and what it is judged by, in the signal's unit."""
+    T, gap, lost = 900, 500, 300
+    x = 7.0 + np.sin(np.arange(T) / 9)
+    t = np.arange(T, dtype=float)
+    t[gap:] += 1000.0
+    values = x.copy()
+    values[lost] = np.nan
+    made = Recorded.table({"time": t, "x": values}, "x", 5)
+    assert made.steps == T - 1
+    assert made.cuts == (gap,)
+    assert np.flatnonzero(made.rho != 1.0).tolist() == [lost - 1]
+    assert made.rho[lost - 1] == 0.0
+    base = x[1] - made.R[0] / 0.2  # γ = .8
+    assert base == pytest.approx(7.0, abs=0.3)
+    np.testing.assert_allclose(made.R, np.where(np.arange(1, T) == lost, 0.0, 0.2 * (x[1:] - base)), atol=1e-12)
+    G, known = made.truth
+    for row in (10, 350, gap, 800):
+        assert known[row]
+        ahead = x[row + 1 : gap if row < gap else T]
+        assert G[row] == pytest.approx(0.2 * 0.8 ** np.arange(len(ahead)) @ (ahead - base), abs=0.02)
+    assert not known[[gap - 2, gap - 1, T - 2]].any()
+
+
 def test_a_table(tmp_path: Path) -> None:
-    """A column of a file, with gaps and a missing reading: scored as nexting would score one plain learner."""
+    """A column of a file, with gaps and a missing reading, by the command."""
     rng, T = np.random.default_rng(0), 900
     x = np.sin(np.arange(T) / 9) + 0.1 * rng.normal(size=T)
     t = np.arange(T, dtype=float)
