@@ -52,7 +52,7 @@ def test_collision(rule: str) -> None:
     found = collision.errors(Conditions(quick=True), (rule,))
     checks = collision.checks(found, True, (rule,))
     assert [check for check in checks if not check.agree] == []
-    assert len(checks) == (17 if rule == "etd" else 2)
+    assert len(checks) == (19 if rule == "etd" else 4)
 
 
 def test_collision_whole_grid() -> None:

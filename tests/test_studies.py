@@ -331,7 +331,7 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         swept(out=tmp_path, progress=stop)
     assert not (tmp_path / "results.parquet").exists()
-    parts = sorted((tmp_path / ".unfinished").glob("*.npz"))
+    parts = sorted(tmp_path.glob(".unfinished/*/*.npz"))
     assert len(parts) == 3
     parts[1].write_bytes(parts[1].read_bytes()[:100])  # as a crash of the machine may leave it
     went: list[int] = []
@@ -353,23 +353,14 @@ def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
     for other in others:
         with pytest.raises(KeyboardInterrupt):
             swept(out=tmp_path, progress=stop, **other)
-        assert list((tmp_path / ".unfinished").glob("*.npz"))
+        left = list(tmp_path.glob(".unfinished/*/*.npz"))
+        assert left
         assert same(swept(out=tmp_path), swept())
-
-
-def test_a_part_of_another_sweep_among_ours_does_not_count(tmp_path: Path) -> None:
-    """As two sweeps into one folder would leave it, of which the other wrote last."""
-
-    def stop(done: int, total: int) -> None:
-        if done > 10_000:
-            raise KeyboardInterrupt
-
-    for folder, seed in (("ours", 5), ("theirs", 6)):
-        with pytest.raises(KeyboardInterrupt):
-            swept(out=tmp_path / folder, progress=stop, seed=seed)
-    ours, theirs = (sorted((tmp_path / folder / ".unfinished").glob("*.npz")) for folder in ("ours", "theirs"))
-    ours[1].write_bytes(theirs[1].read_bytes())
-    assert same(swept(out=tmp_path / "ours"), swept())
+        assert list(tmp_path.glob(".unfinished/*/*.npz")) == left  # they are there to go on from
+        went: list[int] = []
+        swept(out=tmp_path, progress=lambda done, total: went.append(done), **other)
+        assert went[0] > 20_000
+        assert not (tmp_path / ".unfinished").exists()
 
 
 def test_killed_outright(tmp_path: Path) -> None:
@@ -381,11 +372,11 @@ def test_killed_outright(tmp_path: Path) -> None:
     command.append(str(tmp_path))
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while len(list(tmp_path.glob(".unfinished/*.npz"))) < 5 and time.monotonic() < deadline:
+    while len(list(tmp_path.glob(".unfinished/*/*.npz"))) < 5 and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert len(list(tmp_path.glob(".unfinished/*.npz"))) >= 5
+    assert len(list(tmp_path.glob(".unfinished/*/*.npz"))) >= 5
     assert not (tmp_path / "results.parquet").exists()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     whole = sweep("chain", {"rule": "td", "alpha": "2^-6..2^-3", "lambda": 0}, runs=300, steps=2000)
@@ -571,6 +562,13 @@ def test_bad_commands(arguments: list[str], said: str, tmp_path: Path, monkeypat
     assert result.exit_code == 2
     assert said in result.output
     assert not list(tmp_path.iterdir())
+
+
+def test_a_problem_comes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("two-theta").write_text("not a log")
+    flags = ["--rule", "td", "--alpha", ".1", "--lambda", "0", "--runs", "1", "--steps", "20"]
+    assert RUNNER.invoke(app, ["sweep", "two-theta", *flags]).exit_code == 0
 
 
 def test_bad_files(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from benchmarks.measure import Gate, Side, fastest
 from benchmarks.report import Row
 from benchmarks.studies.alternatives import plain, tuned
 from benchmarks.studies.check import CHECKED, Array, alike, by_reference, largest, sample
-from benchmarks.studies.collision import ONE
 from emphatic import problems
 from emphatic.problems import MDP, Stream
 from emphatic.studies.grid import settings
+from emphatic.studies.reproductions.collision_grid import published
 
 NUMPY: dict[str, Callable[..., Array]] = {"NumPy": plain, "NumPy tuned": tuned}
 
@@ -42,7 +42,7 @@ class Beside:
         return f"one run, {self.rule}"
 
     def given(self, T: int) -> tuple[str, MDP, Stream, Array, Array]:
-        mdp, (values,) = problems.collision(), settings(ONE | {"rule": self.rule})
+        mdp, (values,) = problems.collision(), settings(published(self.rule))
         return self.rule, mdp, mdp.simulate(T), values.values["alpha"], values.values["lambda"]
 
     def gates(self) -> Iterator[Gate]:

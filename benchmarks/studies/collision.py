@@ -16,17 +16,10 @@ from benchmarks.measure import Gate
 from benchmarks.report import Row
 from benchmarks.studies.check import CHECKED, against_reference
 from emphatic.studies import Sweep, sweep
+from emphatic.studies.reproductions.collision_grid import BEST, published
 from emphatic.studies.scores import Scores
 
-ALPHA = "2^-18..2^0"
-LAMBDA = "0, .1, .2, .3, .5, .9, 1, 1-2^-2, 1-2^-3, 1-2^-4, 1-2^-5, 1-2^-6"
-ONE = {"alpha": ALPHA, "lambda": LAMBDA}
-GRID: tuple[Mapping[str, Any], ...] = (
-    ONE | {"rule": ["td", "tdrc", "etd", "tree_backup", "vtrace"]},
-    {"rule": "abtd", "alpha": ALPHA, "zeta": LAMBDA},
-    ONE | {"rule": ["gtd", "gtd2", "htd", "proximal_gtd2"], "eta": "2^-6..2^8"},
-    ONE | {"rule": "etd_beta", "beta": "0..1:+.2"},
-)
+GRID: tuple[Mapping[str, Any], ...] = tuple(map(published, BEST))
 #: What shows that it works.
 SMALL: tuple[Mapping[str, Any], ...] = ({"rule": ["td"], "alpha": "2^-3..2^0", "lambda": [0, 0.5, 1]},)
 

@@ -217,12 +217,15 @@ def learning_section(
         options = {name: f"Setting with the {name}" for name in names}
         bar = Html(bar + choice("learning", options, "Setting"))
     drawing = plots(Plot(views, "learning", x=Axis("steps"), y=Axis(metric)), f"{metric} while learning")
-    settings = [
-        f"<div><dt>{text(one['rule'])}</dt><dd>{text(one['setting'])}</dd></div>"
-        for one in learning[names[0]]
-        if one.get("setting")
-    ]
-    below = f'<dl class="terms">{"".join(settings)}</dl>' if settings and len(names) == 1 else ""
+    settings: dict[str, list[str]] = {}
+    for name in names:
+        for one in learning[name]:
+            if one.get("setting"):
+                settings.setdefault(one["rule"], []).append(f"{name}: {one['setting']}")
+    terms = "".join(
+        f"<div><dt>{text(rule)}</dt><dd>{text('; '.join(told))}</dd></div>" for rule, told in settings.items()
+    )
+    below = f'<dl class="terms">{terms}</dl>' if terms else ""
     return section(
         "learning",
         "Learning curves",

@@ -110,7 +110,7 @@ def _next(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 
 def _work(counts: Mapping[str, int], took: float) -> str:
-    parts = [f"{amount(counts[name])} {shown}" for name, shown in COUNTS.items() if known(counts.get(name))]
+    parts = [_counted(counts[name], shown) for name, shown in COUNTS.items() if known(counts.get(name))]
     words = " × ".join(parts)
     if known(counts.get("learner_steps")):
         words += f"{': ' if words else ''}{_large(counts['learner_steps'])} learner-steps"
@@ -118,9 +118,13 @@ def _work(counts: Mapping[str, int], took: float) -> str:
     words += "." if words else ""
     settings, runs = counts.get("diverged_settings"), counts.get("diverged_runs")
     if known(settings):
-        some = f"In {amount(settings)} settings some run diverged" if settings else "No run diverged"
-        words += f" {some}" + (f" ({amount(runs)} runs in all)." if settings and known(runs) else ".")
+        some = f"In {_counted(settings, 'settings')} some run diverged" if settings else "No run diverged"
+        words += f" {some}" + (f" ({_counted(runs, 'runs')} in all)." if settings and known(runs) else ".")
     return words.strip()
+
+
+def _counted(count: float, things: str) -> str:
+    return f"{amount(count)} {things if count != 1 else things.removesuffix('s')}"
 
 
 def _large(count: float) -> str:

@@ -74,7 +74,8 @@ class Order:
     @property
     def is_log(self) -> bool:
         """Whether the problem is a file."""
-        return Path(self.problem).suffix != "" or Path(self.problem).is_file()
+        known = self.problem.replace("-", "_") in problems.names()
+        return not known and (Path(self.problem).suffix != "" or Path(self.problem).is_file())
 
     @property
     def grids(self) -> list[dict[str, Any]]:

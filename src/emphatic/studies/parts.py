@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -18,15 +19,15 @@ __all__ = ["Parts"]
 class Parts:
     """Scores by the number of their task; with a folder, also on the disk.
 
-    Each part says of which plan it is. Parts of another plan, and files that are not whole, do not count.
+    Each plan has a place of its own there, named after it: parts of another are neither counted nor touched. Files that
+    are not whole do not count.
     """
 
     def __init__(self, out: Path | None, identity: str, resume: bool) -> None:
         self._scores: dict[int, Scores] = {}
-        self._identity = identity
         #: What was spent on them, in all.
         self.seconds = 0.0
-        self.folder = None if out is None else out / ".unfinished"
+        self.folder = None if out is None else out / ".unfinished" / identity[:16]
         if out is None or self.folder is None:
             return
         if out.exists() and not out.is_dir():
@@ -39,11 +40,9 @@ class Parts:
                 path.unlink()
 
     def _taken(self, path: Path) -> bool:
-        """Whether a file is a part of this plan, and whole: then it counts."""
+        """Whether a file is whole: then it counts."""
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-                if str(found["plan"]) != self._identity:
-                    return False
                 seconds, scores = float(found["seconds"]), Scores(*(found[name] for name in Scores._fields))
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return False
@@ -54,9 +53,6 @@ class Parts:
     def __contains__(self, number: int) -> bool:
         return number in self._scores
 
-    def __len__(self) -> int:
-        return len(self._scores)
-
     def put(self, number: int, scores: Scores, seconds: float) -> None:
         """Keep what a task has found, ``seconds`` after the one before."""
         self._scores[number] = scores
@@ -64,7 +60,7 @@ class Parts:
         if self.folder is not None:
             partial, path = self.folder / f"{number:06d}.partial", self.folder / f"{number:06d}.npz"
             with partial.open("wb") as file:
-                np.savez(file, **scores._asdict(), seconds=seconds, plan=self._identity)
+                np.savez(file, **scores._asdict(), seconds=seconds)
             os.replace(partial, path)
 
     def __iter__(self) -> Iterator[Scores]:
@@ -72,6 +68,8 @@ class Parts:
         return (self._scores[number] for number in sorted(self._scores))
 
     def remove(self) -> None:
-        """Nothing is unfinished any more."""
+        """This plan is not unfinished any more."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):  # another's parts are there
+                self.folder.parent.rmdir()

@@ -97,8 +97,8 @@ class Recorded:
     ) -> Recorded:  # fmt: skip
         """One signal of a table at one horizon, with the features that ``emphatic nexting`` would make.
 
-        Readings are departures from their mean in the first rows, in the signal's own unit; where one is missing
-        nothing is learned, and a gap in time is a cut.
+        Readings are departures from their mean in the first rows, in the signal's own unit. Where one is missing ρ is
+        0, so that nothing is learned from it (w of a gradient rule may still move θ), and a gap in time is a cut.
         """
         asked = Asked(predict=(predict,), horizons=(horizon,), time=time, delimiter=delimiter)
         with warnings.catch_warnings():
@@ -220,6 +220,8 @@ class Recorded:
                 if value is None:
                     raise inputs.refusal(name, "Recorded", f"be given for the rule {rule.name!r}", "none")
                 given[name] = value
+        if "lambda_next" in rule.extra and "lambda" not in settings.values and np.ndim(self.lambda_):
+            given["lambda_next"] = np.append(self.lambda_[1:], self.lambda_[-1])
         if "zeta" in settings.values:
             raise inputs.refusal("zeta", "sweep", "be 'xi' on a log, whose policies are not known", "zeta")
         for name, column in settings.values.items():

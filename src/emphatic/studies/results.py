@@ -127,8 +127,7 @@ class Sweep:
         rows = []
         for rule in dict.fromkeys(self.rules):
             own = np.flatnonzero(rules == rule)
-            finite = own[np.isfinite(error[own])]
-            chosen = int((finite if len(finite) else own)[np.argmin(error[finite if len(finite) else own])])
+            chosen = int(own[np.argmin(error[own])])
             row = self.settings.slice(chosen, 1).to_pylist()[0]
             rows.append({name: value for name, value in row.items() if value is not None})
         return rows

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALPHAS", "BEST", "CURVE", "CURVE_SE", "ETAS", "LAMBDAS", "TRUE_ONLINE", "Best", "grids"]
+__all__ = ["ALPHAS", "BEST", "CURVE", "CURVE_SE", "ETAS", "LAMBDAS", "TRUE_ONLINE", "Best", "grids", "published"]
 
 ALPHAS = 2.0 ** np.arange(-18, 1)
 LAMBDAS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.9, 1.0, *(1.0 - 2.0**-k for k in range(2, 7)))
@@ -67,21 +67,27 @@ TRUE_ONLINE = 0.185
 
 
 def grids(quick: bool, rules: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The whole published grid of some rules, or of it only what there are numbers for."""
+    """What is swept of some rules: the whole published grid, or the published settings and α twice and half as large."""
     made: list[dict[str, Any]] = []
     for rule in rules:
-        best = BEST[rule]
         if quick:
-            made += [{"rule": rule, **best.setting(which)} for which in (0, 1)]
-            continue
-        own: dict[str, Any] = {} if best.along == "zeta" else {"lambda": LAMBDAS}
-        if best.second:
-            name = best.second[0]
-            own[name] = 1.0 if rule == "tdrc" else {"eta": ETAS, "beta": BETAS, "zeta": LAMBDAS}[name]
-        made.append({"rule": rule, "alpha": ALPHAS, **own})
+            own = [BEST[rule].setting(which) for which in (0, 1)]
+            made += [{"rule": rule} | one | {"alpha": one["alpha"] * np.array([0.5, 1.0, 2.0])} for one in own]
+        else:
+            made.append(published(rule))
     if "etd" in rules:
         made.append({"rule": "true_online_etd", "alpha": 2.0**-5, "lambda": 0.5})
         if quick:
             made.append({"rule": "etd", "alpha": 2.0**-5, "lambda": 0.5})
             made.append({"rule": "etd", "alpha": ALPHAS[:13], "lambda": 0.0})
     return made
+
+
+def published(rule: str) -> dict[str, Any]:
+    """The whole grid of a rule."""
+    best = BEST[rule]
+    own: dict[str, Any] = {} if best.along == "zeta" else {"lambda": LAMBDAS}
+    if best.second:
+        name = best.second[0]
+        own[name] = 1.0 if rule == "tdrc" else {"eta": ETAS, "beta": BETAS, "zeta": LAMBDAS}[name]
+    return {"rule": rule, "alpha": ALPHAS, **own}
