@@ -123,6 +123,10 @@ def test_collision() -> None:
     assert mdp.d_mu == near(np.array([2, 4, 6, 8, 8, 4, 2, 1]) / 35, rel=1e-14)
     assert mdp.rmsve(np.zeros(6)) == near(0.68908, abs=5e-6)
     assert (mdp.xi(0.5), mdp.xi(1.0)) == (1.0, 2.0)
+    # What π alone would do in a state that is left for ever counts too: 1/ξ_max is the least of max(π, μ).
+    P = [[[0, 1], [0, 1], [0, 1]], [[0, 1]] * 3]
+    away = problems.MDP(P, 0.0, 0.5, pi=[[0.1, 0.9, 0.0], [0.5, 0.5, 0.0]], mu=[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
+    assert away.xi(1.0) == pytest.approx(10.0)
     assert set(mdp.Phi.ravel()) == {0.0, 1.0}
     np.testing.assert_array_equal(mdp.Phi.sum(axis=1), np.full(8, 3.0))
     assert (mdp.Phi != problems.collision(seed=6).Phi).any()

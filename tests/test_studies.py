@@ -357,9 +357,9 @@ def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
         assert left
         assert same(swept(out=tmp_path), swept())
         assert list(tmp_path.glob(".unfinished/*/*.npz")) == left  # they are there to go on from
-        went: list[int] = []
-        swept(out=tmp_path, progress=lambda done, total: went.append(done), **other)
-        assert went[0] > 20_000
+        went: list[tuple[int, int]] = []
+        swept(out=tmp_path, progress=lambda *told, went=went: went.append(told), **other)
+        assert went[0][0] > 20_000
         assert not (tmp_path / ".unfinished").exists()
 
 

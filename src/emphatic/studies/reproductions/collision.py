@@ -115,8 +115,8 @@ def run(how: Conditions) -> Outcome:
     ]
     if how.quick:
         notes.append(
-            "Quick: all runs and steps, but only of the published settings and those with half and twice their α, among "
-            "which our best is sought; and the error of every 50th step."
+            "Quick: all runs and steps, but only of the published settings and those with half and twice their α, "
+            "among which our best is sought; and the error of every 50th step."
         )
     drawn = [figures.bests(found, how.quick, RULES), figures.curve(found)]
     drawn += [] if how.quick else [figures.sensitivity(found, RULES)]

@@ -67,7 +67,7 @@ TRUE_ONLINE = 0.185
 
 
 def grids(quick: bool, rules: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What is swept of some rules: the whole published grid, or the published settings and α twice and half as large."""
+    """What is swept of some rules: the whole published grid, or the published settings, also with half and twice α."""
     made: list[dict[str, Any]] = []
     for rule in rules:
         if quick:
