@@ -201,12 +201,12 @@
           type: plot.y.scale === "linear" ? "linear" : "log", range: tall, title: { ...title(plot.y.title), standoff: 4 }, ...ticks(plot.y, tall, (floor - row * cell[1]) / 44),
         });
         traces.push(...study(plot, panel, n, { x: wide, y: tall }, { colour, of }));
-        if (cell[0] > 420) for (const level of panel.levels) {
+        if (cell[0] > 420) panel.levels.forEach((level, l) => {   // every other label below its line: two may be close
           layout.annotations.push({
             text: plain(level.name), xref: "x" + n + " domain", yref: "y" + n, x: 1, y: plot.y.scale === "linear" ? level.y : Math.log10(level.y),
-            xanchor: "right", yanchor: "bottom", showarrow: false, font: { size: 11, color: colour("soft") },
+            xanchor: "right", yanchor: l % 2 ? "top" : "bottom", showarrow: false, font: { size: 11, color: colour("soft") },
           });
-        }
+        });
       } else for (const line of panel.lines) {
         traces.push({
           type: "scatter", mode: "lines", x: numbers(line.x), y: numbers(line.y), name: plain(line.name),

@@ -100,10 +100,12 @@ def _winner(best: Sequence[Mapping[str, Any]], metric: str) -> str:
 def _next(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     words = f"{second['rule']} with {plus_minus(second['mean'], second.get('mean_se'))}"
     apart = second["mean"] - first["mean"]
+    if apart <= 1e-9 * abs(first["mean"]):  # rounding
+        return words + ", the same."
     if first["mean"] > 0:
-        words += f", {100 * apart / first['mean']:.2g}% more" if apart else ", the same"
+        words += f", {100 * apart / first['mean']:.2g}% more"
     noise = second.get("apart_se")
-    if known(noise) and noise and apart:
+    if known(noise) and noise:
         words += f": {apart / noise:.1f} standard errors of the difference"
         words += "" if apart >= 2 * noise else ", so not clearly worse"
     return words + "."

@@ -52,7 +52,8 @@ def page(sweep: Sweep) -> str:
             | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
             best=_bests(sweep),
             baseline=source.baselines(plan.runs),
-            settings=sweep.about() | {"points": len(sweep.points), "grid": _grid(plan.settings)},
+            settings={name: value for name, value in sweep.about().items() if value is not None}
+            | {"points": len(sweep.points), "grid": _grid(plan.settings)},
             seconds={"learning": sweep.seconds},
             versions=versions(),
         )
