@@ -23,6 +23,7 @@ from emphatic import problems
 from emphatic.cli import app
 from emphatic.studies import Recorded, Sweep, page, sweep
 from emphatic.studies.grid import parameters, settings
+from emphatic.studies.order import Order
 from emphatic.studies.simulated import Simulated
 from emphatic.studies.values import numbers
 
@@ -472,6 +473,11 @@ def test_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (
+            {"Phi": np.where(np.arange(1203).reshape(401, 3) == 602, np.nan, 1.0)},
+            "'Phi' .* finite. Got nan in row 200, feature 2",
+        ),
+        ({"others": {"flat": [0.0]}}, "must be 400 finite numbers"),
         ({"R": np.zeros(399)}, r"'R' parameter of Recorded must be a number or of shape \(400,\)"),
         ({"cuts": [401]}, "'cuts' parameter"),
         ({"gamma_next": 1.0}, "be long enough that some return is known"),
@@ -501,7 +507,18 @@ def test_chosen_points() -> None:
             sweep(Recorded(**log()), grid, points=points)
 
 
+def test_other_predictions_of_a_log() -> None:
+    given = log()
+    G, known = emphatic.returns(given["R"], 0.8)
+    errors = Recorded(**given, others={"flat": np.full(400, 0.5)}).baselines(1)
+    assert list(errors) == ["θ = 0", "mean return", "flat"]
+    assert errors["flat"] == pytest.approx(np.sqrt(np.mean((G[known] - 0.5) ** 2)))
+    assert errors["mean return"] == pytest.approx(np.std(G[known]))
+
+
 def test_a_log_has_one_run_and_no_policies() -> None:
+    with pytest.raises(ValueError, match="'steps' parameter of sweep must be left out with a log"):
+        sweep(Recorded(**log()), {"rule": "td", "alpha": 0.1}, steps=100)
     for given in ({"runs": 2}, {"every": 2}):
         with pytest.raises(ValueError, match=f"'{next(iter(given))}' parameter of sweep must be 1 on a log"):
             sweep(Recorded(**log()), {"rule": "td", "alpha": 0.1}, **given)  # type: ignore[arg-type]
@@ -562,6 +579,19 @@ def test_bad_commands(arguments: list[str], said: str, tmp_path: Path, monkeypat
     assert result.exit_code == 2
     assert said in result.output
     assert not list(tmp_path.iterdir())
+
+
+def test_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of other options, another column or horizon; and a rule without λ needs none."""
+    monkeypatch.chdir(tmp_path)
+    few = ["--alpha", ".1", "--runs", "1", "--steps", "20"]
+    for more in (["--rule", "td", "--with", "states=5"], ["--rule", "abtd", "--zeta", ".5", "--with", "states=7"]):
+        result = RUNNER.invoke(app, ["sweep", "random-walk", *few, *more])
+        assert result.exit_code == 0, result.output
+    assert sorted(os.listdir("sweep")) == ["random_walk-states=5", "random_walk-states=7"]
+    assert Order(problem="a/log.csv", predict="speed km/h", horizon="2min").name == "log-speed_km_h-2min"
+    said = RUNNER.invoke(app, ["sweep", "two-theta", "--rule", "td", "--lambda", "0", *few]).output
+    assert "The first weights have no error here" in said
 
 
 def test_a_problem_comes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

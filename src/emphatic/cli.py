@@ -109,9 +109,7 @@ def nexting(
 
 @app.command()
 def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name; without one, the list is shown.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="The same questions of fewer runs, with tolerances to match.")
@@ -137,8 +135,12 @@ def sweep(
     rule: Annotated[
         str | None, typer.Option(help="Rules, with commas; by default td, etd and their true online forms.")
     ] = None,
-    alpha: Annotated[str | None, typer.Option(help="Step sizes: .1,.01 or 2^-12..2^-1 (by doubling).")] = None,
-    lambda_: Annotated[str | None, typer.Option("--lambda", help="Values of λ; 0..1:+.25 goes by adding.")] = None,
+    alpha: Annotated[
+        str | None, typer.Option(help="Step sizes: .1,.01 or 2^-12..2^-1 (by doubling), the default.")
+    ] = None,
+    lambda_: Annotated[
+        str | None, typer.Option("--lambda", help="Values of λ, by default 0,.5,.9,1; 0..1:+.25 goes by adding.")
+    ] = None,
     eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
     beta: Annotated[str | None, typer.Option(help="β, itself.", rich_help_panel="Grid")] = None,
     kappa: Annotated[str | None, typer.Option(help="κ of tdrc.", rich_help_panel="Grid")] = None,

@@ -126,7 +126,7 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Html:
         agree = None if check.get("agree") is None else bool(check["agree"])
         ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
         row = {**check, "verdict": _marked(agree, words[agree]), "place": {False: 0, True: 1, None: 2}[agree]}
-        row["published shown"], row["tolerance shown"] = _given(published), _given(tolerance, "± ")
+        row["published shown"], row["tolerance shown"] = _told(published, tolerance), _given(tolerance, "± ")
         row["ours shown"] = _measured(ours, tolerance)
         rows.append(row)
     columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
@@ -142,6 +142,14 @@ def _given(value: Any, before: str = "") -> str:
     if known(value):
         return f"{before}{value:.7g}".replace("-", "−")
     return NONE if value is None or value == "" else str(value)
+
+
+def _told(value: Any, tolerance: Any) -> str:
+    """The published number as it was given; to more digits where these would not do for the tolerance."""
+    short = _given(value)
+    if known(value) and known(tolerance) and abs(float(short.replace("−", "-")) - value) > tolerance:
+        return _measured(value, tolerance)
+    return short
 
 
 def _measured(value: Any, tolerance: Any) -> str:

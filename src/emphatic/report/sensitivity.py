@@ -175,7 +175,8 @@ def _range(baseline: Iterable[float], lines: Iterable[Sequence[Any]]) -> tuple[f
     finite = [[float(v) for v in line if known(v)] for line in lines]
     starts = [line[0] for line in finite if line]
     least = min((min(line) for line in finite if line), default=0.0)
-    high = 1.15 * max([*filter(known, baseline), statistics.median(starts) if starts else 0.0, 1.2 * least]) or 1.0
+    usual = [*filter(known, baseline)] or ([statistics.median(starts)] if starts else [])
+    high = 1.15 * max([*usual, 1.2 * least]) or 1.0
     return (0.0 if 0 <= least < 0.5 * high else least - 0.1 * abs(high - least)), high
 
 
@@ -210,7 +211,7 @@ def learning_section(
     if not any(panels[0].lines for panels in views.values()):
         return Html()
     note = "The error while learning, each rule with its best setting."
-    note += " Bands: ±1.96 standard errors of the mean over runs (95%)." if banded else ""
+    note += " Bands: ±1.96 standard errors of the mean over runs." if banded else ""
     shown = dict.fromkeys(one["rule"] for name in names for one in learning[name])
     bar = legend([Key(ink[rule], rule) for rule in shown])
     if len(names) > 1:

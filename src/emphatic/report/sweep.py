@@ -103,7 +103,10 @@ def _next(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     if apart <= 1e-9 * abs(first["mean"]):  # rounding
         return words + ", the same."
     if first["mean"] > 0:
-        words += f", {100 * apart / first['mean']:.2g}% more"
+        ratio = second["mean"] / first["mean"]
+        words += f", {100 * (ratio - 1):.2g}% more" if ratio < 2 else f", {amount(float(f'{ratio:.2g}'))} times as much"
+    if second.get("diverged"):
+        return f"{words}; {_counted(second['diverged'], 'runs')} of {second.get('runs')} diverged."
     noise = second.get("apart_se")
     if known(noise) and noise:
         words += f": {apart / noise:.1f} standard errors of the difference"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -11,7 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from emphatic import problems
+from emphatic import problems, rules
+from emphatic.studies.grid import parameters
 from emphatic.studies.recorded import Recorded
 
 __all__ = ["Order"]
@@ -71,6 +73,13 @@ class Order:
                 raise ValueError(f"{path}: {key!r} must be {wanted}. Got {found[key]!r}.")
         return found
 
+    @staticmethod
+    def usual(rule: str | None) -> dict[str, Any]:
+        """What a grid of these rules has where nothing is said; no λ where none of them has it."""
+        chosen = _listed(rule or _USUAL["rule"])
+        known = {name for one in chosen if one in rules.names() for name in parameters(rules.get(one))}
+        return {name: value for name, value in _USUAL.items() if name in ("rule", *known) or not known}
+
     @property
     def is_log(self) -> bool:
         """Whether the problem is a file."""
@@ -110,8 +119,11 @@ class Order:
 
     @property
     def name(self) -> str:
-        """For the folder."""
-        return Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"
+        """For the folder: what is learned from, and of a log which column how far ahead."""
+        told = [Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"]
+        told += [f"{name}={value}" for name, value in self.options.items()]
+        told += [str(part) for part in (self.predict, self.horizon) if part is not None]
+        return re.sub(r"[^\w.=+-]+", "_", "-".join(told))
 
 
 def _listed(rule: Any) -> Any:

@@ -6,8 +6,8 @@ import functools
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,15 @@ __all__ = ["Recorded"]
 _PREDICTIONS = 1 << 21
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recorded:
     """One log as ``Learner.run`` takes it: ``Phi`` of T+1 rows, and per step ``R``, ``gamma_next``, ``rho``, ….
 
     ``I`` is by default 1 − γ for a rule with emphasis and a constant γ below 1, which keeps the emphasis at 1, and else
     1. ``cuts`` are rows that do not follow on the one before. ``outcome`` is (G, known), the return of each step and
     where it is known; by default what ``emphatic.returns`` finds, which are returns of behaviour: off-policy (a ρ other
-    than 0 and 1) it must be given. ``n`` is wanted only where ``Phi`` is ``Active``.
+    than 0 and 1) it must be given. ``others`` are predictions to hold ours against, by name, (T,). ``n`` is wanted only
+    where ``Phi`` is ``Active``.
 
     The error is the root mean square of prediction minus return: over all steps whose return is known, over the last
     tenth of them, and in pieces of the log.
@@ -54,6 +55,7 @@ class Recorded:
     mu: Any = None
     cuts: Sequence[int] = ()
     outcome: tuple[Any, Any] | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
     n: int | None = None
     name: str = "log"
 
@@ -63,6 +65,9 @@ class Recorded:
     def __post_init__(self) -> None:
         if not isinstance(self.Phi, Active):
             object.__setattr__(self, "Phi", np.asarray(inputs.numbers("Phi", self.Phi, "Recorded"), np.float64))
+            if not np.isfinite(self.Phi).all():
+                t, i = np.argwhere(~np.isfinite(self.Phi))[0]
+                raise inputs.refusal("Phi", "Recorded", "be finite", f"{self.Phi[t, i]} in row {t}, feature {i}")
         if len(self.Phi.shape) != 2 or self.steps < 1:
             raise inputs.refusal("Phi", "Recorded", "have T+1 rows of features", f"shape {self.Phi.shape}")
         if self.n is None:
@@ -75,6 +80,13 @@ class Recorded:
             if array.shape not in ((), (self.steps,)):
                 raise inputs.refusal(name, "Recorded", f"be a number or of shape ({self.steps},)", f"{array.shape}")
             object.__setattr__(self, name, array)
+        others = {name: np.asarray(part, np.float64) for name, part in self.others.items()}
+        for name, part in others.items():
+            if part.shape != (self.steps,) or not np.isfinite(part).all():
+                raise inputs.refusal(
+                    f"others[{name!r}]", "Recorded", f"be {self.steps} finite numbers", f"{part.shape}"
+                )
+        object.__setattr__(self, "others", others)
         cuts = sorted({int(row) for row in self.cuts})
         if any(not 0 < row <= self.steps for row in cuts):
             raise inputs.refusal("cuts", "Recorded", f"be rows from 1 to {self.steps}", repr(self.cuts))
@@ -89,6 +101,9 @@ class Recorded:
             raise inputs.refusal("outcome", "Recorded", wanted, "none")
         if not self.truth[1].any():
             raise inputs.refusal("R", "Recorded", "be long enough that some return is known", f"{self.steps} steps")
+
+    def __repr__(self) -> str:
+        return f"Recorded({self.name!r}, T={self.steps}, n={self.n})"
 
     @classmethod
     def table(
@@ -114,7 +129,8 @@ class Recorded:
         return cls(
             Phi, R, gamma, rho=np.where(missing[1:, 0], 0.0, 1.0), lambda_=lambda_,
             cuts=(np.flatnonzero(gap[1:]) + 1).tolist(), outcome=(np.where(known, G - base, 0.0)[:-1], known[:-1]),
-            n=job.horde.features.n, name=f"{os.path.basename(job.table.name)}: {predict} at {horizon}",
+            others={"persistence": x[:-1, 0] - base}, n=job.horde.features.n,
+            name=f"{os.path.basename(job.table.name)}: {predict} at {horizon}",
         )  # fmt: skip
 
     @property
@@ -160,9 +176,10 @@ class Recorded:
         return np.unique(np.round(np.linspace(0, self.steps, min(count, self.steps) + 1)).astype(np.int64))[1:]
 
     def baselines(self, runs: int) -> dict[str, float]:
-        """Errors to hold others against: of θ = 0, and of the mean return."""
-        G = self.truth[0][self.truth[1]]
-        return {"θ = 0": float(np.sqrt(np.mean(G**2))), "mean return": float(np.std(G))}
+        """Errors to hold others against: of θ = 0, of the mean return, and of ``others``."""
+        G, known = self.truth
+        made = {"θ = 0": np.zeros_like(G), "mean return": np.full_like(G, G[known].mean())} | dict(self.others)
+        return {name: float(np.sqrt(np.mean((part - G)[known] ** 2))) for name, part in made.items()}
 
     def score(self, run: int, settings: Settings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side."""

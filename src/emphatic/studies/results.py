@@ -22,7 +22,7 @@ __all__ = ["Sweep"]
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
     """The scores of every setting, (settings, runs), and what they were asked of.
 
@@ -52,6 +52,10 @@ class Sweep:
             return np.stack(runs, axis=1)
 
         return cls(plan, whole("mean"), whole("final"), whole("curve"), whole("diverged"), seconds)
+
+    def __repr__(self) -> str:
+        S, R = self.mean.shape
+        return f"Sweep({self.plan.source.name!r}, settings={S}, runs={R}, steps={self.plan.source.steps})"
 
     # ------------------------------------------------------------------ in tables
 
@@ -127,7 +131,8 @@ class Sweep:
         rows = []
         for rule in dict.fromkeys(self.rules):
             own = np.flatnonzero(rules == rule)
-            chosen = int(own[np.argmin(error[own])])
+            lost = self.diverged[own].any(axis=1)  # whatever its error, only where there is no other
+            chosen = int(own[np.lexsort((error[own], lost))[0]])
             row = self.settings.slice(chosen, 1).to_pylist()[0]
             rows.append({name: value for name, value in row.items() if value is not None})
         return rows

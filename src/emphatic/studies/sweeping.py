@@ -29,7 +29,7 @@ def sweep(
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     runs: int | None = None,
-    steps: int = 10_000,
+    steps: int | None = None,
     every: int = 1,
     points: int | Sequence[int] = 50,
     seed: int = 0,
@@ -44,8 +44,8 @@ def sweep(
     ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP``, a function that makes one (for each run, if it
     takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one or several
     values, or text such as "2^-10..2^-2"; or a list of such grids. All settings of a rule learn side by side in one
-    horde, from the same ``runs`` streams (10 by default) of ``steps`` steps, beginning with the weights ``theta`` (0 by
-    default); a log is one run, of its own length.
+    horde, from the same ``runs`` streams (10 by default) of ``steps`` steps (10,000), beginning with the weights
+    ``theta`` (0); a log is one run, of its own length.
 
     The error is the root mean square value error weighted by d_μ, before each ``every``-th update; on a log that of the
     return. Its mean over the steps, its last value and those at ``points`` (a number of them, or the steps) are kept.
@@ -62,7 +62,6 @@ def sweep(
     """
     from emphatic.engines.compiled import blas_threads  # late: numba is imported on first use
 
-    whole("steps", steps, "sweep")
     if not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
     if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
@@ -70,6 +69,8 @@ def sweep(
     if isinstance(problem, Recorded):
         if theta is not None:
             raise refusal("theta", "sweep", "be left out with a log, where all weights begin with 0", repr(theta))
+        if steps is not None:
+            raise refusal("steps", "sweep", "be left out with a log, which is taken as it is", repr(steps))
         source: Simulated | Recorded = problem
     else:
         made = get(problem) if isinstance(problem, str) else problem
@@ -77,7 +78,12 @@ def sweep(
             raise refusal(
                 "problem", "sweep", "be a name, an MDP, a function that makes one, or Recorded", repr(problem)
             )
-        source = Simulated(made, int(steps), seed, None if theta is None else numbers("theta", theta))
+        source = Simulated(
+            made,
+            whole("steps", 10_000 if steps is None else steps, "sweep"),
+            seed,
+            None if theta is None else numbers("theta", theta),
+        )
     plan = Plan.of(source, grid, (1 if isinstance(source, Recorded) else 10) if runs is None else runs, every, points)
     folder = None if out is None else Path(out)
     parts = Parts(folder, plan.identity, resume)

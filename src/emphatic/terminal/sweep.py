@@ -30,8 +30,7 @@ def sweep(
                 f"--{next(iter(given))} does not say which of the {len(grids)} grids of {config} it is for."
             )
         if given:
-            usual = Order().grids[0] if not grids else dict(grids[0])
-            told["grid"] = (usual | given,)
+            told["grid"] = ((dict(grids[0]) if grids else Order.usual(given.get("rule"))) | given,)
         if isinstance(told.get("points"), str):
             chosen = [_step(part) for part in told["points"].split(",")]
             told["points"] = chosen if len(chosen) > 1 else chosen[0]
@@ -90,6 +89,8 @@ def _show(found: Any, folder: Path) -> None:
         errors = [_with_error(row, name) for name in ("mean", "final")]
         table.add_row(row["rule"], *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
     Console().print(table)
+    if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
+        print("The first weights have no error here: begin with others, --theta.")
     told = int(found.diverged.any(axis=1).sum())
     if told:
         print(f"{told:,} of {len(found.mean):,} settings diverged in some run.")

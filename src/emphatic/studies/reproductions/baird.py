@@ -120,4 +120,4 @@ def _figure(title: str, w: Array, published: dict[str, float], group: str) -> Fi
     marks = [Marks([SWEEPS], [y], f"published {name}", category(i)) for i, (name, y) in enumerate(published.items())]
     plot = Plot({"all": [Panel("weights", lines, marks=marks)]}, group, x=Axis("sweeps"), y=Axis("weight"))
     keys = [Key(category(i), name) for i, name in enumerate(published)]
-    return Figure(title, plot, "Diamonds: the published weights after the last sweep.", keys)
+    return Figure(title, plot, "Diamonds: the weights after the last sweep, as published and to more digits.", keys)

@@ -36,7 +36,12 @@ def write(outcome: Outcome, folder: Path) -> None:
 def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
     """``index.html``, which leads to the page of each study."""
     pages = {f"{outcome.name}/report.html": _page(outcome) for outcome in outcomes}
-    intro = "Published studies run again: each number as printed, as found here, and whether the two agree."
+    intro = (
+        "Published studies run again: each number as published, as found here, and whether the two agree. Some were "
+    )
+    intro += "read off figures, some follow exactly from what is printed; each page says which."
+    if any(outcome.settings["quick"] for outcome in outcomes):
+        intro += " Quick mode: fewer runs, and wider tolerances for that."
     (folder / "index.html").write_text(reproductions_index(pages, intro=intro), encoding="utf-8")
 
 
