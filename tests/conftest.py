@@ -1,6 +1,6 @@
 """Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
-Tests of one rule go to one worker, so that no kernel is compiled twice.
+Tests of one rule go to one worker, and benchmarks come last, so that no kernel is compiled twice.
 """
 
 import pytest
@@ -19,6 +19,7 @@ settings.load_profile("emphatic")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: "test_benchmarks" in item.nodeid)
     for item in items if config.pluginmanager.hasplugin("xdist") else ():
         rule = getattr(item, "callspec", None) and item.callspec.params.get("rule")  # type: ignore[attr-defined]
         if rule:
