@@ -18,6 +18,7 @@ settings.register_profile(
 settings.load_profile("emphatic")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "test_benchmarks" in item.nodeid)
     for item in items if config.pluginmanager.hasplugin("xdist") else ():
