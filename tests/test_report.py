@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -18,6 +17,7 @@ import pytest
 
 from emphatic.report import Column, Html, Nexting, amount, nexting_page, share, signal_plot, table, text, thin
 from emphatic.report.plots import Store
+from tests.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
 HORIZONS = {"2 min": 2.0, 30: 30.0}
@@ -240,7 +240,7 @@ def test_text_escapes_once() -> None:
     assert text(Html("<b>")) == "<b>"
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@in_a_browser
 def test_drawn_at_phone_width(tmp_path: Path) -> None:
     """A frame of 390 px: the plots in view are drawn, the first view is shown, and nothing sticks out sideways."""
     probe = """<script>const look = () => {
@@ -249,11 +249,5 @@ def test_drawn_at_phone_width(tmp_path: Path) -> None:
       const found = [count(".js-plotly-plot"), count("#curves .js-line"), inside.documentElement.scrollWidth];
       document.body.dataset.found = found.join(); }; setInterval(look, 100);</script>"""
     frame = f'<body>{probe}<iframe width="390" height="9000" srcdoc="{text(small())}"></iframe></body>'
-    (tmp_path / "frame.html").write_text(frame, encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
-    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", "--window-size=800,9000"]
-    command += ["--virtual-time-budget=20000", "--dump-dom", (tmp_path / "frame.html").as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-    found = re.search(r'data-found="([^"]*)"', shown)
-    assert found is not None
-    assert found[1] == "9,26,390"  # 8 signals and the curves; 10 signals and 3 lines at each of 2 horizons
+    wanted = "9,26,390"  # 8 signals and the curves; 10 signals and 3 lines at each of 2 horizons
+    assert found(tmp_path, frame, wanted, 800) == wanted

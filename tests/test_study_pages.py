@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import math
 import re
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from emphatic.report import (
     text,
     verdict,
 )
+from tests.browser import found, in_a_browser
 from tests.test_report import HOSTILE, Reader, data
 
 ALPHAS = [2.0**k for k in range(-6, 0)]
@@ -246,7 +245,7 @@ def test_inks() -> None:
     assert shades(["only"]) == {"only": 0.0}
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@in_a_browser
 def test_drawn_at_phone_width(tmp_path: Path) -> None:
     """All plots are drawn without an error, and nothing sticks out sideways."""
     probe = """<script>const look = () => {
@@ -257,12 +256,6 @@ def test_drawn_at_phone_width(tmp_path: Path) -> None:
     frames = [
         f'<iframe width="390" height="4000" srcdoc="{text(made(name))}"></iframe>' for name in ("sweep", "reproduction")
     ]
-    (tmp_path / "frame.html").write_text(f"<body>{probe}{''.join(frames)}</body>", encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
-    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", "--window-size=900,9000"]
-    command += ["--virtual-time-budget=20000", "--dump-dom", (tmp_path / "frame.html").as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-    found = re.search(r'data-found="([^"]*)"', shown)
-    assert found is not None
     # A sweep: 2 panels, each a line and a band for 2 λ, a level and a dot; then 2 curves and a level.
-    assert found[1] == "3,13,32,390,1,3,3,390"
+    wanted = "3,13,32,390,1,3,3,390"
+    assert found(tmp_path, f"<body>{probe}{''.join(frames)}</body>", wanted, 900) == wanted
