@@ -80,7 +80,7 @@ def _show(found: Any, folder: Path) -> None:
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
     what = escape(plan.source.name)  # a column of a log may be called "power [kW]"
     table = Table(title=f"{what}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps")
-    table.add_column("rule")
+    table.add_column("rule", no_wrap=True)
     names = list(found.parameters)
     for name in (*names, "mean", "final", "diverged"):
         table.add_column(name, justify="right")
