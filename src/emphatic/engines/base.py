@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines import watching
 from emphatic.engines.rows import Rows, block
-from emphatic.engines.watching import Watch
+from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -42,34 +42,69 @@ class Engine(ABC):
         self.rule, self.n, self.K, self.dtype = rule, n, K, dtype
         self.M = len(rule.memory)
         self.scalars: NDArray[np.float64] = np.zeros((K, self.M + len(rule.vectors) + 1))
+        #: δ of the last step.
+        self.delta: NDArray[np.float64] = np.zeros(K)
+        self._kernels: dict[str, Any] = {}
 
-    @abstractmethod
+    def make_kernel(self, name: str) -> Any:
+        """One of the engine's kernels, compiled for its rule and dtype."""
+        raise NotImplementedError(f"{self.name} has no kernels")
+
+    def _compiled(self, name: str) -> Any:
+        """The same, made when it is first wanted."""
+        made = self._kernels.get(name)
+        if made is None:
+            made = self._kernels[name] = self.make_kernel(name)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kernels": {}}  # machine code is good for one process only
+
     def run(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
-    ) -> tuple[int, NDArray[np.float64]]:
-        """Take T steps.
-
-        ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``.
-
-        Fills ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows. Returns −1, or t·K + k if learner k would
-        diverge at step t (then every learner stands before step t), and the last step's δ.
-        """
-
-    def run_watched(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:
-        """``run`` for the learners that are not frozen, with errors written down; its status.
+        """Take T steps; −1, or t·K + k if learner k would diverge at step t (then every learner stands before step t).
 
-        A frozen learner predicts with the weights it has. With ``watch.freeze`` one that would diverge is frozen before
-        that step, and the status is −1.
+        ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``. Fills
+        ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows; if it has one row more than there are steps, that is
+        θ·φ' after the last of them. ``delta`` is then the last step's δ.
+
+        A frozen learner predicts with the weights it has, and has a δ. With ``watch.freeze`` one that would diverge is
+        frozen before that step, and the status is −1. Errors are written down as ``watch`` says.
         """
-        return watching.run(self, phi, phi_next, top, parameters, predictions, watch)
+        T, keeps = len(phi), len(predictions) > 0
+        probed = watch.steps(T)
+        for begin, end in itertools.pairwise(sorted({0, *probed, T})):
+            if begin in probed:
+                watch.write(begin, self.vector(0))
+            status = self.take(
+                block(phi, begin, end),
+                block(phi_next, begin, end),
+                top,
+                tuple(p[begin:end] for p in parameters) if end - begin < T else parameters,
+                predictions[begin:end] if keeps else predictions,
+                watch,
+            )
+            if status != -1:
+                return begin * self.K + status if status >= 0 else status
+        if len(predictions) > T:
+            with np.errstate(all="ignore"):
+                predictions[T] = self.predict(block(phi_next, T - 1, T))[0]
+        return -1
 
-    def step(self, phi: Features, phi_next: Features, top: float, parameters: Arrays) -> tuple[int, NDArray[Any]]:
-        """``run``, and what ``predict`` says at the last φ' after it, (K,)."""
-        status, _ = self.run(phi, phi_next, top, parameters, np.empty((0, self.K), self.dtype))
-        with np.errstate(all="ignore"):
-            return status, self.predict(block(phi_next, len(phi) - 1, len(phi)))[0]
+    @abstractmethod
+    def take(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
+        """``run`` without errors: what an engine does in its own way."""
+
+    def stepper(self) -> Callable[[Any, Any, Any], Any] | None:
+        """A function of (phi, phi_next, parameters) that takes one step and returns δ, a number or (K,).
+
+        It looks at everything but types, and returns NaN or None, having changed nothing, where anything is amiss. None
+        where there is no faster way than ``run`` with T = 1. For several learners, the parameters are (P, K).
+        """
+        return None
 
     @property
     def looks_over(self) -> bool:
@@ -97,16 +132,8 @@ class Engine(ABC):
     def nbytes(self) -> int:
         """Bytes of state."""
 
-    def quick(self) -> Callable[..., float] | None:
-        """A function of (phi, phi_next, *parameters) that takes one step and returns δ.
-
-        It returns NaN, having changed nothing, where anything is amiss. None where there is no faster way than
-        ``run`` with T = 1.
-        """
-        return None
-
-    def quick_predict(self) -> Callable[[Any], float] | None:
-        """A function of one φ that returns θ·φ, or NaN where anything is amiss; None as for ``quick``."""
+    def predictor(self) -> Callable[[Any], float] | None:
+        """A function of one φ that returns θ·φ, or NaN where anything is amiss; None as for ``stepper``."""
         return None
 
     def room(self, T: int, of: Any = None) -> Any:
@@ -143,10 +170,6 @@ class Engine(ABC):
         other.resume({name: array[ks] for name, array in self.pending().items()})
         other.scalars[:] = self.scalars[ks]
         return other
-
-    @abstractmethod
-    def place(self, ks: NDArray[np.int64], part: Any) -> None:
-        """Give these learners the state of the learners of ``part``: ``select`` undone."""
 
     def join(self, parts: Sequence[Engine]) -> None:
         """Take up the state of these engines, one after the other along K."""

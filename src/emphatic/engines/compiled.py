@@ -1,46 +1,104 @@
-"""Compiling with numba: kernels made for one rule, kept on disk so that a second start is quick.
+"""Compiling with numba: kernels for one rule, kept on disk so that a second start is quick.
 
-A kernel's source is text made for one rule and one dtype, with the rule's own source inside. It is written to a
-file named after the hash of that text, so an edited rule or engine never meets an old kernel, and numba keeps its
-machine code beside it. Where no folder can be written the kernels are compiled in memory: slower to start,
-otherwise the same.
+A kernel is an ordinary module of functions. What is compiled for a rule is one text: the rule's own source, its small
+functions (``unrolled``), and the kernel's source. It is written to a file that is named after the hash of that text, so
+an edited rule, engine or constant never meets old machine code, which numba keeps beside the file. A kernel therefore
+imports nothing of this package but what is in this module. Where no folder can be written the kernels are compiled in
+memory: slower to start, otherwise the same.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 import os
+import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numba
 import numba.core.config
+import numpy as np
 
 from emphatic.engines import generated
 from emphatic.engines.generated import cache_folder
 
-__all__ = ["FASTMATH", "cache_folder", "jit", "kernel", "module"]
+if TYPE_CHECKING:
+    from emphatic.engines.unrolled import Functions
+    from emphatic.rules import Rule
+
+__all__ = ["FASTMATH", "cache_folder", "compose", "inner", "interpreted", "jit", "jit_for", "kernel", "module", "small", "strict"]
 
 #: What LLVM may assume: sums in any order, but NaN and infinity stay what they are.
-FASTMATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
+FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp", "afn"})
 
 #: How every function is compiled.
-OPTIONS: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True}
+OPTIONS: dict[str, Any] = {"fastmath": set(FASTMATH), "error_model": "numpy", "nogil": True}
+#: A rule's scalars are computed as they are written: λI + (1−λ)F must not become F + λ(I−F), which loses I beside F.
+STRICT: dict[str, Any] = OPTIONS | {"fastmath": set(FASTMATH - {"reassoc"})}
+
+
+def interpreted() -> bool:
+    """Whether kernels run as the Python that they are (NUMBA_DISABLE_JIT=1)."""
+    return bool(numba.core.config.DISABLE_JIT)  # type: ignore[attr-defined]
+
+
+def small(function: Callable[..., Any]) -> Any:
+    """A function that becomes a part of whatever calls it."""
+    return numba.njit(inline="always", **OPTIONS)(function)
+
+
+def strict(function: Callable[..., Any]) -> Any:
+    """A function that keeps its own order of operations, in whatever calls it."""
+    return numba.njit(forceinline=True, **STRICT)(function)
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """A function that kernels call."""
+    return numba.njit(**OPTIONS)(function)
+
+
+def compose(functions: Functions, *kernels: str) -> str:
+    """The text that is compiled: the rule, its small functions, and the source of these kernel modules."""
+    parts = [
+        "from __future__ import annotations\n\nimport numba\nimport numpy as np\n\n"
+        "from emphatic.engines.compiled import OPTIONS, inner, small, strict\n\n"
+        f"# compiled with {sorted(FASTMATH)}\n",
+        functions.rule.source,
+        "rule = numba.njit(inline='always', **OPTIONS)(rule)\n",
+        *functions.text,
+        *(source_of(name) for name in kernels),
+    ]
+    return "\n\n".join(parts)
+
+
+def source_of(kernel: str) -> str:
+    """The source of a kernel module, to stand in the midst of another."""
+    source = inspect.getsource(importlib.import_module(f"emphatic.engines.{kernel}"))
+    return source.replace("from __future__ import annotations\n", "", 1)
+
+
+def module(name: str, source: str) -> types.ModuleType:
+    """The module that ``source`` makes, in a file beside which numba keeps its machine code."""
+    return _module(name, source, interpreted())
 
 
 @functools.cache
-def module(name: str, source: str) -> types.ModuleType:
-    """The module that ``source`` makes, in a file beside which numba keeps its machine code."""
+def _module(name: str, source: str, interpreted: bool) -> types.ModuleType:
     return generated.module(name, source, numba.__version__)
 
 
 def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:
     """One function of a generated module, compiled for exactly these argument types and never again for others."""
     function = getattr(module, name)
+    if interpreted():
+        return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
     on_disk = bool(module.__file__) and os.path.exists(str(module.__file__))
     made = _compiled(function, on_disk, signature)
-    if not numba.core.config.DISABLE_JIT:  # type: ignore[attr-defined]
-        made.disable_compile()
+    made.disable_compile()
     return made
 
 
@@ -56,24 +114,43 @@ def blas_threads(count: int) -> Any:
     return _pools().limit(limits=count, user_api="blas")
 
 
-def jit(function: Callable[..., Any]) -> Any:
-    """``numba.njit`` with this library's options and a disk cache if one can be had."""
-    return _compiled(function, True, ())
-
-
 def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[Callable[..., Any]], Any]:
-    """The same for exactly these argument types, compiled or read from the disk at once.
+    """A function of a module of its own, compiled for exactly these argument types.
 
     Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
     """
 
     def made(function: Callable[..., Any]) -> Any:
-        out = _compiled(function, True, list(signatures), OPTIONS if fastmath else OPTIONS | {"fastmath": False})
-        if not numba.core.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        if interpreted():
+            return function
+        if not function.__module__.startswith(generated.PREFIX):
+            return getattr(_relocated(function.__module__, _constants(function)), function.__name__)
+        options = OPTIONS if fastmath else OPTIONS | {"fastmath": False}
+        out = _compiled(function, True, list(signatures), options)
+        if signatures:
             out.disable_compile()
         return out
 
     return made
+
+
+#: ``jit_for`` for whatever types it meets.
+jit = jit_for()
+
+
+def _constants(function: Callable[..., Any]) -> str:
+    """The numbers that a function's module knows, of whatever module they are: they are compiled in."""
+    known = {name: value for name, value in function.__globals__.items() if isinstance(value, int | float | tuple)}
+    return repr({name: known[name] for name in sorted(known) if not name.startswith("__")})
+
+
+@functools.cache
+def _relocated(name: str, constants: str) -> types.ModuleType:
+    """A module of this package once more, in the cache folder, where its machine code is to be."""
+    path = sys.modules[name].__file__
+    assert path is not None
+    source = f"{Path(path).read_text(encoding='utf-8')}\n# with {constants}\n"
+    return module(name.removeprefix("emphatic.").replace(".", "_"), source)
 
 
 def _compiled(function: Callable[..., Any], cache: bool, signature: Any, options: dict[str, Any] = OPTIONS) -> Any:

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from emphatic.engines import compiled, wide
 from emphatic.engines.base import UNFIT, Arrays, Engine, Features
-from emphatic.engines.dense_text import source
-from emphatic.engines.text import HUGE, Unrolled
-from emphatic.engines.watching import Watch
+from emphatic.engines.unrolled import HUGE, Functions, unrolled
+from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
 
-__all__ = ["Dense", "source"]
+__all__ = ["Dense"]
 
 #: From here on learners go side by side, if their features are few.
 _SEVERAL = 8
@@ -39,24 +38,26 @@ _WIDE = 256
 
 
 @functools.cache
-def _kernel(rule: Rule, dtype: str, name: str) -> Any:
-    real, f8 = getattr(types, dtype), types.float64
-    module = compiled.module(f"dense_{rule.name}_{dtype}", source(rule, dtype))
-    state = (types.Array(real, 3, "C"), types.Array(f8, 2, "C"))
-    if name == "learn":
-        phi = types.Array(real, 1, "C", readonly=True)
-        return compiled.kernel(module, name, *state, phi, phi, *[f8] * len(rule.parameters))
-    Phi = types.Array(real, 2, "C", readonly=True)
+def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
+    """One of the functions of ``dense_kernels``, for this rule."""
+    real, f8, i8, flag = getattr(types, dtype), types.float64, types.int64, types.boolean
+    text = compiled.compose(Functions(rule, dtype), "dense_kernels")
+    module = compiled.module(f"dense_{rule.name}_{dtype}", text)
+    X, table, flat = types.Array(real, 3, "C"), types.Array(f8, 2, "C"), types.Array(f8, 1, "C")
+    phi, Phi = (types.Array(real, ndim, "C", readonly=True) for ndim in (1, 2))
     bits = types.Array(getattr(types, f"int{real.bitwidth}"), 2, "C", readonly=True)
-    parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
-    out = [types.Array(real, 2, "C"), types.Array(f8, 1, "C")]
-    if name in ("run", "run_wide"):
-        return compiled.kernel(module, name, *state, Phi, Phi, bits, bits, types.boolean, *parameters, *out)
-    i8, table = types.int64, types.Array(f8, 2, "C")
-    who = (types.Array(i8, 1, "C"), types.Array(types.boolean, 1, "C"), types.boolean)
-    return compiled.kernel(
-        module, name, *state, out[1], *who, Phi, Phi, f8, i8, i8, *parameters, out[0], table, table, i8, i8, table
-    )
+    predictions = types.Array(real, 2, "C")
+    count = len(rule.parameters)
+    step, parameters = types.UniTuple(f8, count), types.UniTuple(types.Array(f8, 2, "A", readonly=True), count)
+    horde = (X, table, flat, types.Array(i8, 1, "C"), types.Array(flag, 1, "C"))
+    signature = {
+        "learn": (X, table, phi, phi, step),
+        "run": (X, table, Phi, Phi, parameters, predictions, flat),
+        "run_wide": (X, table, Phi, Phi, bits, bits, flag, parameters, predictions, flat),
+        "learn_many": (*horde, phi, phi, parameters, predictions, table),
+        "run_many": (*horde, flag, Phi, Phi, f8, i8, i8, parameters, predictions, table, table, i8, i8, table),
+    }
+    return compiled.kernel(module, name, *signature[name])
 
 
 class Dense(Engine):
@@ -68,49 +69,75 @@ class Dense(Engine):
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
         self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
-        self._work = np.zeros((K, self.scalars.shape[1] + len(Unrolled(rule).coefficients)))
-        self._delta = np.zeros(K)
+        self._work = np.zeros((K, self.scalars.shape[1] + len(unrolled(rule).coefficients)))
+
+    def make_kernel(self, name: str) -> Any:
+        return kernel(self.rule, self.dtype, name, compiled.interpreted())
 
     @property
     def looks_over(self) -> bool:
         return self.K == 1
 
-    def quick(self) -> Any:
-        if self.K > 1:
-            return None
-        return functools.partial(_kernel(self.rule, self.dtype, "learn"), self.X, self.scalars)
+    def stepper(self) -> Any:
+        if self.K == 1:
+            return functools.partial(self._compiled("learn"), self.X, self.scalars)
+        learn, learners, none = self._compiled("learn_many"), np.arange(self.K), np.empty((0, self.K), self.dtype)
 
-    def quick_predict(self) -> Any:
+        def step(phi: NDArray[Any], phi_next: NDArray[Any], parameters: Arrays, frozen: NDArray[np.bool_]) -> Any:
+            fine = learn(
+                self.X, self.scalars, self.delta, learners, frozen, phi, phi_next, parameters, none, self._work
+            )
+            return self.delta.copy() if fine else None
+
+        return step
+
+    def predictor(self) -> Any:
         if self.K > 1:
             return None
         theta = self.X[0, 0]
         return lambda phi: float(phi @ theta) if phi.shape == theta.shape else np.nan
 
     def run(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
-    ) -> tuple[int, NDArray[np.float64]]:
-        assert isinstance(phi, np.ndarray)
-        assert isinstance(phi_next, np.ndarray)
-        if self.K == 1:
-            bits = [part.view(f"i{part.itemsize}") for part in (phi, phi_next)]
-            one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
-            kernel = _kernel(self.rule, self.dtype, "run_wide" if self.n >= _WIDE else "run")
-            status = kernel(self.X, self.scalars, phi, phi_next, *bits, one_log, *parameters, predictions, self._delta)
-            return status, self._delta
-        return self._run_many(phi, phi_next, top, parameters, predictions, Watch(np.zeros(self.K, bool))), self._delta
-
-    def run_watched(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:
+        if watch.probe is None or self.n > _PROBED or len(predictions) > len(phi):
+            return super().run(phi, phi_next, top, parameters, predictions, watch)
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
-        if (self.K == 1 and watch.probe is None) or (self.n > _PROBED and watch.probe is not None):
-            return super().run_watched(phi, phi_next, top, parameters, predictions, watch)
         if self.K == 1 and len(phi):  # its features may not have been looked over
             top = float(max(np.abs(phi).max(), np.abs(phi_next).max()))
             if not top <= HUGE:
                 return UNFIT
         return self._run_many(phi, phi_next, top, parameters, predictions, watch)
+
+    def take(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
+        assert isinstance(phi, np.ndarray)
+        assert isinstance(phi_next, np.ndarray)
+        if self.K > 1:
+            return self._run_many(phi, phi_next, top, parameters, predictions, watch)
+        status = 0 if watch.frozen[0] else self._run_one(phi, phi_next, parameters, predictions)
+        if status >= 0 and (watch.freeze or watch.frozen[0]):
+            watch.frozen[0] = True
+            self._stand_still(np.zeros(1, np.int64), status, len(phi), phi, phi_next, parameters, predictions)
+            status = -1
+        return status
+
+    def _run_one(
+        self, phi: NDArray[Any], phi_next: NDArray[Any], parameters: Arrays, predictions: NDArray[Any]
+    ) -> int:
+        """All steps of one learner; the status."""
+        status: int
+        if self.n < _WIDE:
+            status = self._compiled("run")(self.X, self.scalars, phi, phi_next, parameters, predictions, self.delta)
+            return status
+        bits = [part.view(f"i{part.itemsize}") for part in (phi, phi_next)]
+        one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
+        status = self._compiled("run_wide")(
+            self.X, self.scalars, phi, phi_next, *bits, one_log, parameters, predictions, self.delta
+        )
+        return status
 
     def _run_many(
         self, phi: NDArray[Any], phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any],
@@ -118,13 +145,15 @@ class Dense(Engine):
     ) -> int:  # fmt: skip
         T, given = len(phi), (phi, phi_next, top, parameters, predictions, watch)
         few = self.n <= wide.MOST_FEATURES and self.K >= _SEVERAL
-        steps = wide.stepper(self.rule, (self.X, self.scalars, self._delta), *given) if few else None
+        steps = wide.stepper(self.rule, (self.X, self.scalars, self.delta), *given) if few else None
         size = wide.STEPS if few else _STEPS
-        moving, standing = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
+        moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         for t0 in range(0, T, size):
             t1 = min(t0 + size, T)
-            if len(standing):
-                self._stand_still(standing, t0, t1, phi, predictions, watch)
+            if len(frozen):
+                self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
+                for t in watch.steps(T)[-(-(t0 - watch.first) // watch.every) : -(-(t1 - watch.first) // watch.every)]:
+                    watch.write(t, self.X[0, frozen], frozen)
             before = None if watch.freeze or steps is None else (self.X.copy(), self.scalars.copy())
             unsure = moving if steps is None else steps(moving, t0, t1)
             if not len(unsure):
@@ -136,7 +165,7 @@ class Dense(Engine):
             if status != -1:
                 return status
             if watch.frozen[unsure].any():
-                moving, standing = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
+                moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         return -1
 
     def _step_by_step(
@@ -144,23 +173,24 @@ class Dense(Engine):
         parameters: Arrays, predictions: NDArray[Any], watch: Watch,
     ) -> int:  # fmt: skip
         goal = np.empty((0, 0)) if watch.probe is None else watch.probe.R
-        status: int = _kernel(self.rule, self.dtype, "run_many")(
-            self.X, self.scalars, self._delta, learners, watch.frozen, watch.freeze, phi, phi_next, top, t0, t1,
-            *parameters, predictions, goal, watch.errors, watch.every, watch.first, self._work,
+        status: int = self._compiled("run_many")(
+            self.X, self.scalars, self.delta, learners, watch.frozen, watch.freeze, phi, phi_next, top, t0, t1,
+            parameters, predictions, goal, watch.errors, watch.every, watch.first, self._work,
         )  # fmt: skip
         return status
 
     def _stand_still(
-        self, ks: NDArray[np.int64], t0: int, t1: int, phi: NDArray[Any], predictions: NDArray[Any], watch: Watch
-    ) -> None:
-        """What learners that do not move predict, and how far they are off, at steps t0 … t1 − 1."""
+        self, ks: NDArray[np.int64], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], parameters: Arrays,
+        predictions: NDArray[Any],
+    ) -> None:  # fmt: skip
+        """What frozen learners predict at steps t0 … t1 − 1, and their last δ."""
         theta = self.X[0, ks]
-        if len(predictions):
-            with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+        with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+            if len(predictions):
                 predictions[t0:t1, ks] = phi[t0:t1] @ theta.T
-        if watch.probe is not None:
-            rows = slice(*(-(-(t - watch.first) // watch.every) for t in (t0, t1)))
-            watch.errors[rows, ks] = watch.probe(theta)
+            if t1 > t0:
+                v, v_next = theta @ phi[t1 - 1], theta @ phi_next[t1 - 1]
+                self.delta[ks] = parameters[5][t1 - 1, ks] + parameters[4][t1 - 1, ks] * v_next - v
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])
@@ -168,9 +198,6 @@ class Dense(Engine):
     def view(self, r: int) -> NDArray[Any]:
         out: NDArray[Any] = self.X[r]
         return out
-
-    def place(self, ks: NDArray[np.int64], part: Any) -> None:
-        self.X[:, ks], self.scalars[ks] = part.X, part.scalars
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
         self.X[r] = value

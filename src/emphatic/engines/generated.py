@@ -17,7 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_folder", "module"]
+__all__ = ["PREFIX", "cache_folder", "module"]
+
+#: How the name of every generated module begins.
+PREFIX = "emphatic_"
 
 
 def cache_folder() -> Path | None:
@@ -44,7 +47,7 @@ def module(name: str, source: str, version: str, **given: Any) -> types.ModuleTy
     ``version`` is the compiler's; ``given`` are names that the source finds in its module.
     """
     digest = hashlib.sha256(f"{version}\n{source}".encode()).hexdigest()[:16]
-    stem = f"emphatic_{name}_{digest}"
+    stem = f"{PREFIX}{name}_{digest}"
     folder = cache_folder()
     path = folder / f"{stem}.py" if folder else None
     if path is not None and not _written(path, source):

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.watch import Watch
+from emphatic.rules import Update
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -28,12 +30,11 @@ class Reference(Engine):
         super().__init__(rule, n, K, dtype)
         self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
 
-    def run(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
-    ) -> tuple[int, NDArray[np.float64]]:
+    def take(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
-        delta = np.zeros(self.K)
         X, memory = np.empty_like(self.X), np.empty((self.K, self.M))
         for t in range(len(phi)):
             P = np.stack([phi[t], phi_next[t]])
@@ -42,19 +43,29 @@ class Reference(Engine):
                 for k in range(self.K):
                     x, x_next = (self.X[:, k] @ P.T).T.tolist()
                     step = [float(p[t, k]) for p in parameters]
-                    step[5] = delta[k] = step[5] + step[4] * x_next[0] - x[0]  # R gives way to δ
-                    A, B, memory[k] = self.rule.function(
-                        tuple(step), tuple(self.scalars[k, : self.M].tolist()), tuple(x), tuple(x_next), (pp, pq, qq)
-                    )
+                    step[5] = delta = step[5] + step[4] * x_next[0] - x[0]  # R gives way to δ
+                    self.delta[k] = delta
+                    A, B, memory[k] = self._decide(step, self.scalars[k, : self.M].tolist(), x, x_next, [pp, pq, qq])
                     X[:, k] = np.array(A) @ self.X[:, k] + np.array(B) @ P
-                    if not (np.isfinite(delta[k]) and np.isfinite(memory[k]).all() and np.isfinite(X[:, k]).all()):
-                        return t * self.K + k, delta
-            if len(predictions):
-                predictions[t] = self.X[0] @ phi[t]
-            self.X[:] = X
-            self.scalars[:, : self.M] = memory
-            self.scalars[:, -1] += 1.0
-        return -1, delta
+                    fine = np.isfinite(delta) and np.isfinite(memory[k]).all() and np.isfinite(X[:, k]).all()
+                    if not fine and not watch.frozen[k]:
+                        if not watch.freeze:
+                            return t * self.K + k
+                        watch.frozen[k] = True
+                if len(predictions):
+                    predictions[t] = self.X[0] @ phi[t]
+            moving = ~watch.frozen
+            self.X[:, moving] = X[:, moving]
+            self.scalars[moving, : self.M] = memory[moving]
+            self.scalars[moving, -1] += 1.0
+        return -1
+
+    def _decide(self, *scalars: list[float]) -> Update:
+        """The rule; division by 0 gives infinity or NaN, as in every engine."""
+        try:
+            return self.rule.pure(*(tuple(some) for some in scalars))
+        except ZeroDivisionError:
+            return self.rule.pure(*(tuple(np.array(some)) for some in scalars))
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])
@@ -62,9 +73,6 @@ class Reference(Engine):
     def view(self, r: int) -> NDArray[Any]:
         out: NDArray[Any] = self.X[r]
         return out
-
-    def place(self, ks: NDArray[np.int64], part: Any) -> None:
-        self.X[:, ks], self.scalars[ks] = part.X, part.scalars
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
         self.X[r] = value

@@ -1,0 +1,316 @@
+"""The dense engine's steps: ``learn`` and ``run`` for one learner, ``learn_many`` and ``run_many`` for several.
+
+Functions that are not here are those of the rule: see ``rule_functions``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emphatic.engines.compiled import inner
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emphatic.engines.rule_functions import (
+        COUNTER,
+        HUGE,
+        LIMIT,
+        add_lengths,
+        add_products,
+        all_within,
+        bounds,
+        decide,
+        is_acceptable,
+        is_finite,
+        is_small,
+        keep,
+        kept,
+        larger,
+        load,
+        magnitudes,
+        no_lengths,
+        no_products,
+        read,
+        real,
+        rounded,
+        split_lengths,
+        split_products,
+        step_at,
+        store,
+        update,
+        write,
+        zeros,
+    )
+    from emphatic.rules import Scalars
+
+    Array = NDArray[Any]
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+    Parameters = tuple[Floats, ...]
+
+#: What a run of features that are not all finite returns: it stopped somewhere, and its state means nothing.
+UNFIT = -2
+#: How many components of φ are looked over ahead: half of a common second-level cache.
+AHEAD = 1 << 16
+
+
+@inner
+def try_step(X: Array, k: int, c: Scalars, phi: Array, phi_next: Array) -> tuple[bool, Scalars]:
+    """Whether learner k is finite after the step, tried on X itself; and max |X_r| then."""
+    size, fine = zeros(), True
+    for i in range(X.shape[2]):
+        size_i = magnitudes(update(c, read(X, k, i), phi[i], phi_next[i]))
+        if not all_within(size_i):
+            fine = False
+        size = larger(size, size_i)
+    return fine, size
+
+
+def learn(X: Array, scalars: Floats, phi: Array, phi_next: Array, step: Scalars) -> float:
+    """One step of one learner; its TD error, or NaN if the step was refused and nothing changed."""
+    n = X.shape[2]
+    if phi.shape[0] != n or phi_next.shape[0] != n or not is_acceptable(step):
+        return np.nan
+    if (phi.ctypes.data | phi_next.ctypes.data) & (phi.itemsize - 1) != 0:
+        return np.nan
+    sums, norm = no_products(), real(0)
+    for i in range(n):
+        p, q = phi[i], phi_next[i]
+        sums = add_products(sums, read(X, 0, i), p, q)
+        norm += p * p + q * q
+    x, x_next, g = split_products(sums)
+    top = 1.0 + np.float64(norm)
+    memory, size = load(scalars, 0)
+    delta, c64, memory = decide(step, memory, x, x_next, g)
+    size = bounds(c64, size, top, top)
+    if not is_finite(delta, memory):
+        return np.nan
+    c = rounded(c64)
+    if not is_small(c64, size, LIMIT):
+        fine, size = try_step(X, 0, c, phi, phi_next)
+        if not fine:
+            return np.nan
+    for i in range(n):
+        write(X, 0, i, update(c, read(X, 0, i), phi[i], phi_next[i]))
+    store(scalars, 0, memory, size)
+    scalars[0, COUNTER] += 1.0
+    return delta  # type: ignore[no-any-return]
+
+
+def run(
+    X: Array, scalars: Floats, Phi: Array, Phi_next: Array, parameters: Parameters, predictions: Array,
+    last_delta: Floats,
+) -> int:  # fmt: skip
+    """T steps of one learner; −1, or t where it would diverge at step t.
+
+    One pass over memory a step: the update, and the next step's products. The lengths of φ and φ' bound their
+    components; if one of these is not finite, δ is not either.
+    """
+    n, T = X.shape[2], Phi.shape[0]
+    keeps = predictions.shape[0] > 0
+    status = -1
+    delta = 0.0
+    memory, size = load(scalars, 0)
+    sums = no_lengths()
+    for i in range(n if T > 0 else 0):
+        sums = add_lengths(sums, read(X, 0, i), Phi[0, i], Phi_next[0, i])
+    for t in range(T):
+        x, x_next, g = split_lengths(sums)
+        delta, c64, memory_next = decide(step_at(parameters, t, 0), memory, x, x_next, g)
+        size_next = bounds(c64, size, 1.0 + g[0], 1.0 + g[2])
+        fine = is_finite(delta, memory_next)
+        c = rounded(c64)
+        if fine and not is_small(c64, size_next, LIMIT):
+            fine, size_next = try_step(X, 0, c, Phi[t], Phi_next[t])
+        if not fine:
+            status = t
+            break
+        if keeps:
+            predictions[t, 0] = x[0]
+        s = min(t + 1, T - 1)
+        sums = no_lengths()
+        for i in range(n):
+            z = update(c, read(X, 0, i), Phi[t, i], Phi_next[t, i])
+            write(X, 0, i, z)
+            sums = add_lengths(sums, z, Phi[s, i], Phi_next[s, i])
+        memory, size = memory_next, size_next
+        scalars[0, COUNTER] += 1.0
+    store(scalars, 0, memory, size)
+    last_delta[0] = delta
+    return status
+
+
+@inner
+def largest_bits(bits: Array, bits_next: Array, begin: int, end: int, one_log: bool) -> Any:
+    """The bits of the largest |component| of these steps' φ and φ', beyond infinity's if one is NaN.
+
+    Without its sign, a float's bits are in the order of its value. In one log the φ' of a step is the φ of the next.
+    """
+    mask = ~(bits.dtype.type(1) << (8 * bits.itemsize - 1))
+    most = bits[begin, 0] & mask
+    for s in range(begin, end):
+        if s == 0 or not one_log:
+            for i in range(bits.shape[1]):
+                most = max(most, bits[s, i] & mask)
+        for i in range(bits.shape[1]):
+            most = max(most, bits_next[s, i] & mask)
+    return most
+
+
+def run_wide(
+    X: Array, scalars: Floats, Phi: Array, Phi_next: Array, bits: Array, bits_next: Array, one_log: bool,
+    parameters: Parameters, predictions: Array, last_delta: Floats,
+) -> int:  # fmt: skip
+    """``run`` for many features; UNFIT if one of them is not finite.
+
+    Features are looked over a block ahead, as the integers that their bits are: that brings them near, faster than the
+    products would.
+    """
+    n, T = X.shape[2], Phi.shape[0]
+    keeps = predictions.shape[0] > 0
+    status, seen, top = -1, 0, 0.0
+    delta = 0.0
+    memory, size = load(scalars, 0)
+    one = np.empty(1, bits.dtype)
+    sums = no_products()
+    for t in range(T):
+        if t == seen:
+            seen = min(t + max(1, AHEAD // n), T)
+            one[0] = largest_bits(bits, bits_next, t, seen, one_log)
+            top = np.float64(one.view(Phi.dtype)[0])
+            if not top <= LIMIT:
+                status = UNFIT
+                break
+        if t == 0:
+            for i in range(n):
+                sums = add_products(sums, read(X, 0, i), Phi[0, i], Phi_next[0, i])
+        x, x_next, g = split_products(sums)
+        delta, c64, memory_next = decide(step_at(parameters, t, 0), memory, x, x_next, g)
+        size_next = bounds(c64, size, top, top)
+        fine = is_finite(delta, memory_next)
+        c = rounded(c64)
+        if fine and not is_small(c64, size_next, LIMIT):
+            fine, size_next = try_step(X, 0, c, Phi[t], Phi_next[t])
+        if not fine:
+            status = t
+            break
+        if keeps:
+            predictions[t, 0] = x[0]
+        s = min(t + 1, T - 1)
+        sums = no_products()
+        for i in range(n):
+            z = update(c, read(X, 0, i), Phi[t, i], Phi_next[t, i])
+            write(X, 0, i, z)
+            sums = add_products(sums, z, Phi[s, i], Phi_next[s, i])
+        memory, size = memory_next, size_next
+        scalars[0, COUNTER] += 1.0
+    store(scalars, 0, memory, size)
+    last_delta[0] = delta
+    return status
+
+
+@inner
+def value_error(goal: Floats, theta: Array) -> float:
+    """The root mean square value error of one learner: see ``probe``."""
+    n = theta.shape[0]
+    square = 0.0
+    for i in range(goal.shape[0]):
+        row = goal[i]
+        h = -row[n]
+        for j in range(n - i):
+            h += row[i + j] * theta[i + j]
+        square += h * h
+    return np.sqrt(square) if square <= HUGE else np.inf  # type: ignore[no-any-return]
+
+
+@inner
+def step_learners(
+    X: Array, scalars: Floats, last_delta: Floats, learners: Integers, frozen: Flags, freeze: bool, phi: Array,
+    phi_next: Array, top: float, parameters: Parameters, t: int, predictions: Array, work: Floats,
+) -> int:  # fmt: skip
+    """One step of these learners; −1, or the first that would diverge and may not freeze, and then none has moved.
+
+    All decide before any moves. A frozen learner has a TD error and a prediction, and does not move.
+    """
+    keeps = predictions.shape[0] > 0
+    for k in learners:
+        sums = no_products()
+        for i in range(X.shape[2]):
+            sums = add_products(sums, read(X, k, i), phi[i], phi_next[i])
+        x, x_next, g = split_products(sums)
+        if keeps:
+            predictions[t, k] = x[0]
+        memory, size = load(scalars, k)
+        delta, c64, memory = decide(step_at(parameters, t, k), memory, x, x_next, g)
+        if not frozen[k]:
+            size = bounds(c64, size, top, top)
+            fine = is_finite(delta, memory)
+            c = rounded(c64)
+            if fine and not is_small(c64, size, LIMIT):
+                fine, size = try_step(X, k, c, phi, phi_next)
+            if not fine:
+                if not freeze:
+                    return k  # type: ignore[no-any-return]
+                frozen[k] = True
+            keep(work, k, memory, size, c)
+        last_delta[k] = delta
+    for k in learners:
+        if not frozen[k]:
+            memory, size, c = kept(work, k)
+            for i in range(X.shape[2]):
+                write(X, k, i, update(c, read(X, k, i), phi[i], phi_next[i]))
+            store(scalars, k, memory, size)
+            scalars[k, COUNTER] += 1.0
+    return -1
+
+
+def run_many(
+    X: Array, scalars: Floats, last_delta: Floats, learners: Integers, frozen: Flags, freeze: bool, Phi: Array,
+    Phi_next: Array, top: float, t0: int, t1: int, parameters: Parameters, predictions: Array, goal: Floats,
+    errors: Floats, every: int, begin: int, work: Floats,
+) -> int:  # fmt: skip
+    """Steps t0 … t1 − 1 of these learners; −1, or t·K + k if learner k would diverge at step t and may not freeze.
+
+    Before step ``begin`` and every ``every``-th after it the learners' errors are written down, if there is a goal.
+    """
+    for t in range(t0, t1):
+        if goal.shape[0] > 0 and (t - begin) % every == 0:
+            for k in learners:
+                errors[t // every, k] = value_error(goal, X[0, k])
+        k = step_learners(
+            X, scalars, last_delta, learners, frozen, freeze, Phi[t], Phi_next[t], top, parameters, t, predictions, work
+        )
+        if k >= 0:
+            return t * X.shape[1] + k
+    return -1
+
+
+def learn_many(
+    X: Array, scalars: Floats, last_delta: Floats, learners: Integers, frozen: Flags, phi: Array, phi_next: Array,
+    parameters: Parameters, none: Array, work: Floats,
+) -> bool:  # fmt: skip
+    """One step of all learners, which sets their TD errors; False if it was refused and nothing changed."""
+    n = X.shape[2]
+    if phi.shape[0] != n or phi_next.shape[0] != n:
+        return False
+    if (phi.ctypes.data | phi_next.ctypes.data) & (phi.itemsize - 1) != 0:
+        return False
+    norm = real(0)
+    for i in range(n):
+        norm += phi[i] * phi[i] + phi_next[i] * phi_next[i]
+    top = 1.0 + np.float64(norm)
+    if not top <= HUGE:
+        return False
+    for k in learners:
+        if not is_acceptable(step_at(parameters, 0, k)):
+            return False
+    return (
+        step_learners(
+            X, scalars, last_delta, learners, frozen, False, phi, phi_next, top, parameters, 0, none, work
+        )
+        < 0
+    )

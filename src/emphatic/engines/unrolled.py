@@ -1,0 +1,238 @@
+"""The text of a rule's small functions, with every loop over its vectors written out.
+
+Written out, LLVM sees scalars instead of small arrays, and the structural zeros of A and B (which it may not drop by
+itself: 0·∞ is not 0) are simply not there. ``rule_functions`` says what each function does.
+
+No name of the rule leaves its own function: what a step brings is known here by its position only. Names in the text,
+for vectors r, c and memory i:
+
+    a{r}_{c}, b{r}, d{r}    the computed entries of A, and of B for φ and φ'
+    z{r}                    one component of X_r;  p and q those of φ and φ'
+    size{r}                 a bound on max |X_r|, which finds divergence without a look at n numbers: |X_r| grows by no
+                            more than the coefficients say. Only when it nears the end of the number range are the
+                            numbers themselves tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from emphatic.rules import Rule
+
+__all__ = ["HUGE", "Functions", "Unrolled", "tuple_of", "unrolled"]
+
+#: The largest float64.
+HUGE = float(np.finfo(np.float64).max)
+
+
+class Unrolled:
+    """The structure of a rule: which entries of A and B are computed, and what is made of them."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.A, self.B = rule.form
+        self.m, self.M, self.w = len(rule.vectors), len(rule.memory), len(rule.weights)
+        self.vectors, self.weights, self.traces = range(self.m), range(self.w), range(self.w, self.m)
+        #: Where a learner's row of scalars has its count of steps, after memory and bounds.
+        self.counter = self.M + self.m
+        #: Every entry of A and B by its name: its value, or None where it is computed; and where the rule returns it.
+        self.entries: dict[str, float | None] = {}
+        self.places: dict[str, str] = {}
+        for r in self.vectors:
+            row = [(f"a{r}_{c}", self.A[r][c], f"A[{r}][{c}]") for c in self.vectors]
+            row += [(f"{name}{r}", self.B[r][side], f"B[{r}][{side}]") for side, name in enumerate("bd")]
+            for name, entry, place in row:
+                self.entries[name], self.places[name] = entry, place
+        self.coefficients = [name for name, entry in self.entries.items() if entry is None]
+        #: Those by which a weight scales itself.
+        self.scales = {f"a{r}_{r}" for r in self.weights if self.A[r][r] is None}
+        #: The weights that take φ'.
+        self.takes_next = [r for r in self.weights if self.B[r][1] != 0.0]
+        #: The traces that each weight takes.
+        self.feeds = {r: [j for j in self.traces if self.A[r][j] != 0.0] for r in self.weights}
+
+    @property
+    def products(self) -> list[str]:
+        """The inner products that the rule uses: x{r}, y{r}, pp, pq, qq."""
+        x, y, g = self.rule.products
+        named = [(f"x{r}", x[r]) for r in self.vectors] + [(f"y{r}", y[r]) for r in self.vectors]
+        return [name for name, used in (*named, *zip(("pp", "pq", "qq"), g, strict=True)) if used]
+
+    @property
+    def lengths(self) -> list[str]:
+        """The same, with the squares of φ and, where a weight takes it, of φ'."""
+        more = ["pp", "qq"] if self.takes_next else ["pp"]
+        return self.products + [name for name in more if name not in self.products]
+
+    def entry(self, name: str) -> str:
+        """An entry of A or B as a factor: its name where it is computed, else its value."""
+        value = self.entries[name]
+        return name if value is None else repr(value)
+
+    def excess(self, name: str) -> str:
+        """A coefficient ready to be rounded: of a weight's own scale what it has over 1."""
+        return f"({name} - 1.0)" if name in self.scales else name
+
+    def row(self, r: int, z: str = "z", *, excess: bool = False) -> str:
+        """Row r of A X + B [φ; φ'] for one component; a{r}_{r} of a weight as it is or as ``excess``."""
+        terms = [f"{z}{r}"] if excess and f"a{r}_{r}" in self.scales else []
+        for name, value in (*((f"a{r}_{c}", f"{z}{c}") for c in self.vectors), (f"b{r}", "p"), (f"d{r}", "q")):
+            factor = self.entry(name)
+            if factor == "1.0":
+                terms.append(value)
+            elif factor != "0.0":
+                terms.append(f"{factor} * {value}")
+        return " + ".join(terms) or "0.0"
+
+    def bound(self, r: int) -> str:
+        """max |X_r| after the step is no more than this."""
+        terms = []
+        named = [(f"a{r}_{c}", f"size{c}") for c in self.vectors] + [(f"b{r}", "top"), (f"d{r}", "top_next")]
+        for name, value in named:
+            factor = self.entry(name)
+            if factor == "1.0":
+                terms.append(value)
+            elif factor != "0.0":
+                terms.append(f"abs({factor}) * {value}")
+        return " + ".join(terms) or "0.0"
+
+
+@functools.cache
+def unrolled(rule: Rule) -> Unrolled:
+    """The structure of this rule, found once."""
+    return Unrolled(rule)
+
+
+class Functions:
+    """Text of functions of one rule for one dtype; an engine adds those that only its own kernels need."""
+
+    def __init__(self, rule: Rule, dtype: str) -> None:
+        self.rule, self.dtype, self.u = rule, dtype, unrolled(rule)
+        self.text: list[str] = []
+        self.names: list[str] = []
+        self._constants()
+        self._arithmetic()
+        self._arrays()
+
+    def add(self, signature: str, *lines: str, decorator: str = "small") -> None:
+        """A function of that signature and body."""
+        body = textwrap.indent("\n".join(lines) or "pass", "    ")
+        self.text.append(f"@{decorator}\ndef {signature}:\n{body}\n")
+        self.names.append(signature.partition("(")[0])
+
+    def constant(self, name: str, value: object) -> None:
+        """A number, or whatever else Python writes as it reads it, under a name."""
+        self.text.append(f"{name} = {value!r}\n")
+        self.names.append(name)
+
+    def unpack(self, *tuples: str) -> list[str]:
+        """Lines that name the entries of these tuples: any of c, z, size, memory."""
+        u = self.u
+        entries = {
+            "c": u.coefficients,
+            "z": [f"z{r}" for r in u.vectors],
+            "size": [f"size{r}" for r in u.vectors],
+            "memory": [f"f{i}" for i in range(u.M)],
+        }
+        return [f"{tuple_of(entries[name])} = {name}" for name in tuples if entries[name]]
+
+    def _constants(self) -> None:
+        u = self.u
+        for name, value in (
+            ("VECTORS", u.m),
+            ("WEIGHTS", u.w),
+            ("TRACES", u.m - u.w),
+            ("MEMORY", u.M),
+            ("PARAMETERS", len(self.rule.parameters)),
+            ("COEFFICIENTS", len(u.coefficients)),
+            ("COUNTER", u.counter),
+            ("LIMIT", float(np.finfo(self.dtype).max)),
+            ("HUGE", HUGE),
+        ):
+            self.constant(name, value)
+        self.text.append(f"real = np.{self.dtype}\n")
+        self.names.append("real")
+
+    def _arithmetic(self) -> None:
+        """The rule, and what is made of its coefficients."""
+        u, add, unpack = self.u, self.add, self.unpack
+        count = len(self.rule.parameters)
+        delta = "delta = step[5] + step[4] * x_next[0] - x[0]"
+        entries = [u.places[name] for name in u.coefficients]
+        given = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(count))
+        add(
+            "decide(step, memory, x, x_next, g)",
+            delta,
+            f"A, B, after = rule({given}, memory, x, x_next, g)",
+            f"return delta, {tuple_of(entries)}, after",
+            decorator="strict",
+        )
+        add(
+            "bounds(c, size, top, top_next)",
+            *unpack("c", "size"),
+            f"return {tuple_of(u.bound(r) for r in u.vectors)}",
+        )
+        sizes, coefficients = ([f"{name}[{i}]" for i in range(n)] for name, n in (("size", u.m), ("c", len(entries))))
+        total = " + ".join(["abs(delta)", *(f"abs(memory[{i}])" for i in range(u.M))])
+        add("is_finite(delta, memory)", f"return {total} <= {HUGE!r}")
+        total = " + ".join([*sizes, *(f"abs({name})" for name in coefficients)])
+        add("is_small(c, size, limit)", f"return {total} <= limit")
+        ranges = [self.rule.ranges[name] for name in self.rule.parameters]
+        within = [f"{max(-HUGE, low)!r} <= step[{i}] <= {min(HUGE, high)!r}" for i, (low, high) in enumerate(ranges)]
+        add("is_acceptable(step)", f"return {' and '.join(within)}")
+        over = [u.excess(name) for name in u.coefficients]
+        add("excess(c)", *unpack("c"), f"return {tuple_of(over)}")
+        add("rounded(c)", *unpack("c"), f"return {tuple_of(f'real({value})' for value in over)}")
+        add("update(c, z, p, q)", *unpack("c", "z"), f"return {tuple_of(u.row(r, excess=True) for r in u.vectors)}")
+        add("update_plain(c, z, p, q)", *unpack("c", "z"), f"return {tuple_of(u.row(r) for r in u.vectors)}")
+        self._products("no_products", "add_products", "split_products", u.products)
+        self._products("no_lengths", "add_lengths", "split_lengths", u.lengths)
+
+    def _products(self, zero: str, add: str, split: str, names: Sequence[str]) -> None:
+        """The inner products of these names: sums in the learner's dtype, what is made of them in float64."""
+        terms = {"pp": "p * p", "pq": "p * q", "qq": "q * q"}
+        terms |= {f"{x}{r}": f"z[{r}] * {p}" for x, p in (("x", "p"), ("y", "q")) for r in self.u.vectors}
+        at = {name: f"np.float64(sums[{i}])" for i, name in enumerate(names)}
+        groups = ([f"x{r}" for r in self.u.vectors], [f"y{r}" for r in self.u.vectors], ["pp", "pq", "qq"])
+        self.add(f"{zero}()", f"return {tuple_of('real(0)' for _ in names)}")
+        more = tuple_of(f"sums[{i}] + {terms[name]}" for i, name in enumerate(names))
+        self.add(f"{add}(sums, z, p, q)", f"return {more}")
+        found = ", ".join(tuple_of(at.get(name, "0.0") for name in group) for group in groups)
+        self.add(f"{split}(sums)", f"return {found}")
+
+    def _arrays(self) -> None:
+        """Loads and stores, and what is tried near the end of the number range."""
+        u, add = self.u, self.add
+        vectors, memory, coefficients = u.vectors, range(u.M), range(len(u.coefficients))
+        add("read(X, k, i)", f"return {tuple_of(f'X[{r}, k, i]' for r in vectors)}")
+        add("write(X, k, i, z)", *(f"X[{r}, k, i] = z[{r}]" for r in vectors))
+        parameters = range(len(self.rule.parameters))
+        add("step_at(parameters, t, k)", f"return {tuple_of(f'parameters[{i}][t, k]' for i in parameters)}")
+
+        def row(array: str) -> str:
+            f, size = (f"{array}[k, {i}]" for i in memory), (f"{array}[k, {u.M + r}]" for r in vectors)
+            return f"{tuple_of(f)}, {tuple_of(size)}"
+
+        def to_row(array: str) -> list[str]:
+            lines = [f"{array}[k, {i}] = memory[{i}]" for i in memory]
+            return lines + [f"{array}[k, {u.M + r}] = size[{r}]" for r in vectors]
+
+        add("load(scalars, k)", f"return {row('scalars')}")
+        add("store(scalars, k, memory, size)", *to_row("scalars"))
+        add("keep(work, k, memory, size, c)", *to_row("work"), *(f"work[k, {u.counter + i}] = c[{i}]" for i in coefficients))
+        c = tuple_of(f"real(work[k, {u.counter + i}])" for i in coefficients)
+        add("kept(work, k)", f"return {row('work')}, {c}")
+        add("magnitudes(z)", f"return {tuple_of(f'abs(np.float64(real(z[{r}])))' for r in vectors)}")
+        limit = float(np.finfo(self.dtype).max)
+        add("all_within(size)", "return " + " and ".join(f"size[{r}] <= {limit!r}" for r in vectors))
+        add("larger(size, other)", f"return {tuple_of(f'max(size[{r}], other[{r}])' for r in vectors)}")
+        add("zeros()", f"return {tuple_of('0.0' for _ in vectors)}")
+
+
+def tuple_of(items: Iterable[str]) -> str:
+    """The text of a tuple."""
+    return "(" + "".join(f"{item}, " for item in items) + ")"

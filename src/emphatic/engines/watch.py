@@ -1,0 +1,36 @@
+"""What is watched in a run: who stands still, and which errors are written down along the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.engines.probe import Probe
+
+__all__ = ["Watch"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Watch:
+    """What is watched in a run of K learners."""
+
+    #: Who is frozen, (K,); with ``freeze`` those that would diverge join them.
+    frozen: NDArray[np.bool_]
+    freeze: bool = False
+    #: Before steps ``first``, ``first`` + ``every``, … the learners' errors go into the next row of ``errors``, (…, K).
+    probe: Probe | None = None
+    errors: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    every: int = 1
+    first: int = 0
+
+    def steps(self, T: int) -> range:
+        """The steps of T before which errors are written down."""
+        return range(T, T) if self.probe is None else range(self.first, T, self.every)
+
+    def write(self, t: int, theta: NDArray[Any], learners: Any = slice(None)) -> None:
+        """The errors of these learners with these weights, before step t."""
+        assert self.probe is not None
+        self.errors[(t - self.first) // self.every, learners] = self.probe(theta)
