@@ -5,10 +5,9 @@ Every message has one form: the parameter and the function, what it must be, wha
 
 from __future__ import annotations
 
-import functools
-import importlib
 import math
-import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,16 @@ from emphatic.active import Active
 from emphatic.engines.base import Arrays, Features
 from emphatic.engines.probe import Probe
 from emphatic.engines.rows import Rows, survey
-from emphatic.engines.watching import strides
 from emphatic.rules import RANGES, Rule
 
-__all__ = ["features", "numbers", "parameters", "probe", "whole"]
+__all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
+
+#: What makes an array of a parameter, given its name and value; and what multiplies two.
+Reader = Callable[[str, Any], Any]
+Product = Callable[[Any, Any], Any]
+
+_FLOAT64 = np.dtype(np.float64)
+_LARGEST = float(np.finfo(np.float64).max)
 
 #: How many dimensions φ may have: one step, many, or either.
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
@@ -53,96 +58,100 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
 
 
 def features(
-    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True, tensors: bool = False
+    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True
 ) -> tuple[Features, float]:
     """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
 
-    Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN). With ``tensors``
-    the array is a torch tensor, and stays on its device.
+    Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN).
     """
     if isinstance(value, Active):
         return _active(name, value, function, n, dtype)
     if getattr(value, "format", None) == "csr":
         return _compressed(name, value, function, n, dtype)
-    ndims = _NDIMS[function]
-    array: Any = value if tensors and _is_tensor(value) else numbers(name, value, function)
-    if array.ndim not in ndims or array.shape[-1] != n:
-        shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
-        raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {tuple(array.shape)}")
-    given = array.reshape(-1, n)
-    if _is_tensor(given):
-        cast = given.to(dtype=getattr(_torch(), dtype)).contiguous()
-    else:
+    array = numbers(name, value, function)
+    check_shape(name, array.shape, function, n)
+    given = cast = array if array.ndim == 2 else array.reshape(-1, n)
+    flags = given.flags
+    if given.dtype != dtype or not (flags.c_contiguous and flags.aligned):  # compiled code reads whole words in order
         with np.errstate(over="ignore"):
-            cast = np.ascontiguousarray(given, dtype)
-    top = math.nan if not look_over else _extent(cast) if tensors else _largest(cast)
+            cast = np.array(given, dtype, order="C")
+    top = _largest(cast) if look_over else math.nan
     if look_over and not math.isfinite(top):
-        t, i = np.argwhere(~np.isfinite(np.asarray(cast.cpu() if _is_tensor(cast) else cast)))[0]
-        where = f"feature {i}" if array.ndim == 1 else f"step {t}, feature {i}"
-        raise refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
+        raise not_finite(name, function, dtype, given, cast, array.ndim)
     return cast, top
 
 
-def parameters(
-    rule: Rule, function: str, T: int, K: int | None, values: tuple[Any, ...], extra: dict[str, Any],
-    *, tensors: bool = False,
-) -> Arrays:  # fmt: skip
-    """Every parameter of the rule as a (T, K) array that takes no memory where it is constant.
+def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> None:
+    """The shape of φ, or of many."""
+    ndims = _NDIMS[function]
+    if len(shape) not in ndims or shape[-1] != n:
+        shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
+        raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {tuple(shape)}")
 
-    With ``tensors``, torch tensors stay what and where they are, and numbers in single precision as they are.
-    """
-    names = tuple(rule.extra) + ("eta",) * ("eta" in rule.defaults.values())
+
+def not_finite(name: str, function: str, dtype: str, given: Any, cast: Any, ndim: int) -> ValueError:
+    """Where the first number is that is not finite."""
+    t, i = np.argwhere(~np.isfinite(cast))[0]
+    where = f"feature {i}" if ndim == 1 else f"step {t}, feature {i}"
+    return refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
+
+
+def parameters(
+    rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
+) -> Arrays:
+    """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
+    return tuple(resolve(rule, function, values, extra, partial(series, function, T=T, K=K, rule=rule), product))
+
+
+def resolve(
+    rule: Rule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
+) -> list[Any]:
+    """What ``read`` makes of every parameter of the rule, those that were not given from their defaults."""
+    names = rule.extra
     for name in extra:
-        if name not in names:
+        if name not in names and not (name == "eta" and "eta" in rule.defaults.values()):
+            names = (*names, *("eta",) * ("eta" in rule.defaults.values()))
             known = f" Its extra parameters are: {', '.join(names)}." if names else ""
             raise ValueError(f"The '{name}' parameter of {function} is not one of rule {rule.name!r}.{known}")
-    if "eta" in extra and "beta" in extra:
+    if "eta" in extra and "beta" in extra and "eta" not in names:
         raise ValueError(f"The 'eta' parameter of {function} must not be given beside 'beta': β = eta·α unless given.")
-    own = rule.parameters[: len(values)]
-    series = functools.partial(_series, function, T=T, K=K, rule=rule, tensors=tensors)
-    found = {name: series(name, value) for name, value in zip(own, values, strict=True)}
+    found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
     for name in rule.extra:
         default = rule.defaults.get(name)
         if name in extra:
-            found[name] = series(name, extra[name])
+            found.append(read(name, extra[name]))
         elif default == "eta":
-            eta = series("eta", extra.get("eta", 1.0))
-            found[name] = found["alpha"] if "eta" not in extra else _product(eta, found["alpha"])
+            found.append(product(read("eta", extra["eta"]), found[0]) if "eta" in extra else found[0])
         elif isinstance(default, str):
-            found[name] = found[default]
+            found.append(found[rule.parameters.index(default)])
         elif default is not None:
-            found[name] = series(name, default)
+            found.append(read(name, default))
         else:
             raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
-    return tuple(found.values())
+    return found
 
 
-def _product(a: Any, b: Any) -> Any:
+def as_given(name: str, value: Any) -> Any:
+    """A parameter that a kernel will look at; but not at eta, of which β is made before."""
+    if name == "eta" and not np.all(np.isfinite(value) & (np.asarray(value) >= 0.0)):
+        raise ValueError("eta is out of range")
+    return value
+
+
+def product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """a·b without expanding an axis along which both are constant."""
-    axes = tuple(slice(None) if strides(a)[axis] or strides(b)[axis] else slice(0, 1) for axis in (0, 1))
-    if _is_tensor(a) or _is_tensor(b):
-        device = (a if _is_tensor(a) else b).device
-        one, other = (
-            _torch().as_tensor(p[axes] if _is_tensor(p) else np.array(p[axes]), device=device) for p in (a, b)
-        )
-        return (one.double() * other.double()).expand(a.shape)
+    axes = tuple(slice(None) if a.strides[axis] or b.strides[axis] else slice(0, 1) for axis in (0, 1))
     return np.broadcast_to(a[axes] * b[axes], a.shape)
 
 
-def series(name: str, value: Any, T: int, K: int | None, rule: Rule, *, tensors: bool) -> NDArray[np.float64]:
-    """A number a step and learner for ``run``, as a parameter is given."""
-    return _series("run", name, value, T=T, K=K, rule=rule, tensors=tensors)
+def least_rows(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What ``warn_if_never_terminating`` need look at."""
+    return p
 
 
-def least(p: Any) -> Any:
-    """What ``warn_if_never_terminating`` need look at: of a tensor each learner's least value."""
-    return p.amin(0, keepdim=True).cpu() if _is_tensor(p) and 0 not in p.shape else p
-
-
-def squares(made: NDArray[Any], aim: Any) -> NDArray[np.float64]:
+def sum_squares(made: NDArray[Any], aim: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each learner's sum of squared errors."""
-    goal = np.asarray(aim.cpu() if _is_tensor(aim) else aim, np.float64)
-    return np.asarray(np.square(made - goal).sum(axis=0))
+    return np.asarray(np.square(made - aim).sum(axis=0))
 
 
 def probe(given: Any, n: int) -> Probe:
@@ -207,70 +216,72 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
     return rows, top
 
 
-def _series(
-    function: str, name: str, value: Any, *, T: int, K: int | None, rule: Rule, tensors: bool = False
+def series(
+    function: str, name: str, value: Any, *, T: int, K: int | None, rule: Rule
 ) -> NDArray[np.float64]:
-    array: Any = value if tensors and _is_tensor(value) else numbers(name, value, function)
-    view: Any
-    shape = tuple(array.shape)
-    if array.ndim == 0:
-        view = array.reshape(1, 1)
-    elif function == "learn" and K is not None and shape == (K,):
-        view = array[None, :]
-    elif function == "run" and shape == (T,) and (K != T or T == 1):
-        view = array[:, None]
-    elif function == "run" and K is not None and shape == (K,) and K != T:
-        view = array[None, :]
-    elif function == "run" and K is not None and shape in ((T, K), (T, 1), (1, K)):
-        view = array
-    else:
-        raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
-    if _is_tensor(view):
-        view = view if view.is_floating_point() else view.double()
-    elif not tensors or view.dtype != np.float32:
+    """A number a step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
+    if value.__class__ is float or value.__class__ is int:
+        low, high = bounds(rule, name)
+        if not (low <= value <= high and -_LARGEST <= value <= _LARGEST):
+            raise out_of_range(name, function, rule, np.full((1, 1), value, np.float64))
+        return np.ndarray((T, K or 1), _FLOAT64, np.float64(value), 0, (0, 0))
+    array = numbers(name, value, function)
+    view = array.reshape(shape_of(name, array.shape, function, T, K))
+    if view.dtype != np.float64 or not view.flags.aligned:
         with np.errstate(over="ignore"):
-            view = np.asarray(view, np.float64)
-    low, high = rule.ranges.get(name, RANGES.get(name, (-math.inf, math.inf)))
-    if 0 not in view.shape and not _within(view, low, high):
-        view = np.asarray(view.cpu() if _is_tensor(view) else view, np.float64)
-        t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
-        where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
-        bounds = "0 or more, and finite" if high == math.inf else f"between {low:g} and {high:g}"
-        if low == math.ulp(0.0):
-            bounds = f"greater than 0 and at most {high:g}"
-        if low == high:
-            bounds = f"{low:g} for rule {rule.name!r}"
-        wanted = f"be {'finite' if low == -math.inf else bounds}"
-        raise refusal(name, function, wanted, f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
-    return view.expand(T, K or 1) if _is_tensor(view) else np.broadcast_to(view, (T, K or 1))
+            view = view.astype(np.float64)
+    if view.size and not _within(view, *bounds(rule, name)):
+        raise out_of_range(name, function, rule, view)
+    return view if view.shape == (T, K or 1) else np.broadcast_to(view, (T, K or 1))
 
 
-def _is_tensor(value: Any) -> bool:
-    """Whether this is a torch tensor, without importing torch for what is none."""
-    return "torch" in sys.modules and isinstance(value, _torch().Tensor)
+def shape_of(name: str, shape: tuple[int, ...], function: str, T: int, K: int | None) -> tuple[int, int]:
+    """What a parameter of this shape is: (1, 1), (T, 1), (1, K) or (T, K)."""
+    if not shape:
+        return 1, 1
+    if function == "learn" and K is not None and shape == (K,):
+        return 1, K
+    if function == "run" and shape == (T,) and (K != T or T == 1):
+        return T, 1
+    if function == "run" and K is not None and shape == (K,) and K != T:
+        return 1, K
+    if function == "run" and K is not None and shape in ((T, K), (T, 1), (1, K)):
+        return shape[0], shape[1]
+    raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
 
 
-def _torch() -> Any:
-    return importlib.import_module("torch")
+def bounds(rule: Rule, name: str) -> tuple[float, float]:
+    """The least and the largest value that this parameter may have."""
+    return rule.ranges.get(name) or RANGES.get(name, (-math.inf, math.inf))
 
 
-def _extent(array: Any) -> float:
-    """``_largest`` by torch: on the device where it is one, and without numba."""
-    if 0 in array.shape:
-        return 0.0
-    tensor = array if _is_tensor(array) else _torch().as_tensor(array)
-    least, most = tensor.aminmax()
-    return max(-float(least), float(most)) if float(least) == float(least) else math.nan
+def out_of_range(name: str, function: str, rule: Rule, view: NDArray[np.float64]) -> ValueError:
+    """Which of these numbers is the first that is not in its range."""
+    low, high = bounds(rule, name)
+    t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
+    where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
+    wanted = f"between {low:g} and {high:g}"
+    if low == high:
+        wanted = f"{low:g} for rule {rule.name!r}"
+    elif low == math.ulp(0.0):
+        wanted = f"greater than 0 and at most {high:g}"
+    elif low == -math.inf:
+        wanted = "finite"
+    elif high == math.inf:
+        wanted = f"{low:g} or more, and finite"
+    return refusal(name, function, f"be {wanted}", f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
 
 
-def _within(view: Any, low: float, high: float) -> bool:
+def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
     """Whether every number is finite and in the range."""
-    if not _is_tensor(view) and low == 0.0 and view.flags.c_contiguous and view.dtype == np.float64:
+    if view.size == 1:
+        return low <= view.item() <= high and math.isfinite(view.item())
+    if low == 0.0 and view.flags.c_contiguous:
         # As unsigned integers, floats from 0 on are in order, and negative ones, infinity and NaN come after them.
         limit = np.nextafter(high, 0.0) if high == math.inf else high
         if int(view.view(np.uint64).max()) <= int(np.float64(limit).view(np.uint64)):
             return True
-    least, most = (float(end) for end in (view.aminmax() if _is_tensor(view) else (view.min(), view.max())))
+    least, most = float(view.min()), float(view.max())
     return low <= least and most <= high and math.isfinite(least) and math.isfinite(most)
 
 

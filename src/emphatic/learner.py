@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import mul
 from typing import Any, Literal
 
 import numpy as np
@@ -11,21 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic import inputs
 from emphatic.active import Active
-from emphatic.engines.base import Arrays, Features
+from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.rows import Rows, block
-from emphatic.engines.watching import Watch, strides
+from emphatic.engines.watch import Watch
 from emphatic.errors import Diverged
+from emphatic.runs import Collection, Log, check_outputs, fit
 from emphatic.sequences import warn_if_never_terminating
 from emphatic.state import State
 
 __all__ = ["Learner"]
 
-#: Components of φ that are converted at a time when features do not come in the form the engine reads.
-_BLOCK = 1 << 21
-#: Predictions that are kept at a time when only their errors are wanted.
-_SQUARES = 1 << 24
 #: What kernels take without a second look; masked arrays and other subclasses go the long way.
 _plain = np.ndarray
+_FLOAT64 = np.dtype(np.float64)
+#: Components of a log from which on it is looked over on the way.
+_LONG = 1 << 15
 #: A log shorter than this may well lie within one episode, whose end is in the next call.
 _EPISODE = 10
 
@@ -72,21 +73,23 @@ class Learner(State):
         termination pass ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first
         state; or give the terminal state a call of its own with φ = 0 and I = 0.
         """
-        quick = self._quick or self._quickly()
-        if quick is not None:
-            # The kernel looks at everything but the array's type, and answers NaN where anything is amiss.
+        step = self._stepper or self._make_stepper()
+        if step is not None:
+            # The kernel looks at everything but types, and answers NaN or None where anything is amiss.
             try:
-                # (numba takes masked arrays for plain ones)
-                if (phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type) or (
-                    phi.__class__ is Active and self._engine.takes_rows
-                ):
-                    delta = quick(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                    if delta == delta:
-                        return delta
-                elif phi.__class__ is Active:
-                    one, one_next = self._spread(phi), self._spread(phi_next)
-                    delta = quick(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                    if delta == delta:
+                # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
+                if phi.__class__ is _plain is phi_next.__class__:
+                    fits = phi.dtype is self._type is phi_next.dtype
+                else:
+                    fits = phi.__class__ is Active is phi_next.__class__
+                    if fits and not self._engine.takes_rows:
+                        phi, phi_next = self._spread(phi), self._spread(phi_next)
+                if fits:
+                    values = (alpha, I, lambda_, rho, gamma_next, R)
+                    if self.rule.extra or extra:
+                        values = tuple(inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul))
+                    delta = step(phi, phi_next, values)
+                    if delta is not None and (self._K is not None or delta == delta):
                         return delta
             except Exception:  # not what a kernel takes: the long way says what is wrong
                 pass
@@ -94,30 +97,29 @@ class Learner(State):
 
     def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
         """``learn`` with every check in words."""
-        tensors = self._engine.takes_tensors
-        now, top = inputs.features("phi", phi, "learn", self.n, self._dtype, tensors=tensors)
-        following, top_next = inputs.features("phi_next", phi_next, "learn", self.n, self._dtype, tensors=tensors)
-        parameters = inputs.parameters(self.rule, "learn", 1, self._K, values, extra, tensors=tensors)
+        check = self._inputs
+        now, top = check.features("phi", phi, "learn", self.n, self._dtype)
+        following, top_next = check.features("phi_next", phi_next, "learn", self.n, self._dtype)
+        parameters = check.parameters(self.rule, "learn", 1, self._K, values, extra)
         self._decide(now, 1)
-        fit, fit_next = self._fit(now), self._fit(following)
-        quick = self._quickly()
-        if quick is not None:  # the same kernel as ever, so that the same steps give the same bits
-            one, one_next = (f if isinstance(f, Rows) else f[0] for f in (fit, fit_next))
-            delta = quick(one, one_next, *(float(p[0, 0]) for p in parameters))
-            if delta != delta:
-                raise Diverged(self.steps, of="learning")
-            return delta
-        none = np.empty((0, self._engine.K), self._dtype)
-        if self._frozen.any():
-            with np.errstate(all="ignore"):
-                v, v_next = self._engine.predict(fit)[0], self._engine.predict(fit_next)[0]
-                deltas = parameters[5][0] + parameters[4][0] * v_next - v
-            status = self._engine.run_watched(fit, fit_next, max(top, top_next), parameters, none, Watch(self._frozen))
-        else:
-            status, deltas = self._engine.run(fit, fit_next, max(top, top_next), parameters, none)
+        engine = self._engine
+        now, following = fit(now, engine), fit(following, engine)
+        step = self._stepper or self._make_stepper()
+        if step is not None:  # the same kernel as ever, so that the same steps give the same bits
+            one, one_next = (some if isinstance(some, Rows) else some[0] for some in (now, following))
+            if self._K is None:
+                delta = step(one, one_next, tuple(p.item() for p in parameters))
+                if delta != delta:
+                    raise Diverged(self.steps, of="learning")
+                return delta
+            deltas = step(one, one_next, tuple(p[0] for p in parameters))
+            if deltas is not None:
+                return deltas
+        none = np.empty((0, engine.K), self._dtype)
+        status = engine.run(now, following, max(top, top_next), parameters, none, Watch(self._frozen))
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
-        return float(deltas[0]) if self._K is None else deltas.copy()
+        return float(engine.delta[0]) if self._K is None else engine.delta.copy()
 
     def run(
         self,
@@ -158,85 +160,56 @@ class Learner(State):
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
         """
-        # An engine that looks the features over as it goes need not wait for a look before.
-        trusting = self._decided and self._engine.looks_over
-        now, following, top = self._log(Phi, Phi_next, look_over=not trusting)
-        T = len(now)
-        if trusting and T == 0:
-            self._log(Phi, Phi_next)  # no step will look at the one row there is
-        tensors = self._engine.takes_tensors
         values = (alpha, I, lambda_, rho, gamma_next, R)
-        parameters = inputs.parameters(self.rule, "run", T, self._K, values, extra, tensors=tensors)
-        aim = None if returns is None else inputs.series("returns", returns, T, self._K, self.rule, tensors=tensors)
-        if not (predictions is None or isinstance(predictions, bool) or (predictions == "device" and tensors)):
-            wanted = "be True, False or None, or 'device' with the cuda engine"
-            raise inputs.refusal("predictions", "run", wanted, repr(predictions))
+        # An engine that looks a long log over as it goes need not wait for a look before.
+        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over and _is_long(Phi)
+        log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
+        T, check = len(log), self._inputs
+        aim = None if returns is None else check.series("run", "returns", returns, T=T, K=self._K, rule=self.rule)
+        check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
         goal = None if probe is None else inputs.probe(probe, self.n)
-        every = inputs.whole("probe_every", probe_every, "run")
-        if on_divergence not in ("raise", "freeze"):
-            raise inputs.refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
-        gamma = parameters[4]
-        constant = T > 1 and strides(gamma)[0] == 0
-        if constant or T >= _EPISODE:
-            warn_if_never_terminating(inputs.least(gamma[:1] if constant else gamma))
-        self._decide(now, T)
+        every = 1 if probe_every == 1 else inputs.whole("probe_every", probe_every, "run")
+        _warn_of(check.least_rows(log.parameters[4]))
+        self._decide(log.phi, T)
 
-        K = self._engine.K
-        direct = predictions == "device" and on_divergence == "raise" and not self._frozen.any()
-        kept = T if predictions and aim is None else 0
-        out = self._engine.room(kept) if direct else np.empty((kept, K), self._dtype)
-        squares = np.zeros(K)
-        error = np.empty((0 if goal is None else -(-T // every), K))
-        converts = self._engine.takes_rows != isinstance(now, Rows) or type(now) is not type(following)
-        size = max(1, _BLOCK // self.n if converts else T)
-        if aim is not None:
-            size = min(size, max(1, _SQUARES // K))
+        collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
         before = self._engine.copy() if trusting else None
-        for begin in range(0, T, size):
-            end = min(begin + size, T)
-            made = out[begin:end] if aim is None else np.empty((end - begin, K), self._dtype)
-            watch = Watch(
-                self._frozen, on_divergence == "freeze", goal, error[-(-begin // every) :], every, -begin % every
-            )
-            status = self._engine.run_watched(
-                self._fit(block(now, begin, end)),
-                self._fit(block(following, begin, end)),
-                top,
-                tuple(p[begin:end] for p in parameters),
-                made,
-                watch,
-            )
-            if aim is not None and status == -1:
-                squares += inputs.squares(made, aim[begin:end])
+        for begin, end, steps in log.blocks(self._engine, collection.most):
+            made = collection.room(begin, end)
+            watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
+            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, made, watch)
             if status != -1:
                 if before is not None:
-                    after = self._engine
-                    self._take(before)
-                    self._log(Phi, Phi_next)  # raises if the features are at fault, and then nothing has changed
-                    self._take(after)
-                raise Diverged(begin + status // K, status % K)
+                    self._refuse_unfit(before, Phi, Phi_next)
+                raise Diverged(begin + status // self._engine.K, status % self._engine.K)
+            collection.add(begin, end, made, check.sum_squares)
+        if self._frozen[0]:
+            self._stepper = None  # a single learner has none while it is frozen
+        return self._answer(collection, predictions, aim, goal)
+
+    def _answer(self, collection: Collection, predictions: Any, aim: Any, goal: Any) -> Any:
+        """What ``run`` returns."""
         if aim is not None:
-            answer: Any = squares / T if self._K is not None else float(squares[0] / T)
+            mean = collection.squares / collection.T
+            answer: Any = mean if self._K is not None else float(mean[0])
         else:
-            if predictions == "device" and not direct:
-                out = self._engine.room(T, out)
-            answer = self._drop_K(out) if predictions else None
-        return answer if goal is None else (answer, self._drop_K(error))
+            answer = self._drop_K(collection.predictions) if predictions else None
+        return answer if goal is None else (answer, self._drop_K(collection.errors))
 
     def predict(self, phi: Any) -> Any:
         """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
-        if self._quick_predict is None and self._K is None and self._decided:
-            self._quick_predict = self._engine.quick_predict()
-        quick = self._quick_predict
-        if quick is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
+        if self._predictor is None and self._K is None and self._decided:
+            self._predictor = self._engine.predictor()
+        value_at = self._predictor
+        if value_at is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
             try:
-                value = quick(phi)
+                value = value_at(phi)
                 if math.isfinite(value):
                     return value
             except Exception:
                 pass
-        features, _ = inputs.features("phi", phi, "predict", self.n, self._dtype, tensors=self._engine.takes_tensors)
-        answer = self._engine.predict(self._fit(features))
+        features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
+        answer = self._engine.predict(fit(features, self._engine))
         one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
         if not one:
             return self._drop_K(answer)
@@ -247,33 +220,51 @@ class Learner(State):
     def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
         """``run`` on a few rows, then ``predict`` at the last φ', (K,), for a caller who has checked what he gives.
 
-        No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
+        No component of φ or φ' may be larger than ``top``; the parameters are (T, K). Who would diverge is frozen.
         """
         self._decide(phi, 1)
-        status, v = self._engine.step(self._fit(phi), self._fit(phi_next), top, parameters)
-        if status != -1:
-            raise Diverged(status // self._engine.K, status % self._engine.K)
-        return v
+        engine, watch = self._engine, Watch(self._frozen, True)
+        predictions = np.empty((len(phi) + 1, engine.K), self._dtype)
+        engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
+        return predictions[-1]
 
-    def _log(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
+    def _log(
+        self, Phi: Any, Phi_next: Any, values: tuple[Any, ...], extra: dict[str, Any], *, look_over: bool = True
+    ) -> Log:
+        """Features and parameters of every step, checked."""
+        now, following, top = self._features(Phi, Phi_next, look_over=look_over)
+        return Log(now, following, top, self._inputs.parameters(self.rule, "run", len(now), self._K, values, extra))
+
+    def _features(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
         """φ and φ' of every step, and the largest |component|."""
-        of: dict[str, Any] = {"look_over": look_over, "tensors": self._engine.takes_tensors}
-        now, top = inputs.features("Phi", Phi, "run", self.n, self._dtype, **of)
+        read = self._inputs.features
+        now, top = read("Phi", Phi, "run", self.n, self._dtype, look_over=look_over)
         if Phi_next is None:
             T = len(now) - 1
             if T < 0:
                 raise inputs.refusal("Phi", "run", "have T+1 rows, one at least", "none")
             return block(now, 0, T), block(now, 1, T + 1), top
-        following, top_next = inputs.features("Phi_next", Phi_next, "run", self.n, self._dtype, **of)
+        following, top_next = read("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
         if len(following) != len(now):
             raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", str(len(following)))
         return now, following, max(top, top_next)
 
-    def _quickly(self) -> Callable[..., float] | None:
+    def _refuse_unfit(self, before: Engine, Phi: Any, Phi_next: Any) -> None:
+        """Raise if it was the features that are at fault, and then nothing has changed."""
+        after = self._engine
+        self._take(before)
+        self._features(Phi, Phi_next)
+        self._take(after)
+
+    def _make_stepper(self) -> Callable[..., Any] | None:
         """The engine's own way of taking one step, compiled when it is first wanted."""
-        if self._quick is None and self._K is None and self._decided and not self._frozen[0]:
-            self._quick = self._engine.quick()
-        return self._quick
+        if not self._decided or (self._K is None and self._frozen[0]):
+            return None
+        step = self._engine.stepper(self._K is None)
+        if step is not None and self._K is not None:
+            step = _for_horde(step, len(self.rule.parameters), self._K, self._frozen)
+        self._stepper = step
+        return step
 
     def _spread(self, phi: Active) -> NDArray[Any]:
         """One φ as an array, quickly; IndexError if it is not one φ of n features."""
@@ -283,8 +274,34 @@ class Learner(State):
         out[phi.indices] = phi.values
         return out[:-1]
 
-    def _fit(self, features: Features) -> Features:
-        """Features in the form that the engine reads."""
-        if isinstance(features, Rows):
-            return features if self._engine.takes_rows else features.dense(self.n, self._dtype)
-        return Rows.of(features) if self._engine.takes_rows else features
+
+def _for_horde(
+    step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]
+) -> Callable[[Any, Any, tuple[Any, ...]], Any]:
+    """A horde's step, given each parameter as a number or (K,); None where one is neither."""
+    table = np.empty((count, 1, K))
+    parameters, rows, shape = tuple(table), [row[0] for row in table], (K,)
+
+    def take(phi: Any, phi_next: Any, values: tuple[Any, ...]) -> Any:
+        for row, value in zip(rows, values, strict=True):
+            if value.__class__ is float or value.__class__ is int:
+                row.fill(value)
+            elif value.__class__ is _plain and value.dtype is _FLOAT64 and value.shape == shape:
+                row[:] = value
+            else:
+                return None
+        return step(phi, phi_next, parameters, frozen)
+
+    return take
+
+
+def _is_long(Phi: Any) -> bool:
+    """Whether to look at all features takes longer than to copy the weights."""
+    return isinstance(Phi, np.ndarray) and len(Phi) > 1 and Phi.size >= _LONG
+
+
+def _warn_of(gamma: NDArray[np.float64]) -> None:
+    """A warning where γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
+    constant = len(gamma) > 1 and gamma.strides[0] == 0
+    if constant or len(gamma) >= _EPISODE:
+        warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)

@@ -199,7 +199,7 @@ def xi(zeta: float, pi: npt.ArrayLike, mu: npt.ArrayLike) -> float:
     return 2.0 * zeta * xi_0 + max(0.0, 2.0 * zeta - 1.0) * (xi_max - 2.0 * xi_0)
 
 
-def warn_if_never_terminating(gamma_next: npt.ArrayLike) -> None:
+def warn_if_never_terminating(gamma_next: npt.ArrayLike, stacklevel: int = 3) -> None:
     """Warn if γ is 1 at every step: the condition Π_{j>t} γ_j = 0 of Sutton's guide cannot be seen to hold.
 
     ``gamma_next`` is a scalar, (T,) or (T, K); discounts that differ only by learner are (1, K). The warning
@@ -213,7 +213,7 @@ def warn_if_never_terminating(gamma_next: npt.ArrayLike) -> None:
             f"'gamma_next' never falls below 1 in this log{whose}: the outcome to be predicted is a sum "
             "without end. Give a 'gamma_next' below 1, or 0 where an episode ends.",
             UndiscountedWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 

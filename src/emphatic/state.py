@@ -21,8 +21,8 @@ __all__ = ["State"]
 class State:
     """A rule and K learners' vectors and memory in an engine; see ``Learner``, which learns."""
 
-    _quick: Callable[..., float] | None
-    _quick_predict: Callable[[Any], float] | None
+    _stepper: Callable[..., Any] | None
+    _predictor: Callable[[Any], float] | None
 
     __slots__ = (
         "_K",
@@ -30,8 +30,9 @@ class State:
         "_dtype",
         "_engine",
         "_frozen",
-        "_quick",
-        "_quick_predict",
+        "_inputs",
+        "_predictor",
+        "_stepper",
         "_threads",
         "_type",
         "rule",
@@ -209,7 +210,12 @@ class State:
 
     def _take(self, engine: Engine) -> None:
         self._engine = engine
-        self._quick = self._quick_predict = None
+        self._stepper = self._predictor = None
+        self._inputs: Any = inputs
+        if engine.takes_tensors:
+            from emphatic import device_inputs  # late: torch is imported where its tensors are taken
+
+            self._inputs = device_inputs
 
     def _decide(self, features: Features, T: int) -> None:
         """``auto``: choose the engine and hand it what has been set so far."""

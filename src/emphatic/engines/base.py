@@ -72,8 +72,21 @@ class Engine(ABC):
         A frozen learner predicts with the weights it has, and has a δ. With ``watch.freeze`` one that would diverge is
         frozen before that step, and the status is −1. Errors are written down as ``watch`` says.
         """
-        T, keeps = len(phi), len(predictions) > 0
-        probed = watch.steps(T)
+        T = len(phi)
+        if watch.probe is None:
+            status = self.take(phi, phi_next, top, parameters, predictions, watch)
+        else:
+            status = self._take_probed(phi, phi_next, top, parameters, predictions, watch)
+        if status == -1 and len(predictions) > T:
+            with np.errstate(all="ignore"):
+                predictions[T] = self.predict(block(phi_next, T - 1, T))[0]
+        return status
+
+    def _take_probed(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
+        """``take`` from one probe to the next."""
+        T, probed = len(phi), watch.steps(len(phi))
         for begin, end in itertools.pairwise(sorted({0, *probed, T})):
             if begin in probed:
                 watch.write(begin, self.vector(0))
@@ -81,15 +94,12 @@ class Engine(ABC):
                 block(phi, begin, end),
                 block(phi_next, begin, end),
                 top,
-                tuple(p[begin:end] for p in parameters) if end - begin < T else parameters,
-                predictions[begin:end] if keeps else predictions,
+                tuple(p[begin:end] for p in parameters),
+                predictions[begin:end] if len(predictions) else predictions,
                 watch,
             )
             if status != -1:
                 return begin * self.K + status if status >= 0 else status
-        if len(predictions) > T:
-            with np.errstate(all="ignore"):
-                predictions[T] = self.predict(block(phi_next, T - 1, T))[0]
         return -1
 
     @abstractmethod
@@ -98,11 +108,12 @@ class Engine(ABC):
     ) -> int:
         """``run`` without errors: what an engine does in its own way."""
 
-    def stepper(self) -> Callable[[Any, Any, Any], Any] | None:
-        """A function of (phi, phi_next, parameters) that takes one step and returns δ, a number or (K,).
+    def stepper(self, single: bool) -> Callable[..., Any] | None:
+        """A function that takes one step and returns δ; None where there is no faster way than ``run`` with T = 1.
 
-        It looks at everything but types, and returns NaN or None, having changed nothing, where anything is amiss. None
-        where there is no faster way than ``run`` with T = 1. For several learners, the parameters are (P, K).
+        For a ``single`` learner it takes (phi, phi_next, step), a number a parameter, and returns a number; for a horde
+        (phi, phi_next, parameters, frozen), (1, K) a parameter, and returns (K,). It looks at everything but types, and
+        returns NaN or None, having changed nothing, where anything is amiss.
         """
         return None
 
@@ -136,9 +147,9 @@ class Engine(ABC):
         """A function of one φ that returns θ·φ, or NaN where anything is amiss; None as for ``stepper``."""
         return None
 
-    def room(self, T: int, of: Any = None) -> Any:
-        """Room for the predictions of T steps where the learners are, (T, K), or those given put there."""
-        return np.empty((T, self.K), self.dtype) if of is None else of
+    def room(self, T: int) -> Any:
+        """Room for the predictions of T steps where the learners are, (T, K)."""
+        return np.empty((T, self.K), self.dtype)
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """What must be saved besides vectors and memory, that a loaded learner may go on with the same bits."""

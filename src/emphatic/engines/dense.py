@@ -78,8 +78,8 @@ class Dense(Engine):
     def looks_over(self) -> bool:
         return self.K == 1
 
-    def stepper(self) -> Any:
-        if self.K == 1:
+    def stepper(self, single: bool) -> Any:
+        if single:
             return functools.partial(self._compiled("learn"), self.X, self.scalars)
         learn, learners, none = self._compiled("learn_many"), np.arange(self.K), np.empty((0, self.K), self.dtype)
 

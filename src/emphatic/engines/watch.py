@@ -12,6 +12,8 @@ from emphatic.engines.probe import Probe
 
 __all__ = ["Watch"]
 
+_NO_ERRORS = np.empty((0, 0))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Watch:
@@ -22,7 +24,7 @@ class Watch:
     freeze: bool = False
     #: Before steps ``first``, ``first`` + ``every``, … the learners' errors go into the next row of ``errors``, (…, K).
     probe: Probe | None = None
-    errors: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    errors: NDArray[np.float64] = field(default_factory=lambda: _NO_ERRORS)
     every: int = 1
     first: int = 0
 

@@ -114,20 +114,6 @@ class Rule:
     paper: str = ""
 
     @functools.cached_property
-    def source(self) -> str:
-        import ast, inspect, textwrap
-        f = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
-        f.name = "rule"; f.returns = None
-        for a in f.args.args: a.annotation = None
-        return ast.unparse(f) + "\n"
-
-    @functools.cached_property
-    def pure(self):
-        ns = {}
-        exec(self.source, ns)
-        return ns["rule"]
-
-    @functools.cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The least and the largest value of each parameter."""
         free = (-math.inf, math.inf)
