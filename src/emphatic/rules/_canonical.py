@@ -15,14 +15,14 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any
 
 from emphatic.rules._fields import refusal
 
 __all__ = ["Canonical"]
 
 #: What to write in place of what is refused.
-_ADVICE: dict[type[ast.AST], str] = {
+_ADVICE: dict[type, str] = {
     ast.AugAssign: "c = c + d for c += d",
     ast.Pow: "c * c for c ** 2",
     ast.If: "a comparison as a factor for a condition",
@@ -49,13 +49,12 @@ class Canonical:
     ) -> None:
         self.rule, self.file, self.outside, self.arguments = rule, os.path.basename(file), outside, arguments
         self.body = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
-        self.line = node.lineno
+        self.node = node
         given = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         if len(given) != len(arguments) or node.args.vararg or node.args.kwonlyargs or node.args.kwarg:
             wanted = f"have the {len(arguments)} parameters {', '.join(arguments)}"
             raise refusal(rule, "function", wanted, f"({ast.unparse(node.args)}) at line {node.lineno} of {self.file}")
-        every = [name for statement in self.body for name in ast.walk(statement) if isinstance(name, ast.Name)]
-        stored = {name.id: "" for name in every if isinstance(name.ctx, ast.Store)}
+        stored = {name: "" for statement in self.body for name in _assigned(statement)}
         #: Parameters that are what they were all along, by the canonical name of each.
         self.fixed = {canon for name, canon in zip(given, arguments, strict=True) if name not in stored}
         self.taken = {*arguments, "min", "max", *stored}
@@ -70,12 +69,12 @@ class Canonical:
         """The whole function in the canonical form."""
         made = [done for statement in self.body for done in self._statement(statement)]
         if not made or not isinstance(made[-1], ast.Return):
-            self._refuse(None, "end by returning A, B and memory", "a function that does not")
+            raise self._refusal(self.node, "end by returning A, B and memory", "a function that does not")
         module = ast.parse(f"def rule({', '.join(self.arguments)}): pass")
         (definition,) = module.body
         assert isinstance(definition, ast.FunctionDef)
         unpacked: list[ast.stmt] = [
-            ast.Assign([_tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())], _load(argument))
+            _assign(_tuple([ast.Name(name, ast.Store()) for name in names], ast.Store()), _load(argument))
             for argument, names in self.entries.items()
         ]
         definition.body = unpacked + made
@@ -89,12 +88,12 @@ class Canonical:
                 return []
             case ast.Assign([target], value):
                 self._count(target, value)
-                return [ast.Assign([self._target(target)], self._value(value))]
+                return [_assign(self._target(target), self._value(value))]
             case ast.AnnAssign(ast.Name() as target, _, ast.expr() as value):
-                return [ast.Assign([self._target(target)], self._value(value))]
+                return [_assign(self._target(target), self._value(value))]
             case ast.Return(ast.expr() as value) if node is self.body[-1]:
                 return [ast.Return(self._value(value))]
-        self._unfit(node)
+        raise self._unfit(node)
 
     def _target(self, node: ast.expr) -> ast.expr:
         match node:
@@ -103,8 +102,8 @@ class Canonical:
             case ast.Tuple(entries) | ast.List(entries) if all(isinstance(entry, ast.Name) for entry in entries):
                 return _tuple([self._target(entry) for entry in entries], ast.Store())
             case ast.Tuple(entries) | ast.List(entries):
-                self._unfit(next(entry for entry in entries if not isinstance(entry, ast.Name)))
-        self._unfit(node)
+                raise self._unfit(next(entry for entry in entries if not isinstance(entry, ast.Name)))
+        raise self._unfit(node)
 
     def _count(self, target: ast.expr, value: ast.expr) -> None:
         """Refuse to unpack an argument into more or fewer names than it holds."""
@@ -114,7 +113,7 @@ class Canonical:
             starred = any(isinstance(entry, ast.Starred) for entry in target.elts)
             if len(held) != count and not starred:
                 wanted = f"unpack '{canon}' into {len(held)}: ({', '.join(held)})"
-                self._refuse(target, wanted, f"{count} names, `{ast.unparse(target)}`,")
+                raise self._refusal(target, wanted, f"{count} names, `{ast.unparse(target)}`,")
 
     # ------------------------------------------------------------------ expressions
 
@@ -140,23 +139,23 @@ class Canonical:
             case ast.Compare(left, [ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as operation], [right]) if factor:
                 return ast.Compare(self._scalar(left), [operation], [self._scalar(right)])
             case ast.Compare(_, [_]):
-                self._refuse(node, "use <, <=, > and >= as factors of a product alone, such as c * (a > b)")
+                raise self._refusal(node, "use <, <=, > and >= as factors of a product alone, such as c * (a > b)")
             case ast.Call(ast.Name(("min" | "max") as name), [one, other], []) if self._is_builtin(name):
                 return ast.Call(_load(name), [self._scalar(one), self._scalar(other)], [])
             case ast.Call():
-                self._refuse(node, "call nothing but Python's own min and max, of two numbers each")
+                raise self._refusal(node, "call nothing but Python's own min and max, of two numbers each")
             case ast.Subscript(ast.Name(name), index):
                 return self._entry(node, name, index)
-        self._unfit(node)
+        raise self._unfit(node)
 
     def _number(self, node: ast.expr, value: Any) -> ast.expr:
         try:
-            number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+            number = float(value) if isinstance(value, Real) and value is not True and value is not False else math.nan
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
             got = f"`{node.id}` = {value!r}" if isinstance(node, ast.Name) else f"`{ast.unparse(node)}`"
-            self._refuse(node, "use finite numbers alone, its own and from outside", got)
+            raise self._refusal(node, "use finite numbers alone, its own and from outside", got)
         size = ast.Constant(abs(number))
         return ast.UnaryOp(ast.USub(), size) if math.copysign(1.0, number) < 0.0 else size
 
@@ -164,7 +163,7 @@ class Canonical:
         try:
             return self.outside(node.id)
         except KeyError:
-            self._refuse(node, "use names that have a value when the rule is made")
+            raise self._refusal(node, "use names that have a value when the rule is made") from None
 
     def _is_builtin(self, name: str) -> bool:
         return name not in self.names and self.outside(name) is {"min": min, "max": max}[name]
@@ -177,10 +176,10 @@ class Canonical:
         except ValueError:
             at = None
         if canon not in self.fixed or type(at) is not int:
-            self._refuse(node, "take the entries of its parameters by unpacking, or by a literal index")
+            raise self._refusal(node, "take the entries of its parameters by unpacking, or by a literal index")
         held = self.arguments[canon]
         if not -len(held) <= at < len(held):
-            self._refuse(node, f"take entries that '{canon}' has: ({', '.join(held)})")
+            raise self._refusal(node, f"take entries that '{canon}' has: ({', '.join(held)})")
         if canon not in self.entries:
             self.entries[canon] = [self._free(f"{canon}_{i}") for i in range(len(held))]
         return _load(self.entries[canon][at])
@@ -194,16 +193,24 @@ class Canonical:
         self.taken.add(name)
         return name
 
-    def _unfit(self, node: ast.AST) -> NoReturn:
-        inner = getattr(node, "op", None)
-        advice = _ADVICE.get(type(node)) or _ADVICE.get(type(inner))
+    def _unfit(self, node: ast.AST) -> ValueError:
+        advice = _ADVICE.get(type(node)) or _ADVICE.get(type(getattr(node, "op", None)))
         wanted = "hold assignments of numbers, names, + − * /, min and max of two, and comparisons as factors"
-        self._refuse(node, f"{wanted} (write {advice})" if advice else wanted)
+        return self._refusal(node, f"{wanted} (write {advice})" if advice else wanted)
 
-    def _refuse(self, node: ast.AST | None, wanted: str, got: str = "") -> NoReturn:
-        line = getattr(node, "lineno", self.line)
-        shown = got or f"`{ast.unparse(node).splitlines()[0]}`" if node is not None else got
-        raise refusal(self.rule, "function", wanted, f"{shown} at line {line} of {self.file}")
+    def _refusal(self, node: ast.AST, wanted: str, got: str = "") -> ValueError:
+        shown = got or f"`{ast.unparse(node).splitlines()[0]}`"
+        return refusal(self.rule, "function", wanted, f"{shown} at line {getattr(node, 'lineno', 1)} of {self.file}")
+
+
+def _assigned(node: ast.stmt) -> list[str]:
+    """The names to which a statement gives a value."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)]
+
+
+def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
+    return ast.Assign([target], value, lineno=1)  # unparse asks for a line
 
 
 def _load(name: str) -> ast.Name:

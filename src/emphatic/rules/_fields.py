@@ -32,16 +32,17 @@ RANGES = {
     "xi": (0.0, math.inf),
 }
 
-#: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (θ is one of them too.)
-ATTRIBUTES = frozenset(
-    "n K dtype engine steps steps_taken frozen nbytes rule learn run predict cut copy select save load_with grain".split()
-)
+#: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (``theta`` is θ.)
+ATTRIBUTES = frozenset((
+    "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain",
+    "learn", "run", "predict", "cut", "copy", "select", "save", "load_with",
+))  # fmt: skip
 
 #: Keywords of ``Learner.learn`` and ``Learner.run``: an extra parameter of such a name could not be given.
-KEYWORDS = frozenset(
-    "self alpha I lambda_ phi rho R phi_next gamma_next Phi Phi_next predictions returns probe probe_every "
-    "on_divergence".split()
-)
+KEYWORDS = frozenset((
+    "self", "alpha", "I", "lambda_", "phi", "rho", "R", "phi_next", "gamma_next",
+    "Phi", "Phi_next", "predictions", "returns", "probe", "probe_every", "on_divergence",
+))  # fmt: skip
 
 _EMPHASES = ("", "gamma", "beta")
 _FIXED_POINTS = ("", "projected", "residual")

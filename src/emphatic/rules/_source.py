@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import linecache
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from emphatic.rules._canonical import Canonical
@@ -31,12 +31,12 @@ def canonical(rule: str, function: Any, arguments: Mapping[str, tuple[str, ...]]
     ``arguments`` says what each of the five holds.
     """
     if not isinstance(function, types.FunctionType) and callable(function):
-        function = inspect.unwrap(function)  # what numba.njit and functools.cache make keeps the function it was made of
+        function = inspect.unwrap(function)  # numba.njit and functools.cache keep the function they took
     if not isinstance(function, types.FunctionType):
         raise refusal(rule, "function", "be a function written in Python", repr(function))
     node = _node(rule, function)
     made = Canonical(rule, node, arguments, functools.partial(_outside, function), function.__code__.co_filename)
-    return ast.unparse(ast.fix_missing_locations(made.function()))
+    return ast.unparse(made.function())
 
 
 def compiled(rule: str, source: str) -> types.FunctionType:
@@ -61,7 +61,8 @@ def _node(rule: str, function: types.FunctionType) -> ast.FunctionDef | ast.Lamb
         tree = _parsed(text)
     except SyntaxError:
         tree = ast.Module([], [])
-    named = [n for n in ast.walk(tree) if isinstance(n, _Function) and getattr(n, "name", "<lambda>") == code.co_name]
+    nodes = ast.walk(tree) if code.co_name == "<lambda>" else _statements(tree)
+    named = [n for n in nodes if isinstance(n, _Function) and getattr(n, "name", "<lambda>") == code.co_name]
     # The nearest first; the line itself may have moved since.
     for node in sorted(named, key=lambda node: abs(node.lineno - code.co_firstlineno)):
         if _traits(_code(node, code.co_freevars)) == _traits(code):
@@ -80,20 +81,28 @@ def _parsed(text: str) -> ast.Module:
     return tree
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements under the node, without a look at their expressions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from _statements(child)
+
+
 def _code(node: _Function, free: tuple[str, ...]) -> types.CodeType:
     """What the node compiles to where these names are of a function around it."""
     inner, a = copy.copy(node), node.args
 
     def bare(arguments: list[ast.arg]) -> list[ast.arg]:
-        return [ast.arg(argument.arg) for argument in arguments]
+        return [ast.copy_location(ast.arg(argument.arg), argument) for argument in arguments]
 
     inner.args = ast.arguments(
         posonlyargs=bare(a.posonlyargs),
         args=bare(a.args),
-        vararg=a.vararg and ast.arg(a.vararg.arg),
+        vararg=bare([a.vararg])[0] if a.vararg else None,
         kwonlyargs=bare(a.kwonlyargs),
         kw_defaults=[None] * len(a.kwonlyargs),
-        kwarg=a.kwarg and ast.arg(a.kwarg.arg),
+        kwarg=bare([a.kwarg])[0] if a.kwarg else None,
         defaults=[],
     )
     if not isinstance(inner, ast.Lambda):
@@ -101,8 +110,8 @@ def _code(node: _Function, free: tuple[str, ...]) -> types.CodeType:
     module = ast.parse(f"def outer({', '.join(free)}): pass")
     outer = module.body[0]
     assert isinstance(outer, ast.FunctionDef)
-    outer.body = [ast.Expr(inner) if isinstance(inner, ast.Lambda) else inner]
-    code = compile(ast.fix_missing_locations(module), "<source>", "exec", dont_inherit=True)
+    outer.body = [ast.copy_location(ast.Expr(inner), node) if isinstance(inner, ast.Lambda) else inner]
+    code = compile(module, "<source>", "exec", dont_inherit=True)
     for _ in range(2):  # from the module into outer, and from there into the function
         code = next(const for const in code.co_consts if isinstance(const, types.CodeType))
     return code

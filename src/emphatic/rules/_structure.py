@@ -84,9 +84,11 @@ def arrow(rule: Rule, update: Any) -> Form:
     for r, name in enumerate(rule.vectors):
         for c, other in enumerate(rule.vectors):
             if r != c and A[r][c] != 0.0 and not r < first <= c:
-                raise ValueError(f"Rule {rule.name!r} is not an arrow: {name} takes {other}; only a weight may take a trace.")
+                wanted = "make A an arrow, in which a weight takes itself and traces, and a trace itself"
+                raise refusal(rule.name, "function", wanted, f"one in which {name} takes {other}")
         if r >= first and B[r][1] != 0.0:
-            raise ValueError(f"Rule {rule.name!r} is not an arrow: the trace {name} takes φ'; only a weight may.")
+            wanted = "make A an arrow and B such that only weights take φ'"
+            raise refusal(rule.name, "function", wanted, f"one in which the trace {name} takes φ'")
     return A, B
 
 
