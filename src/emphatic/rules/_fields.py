@@ -1,0 +1,173 @@
+"""What the fields of a rule may be, and the one sentence for what they may not."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emphatic.rules._rule import Rule
+
+__all__ = ["ATTRIBUTES", "KEYWORDS", "RANGES", "STEP", "check_fields", "refusal"]
+
+#: What ``step`` holds before a rule's extra parameters.
+STEP = ("alpha", "I", "lambda_", "rho", "gamma_next", "delta")
+
+#: The least and the largest value each parameter may have; any finite number where none is given.
+RANGES = {
+    "alpha": (0.0, math.inf),
+    "I": (0.0, math.inf),
+    "lambda_": (0.0, 1.0),
+    "rho": (0.0, math.inf),
+    "gamma_next": (0.0, 1.0),
+    "beta": (0.0, math.inf),
+    "eta": (0.0, math.inf),
+    "lambda_next": (0.0, 1.0),
+    "kappa": (0.0, math.inf),
+    "pi": (0.0, 1.0),
+    "mu": (math.ulp(0.0), 1.0),  # an action that was taken had a chance
+    "xi": (0.0, math.inf),
+}
+
+#: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (``theta`` is θ.)
+ATTRIBUTES = frozenset((
+    "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain",
+    "learn", "run", "predict", "cut", "copy", "select", "save", "load_with",
+))  # fmt: skip
+
+#: Keywords of ``Learner.learn`` and ``Learner.run``: an extra parameter of such a name could not be given.
+KEYWORDS = frozenset((
+    "self", "alpha", "I", "lambda_", "phi", "rho", "R", "phi_next", "gamma_next",
+    "Phi", "Phi_next", "predictions", "returns", "probe", "probe_every", "on_divergence",
+))  # fmt: skip
+
+_EMPHASES = ("", "gamma", "beta")
+_FIXED_POINTS = ("", "projected", "residual")
+
+
+def refusal(rule: str, field: str, wanted: str, got: str) -> ValueError:
+    """The one sentence for every field that is not as it must be."""
+    return ValueError(f"The '{field}' parameter of Rule({rule!r}, …) must {wanted}. Got {got} instead.")
+
+
+def check_fields(rule: Rule) -> None:
+    """ValueError unless every field but the function is what it must be."""
+    if not isinstance(rule.name, str) or not rule.name:
+        raise refusal(rule.name, "name", "be a name of one letter or more", repr(rule.name))
+    for field in ("weights", "traces", "memory", "extra"):
+        _check_identifiers(rule.name, field, getattr(rule, field))
+    if not rule.weights:
+        raise refusal(rule.name, "weights", "name one vector or more, such as ('theta',)", "none")
+    _check_kept(rule)
+    _check_extra(rule)
+    _check_defaults(rule)
+    _check_ranges(rule)
+    for field, kind in (("interest", bool), ("action_values", bool), ("paper", str), ("update", str)):
+        if not isinstance(getattr(rule, field), kind):
+            raise refusal(rule.name, field, f"be a {kind.__name__}", repr(getattr(rule, field)))
+    for field, kinds in (("emphasis", _EMPHASES), ("fixed_point", _FIXED_POINTS)):
+        if getattr(rule, field) not in kinds:
+            raise refusal(rule.name, field, f"be one of {', '.join(map(repr, kinds))}", repr(getattr(rule, field)))
+    name = rule.class_name
+    if not (isinstance(name, str) and (name == "" or (_is_identifier(name) and name[0].isupper()))):
+        raise refusal(rule.name, "class_name", "be an identifier that begins with a capital, or ''", repr(name))
+
+
+def _is_identifier(name: Any) -> bool:
+    """Whether Python reads this name in a program as it is, and takes it as a keyword argument's."""
+    return (
+        isinstance(name, str)
+        and name.isidentifier()
+        and not keyword.iskeyword(name)
+        and name != "__debug__"
+        and unicodedata.normalize("NFKC", name) == name
+    )
+
+
+def _check_identifiers(rule: str, field: str, names: Any) -> None:
+    if not isinstance(names, tuple):
+        raise refusal(rule, field, "be a tuple of names, such as ('e',) or ()", repr(names))
+    for name in names:
+        if not _is_identifier(name):
+            raise refusal(rule, field, "hold Python identifiers that are not keywords", repr(name))
+        if names.count(name) > 1:
+            raise refusal(rule, field, "name each once", f"{name!r} {names.count(name)} times")
+
+
+def _check_kept(rule: Rule) -> None:
+    """The names of vectors and memory, which are attributes of a learner."""
+    seen: dict[str, str] = {}
+    for field in ("weights", "traces", "memory"):
+        for name in getattr(rule, field):
+            if name.startswith("_"):
+                raise refusal(rule.name, field, "hold names that do not begin with an underscore", repr(name))
+            if name in ATTRIBUTES:
+                raise refusal(rule.name, field, "hold names that are not attributes of Learner itself", repr(name))
+            if name == "theta" and rule.weights[0] != "theta":
+                raise refusal(rule.name, field, "have 'theta' for the first of the weights alone", f"it in {field!r}")
+            if name in seen:
+                raise refusal(rule.name, field, f"hold other names than {seen[name]!r}", f"{name!r} in both")
+            seen[name] = field
+
+
+def _check_extra(rule: Rule) -> None:
+    """The names of extra parameters, which are keywords of ``learn`` and ``run``."""
+    for name in rule.extra:
+        if name in KEYWORDS or name in STEP:
+            wanted = "hold names that a step, learn and run do not have already"
+        elif name in (*rule.weights, *rule.traces, *rule.memory):
+            wanted = "hold names that the rule's vectors and memory do not have"
+        elif name == "eta" and "eta" in _values(rule.defaults):
+            wanted = "hold other names than 'eta', which a default is made of"
+        else:
+            continue
+        raise refusal(rule.name, "extra", wanted, repr(name))
+
+
+def _values(defaults: Any) -> list[Any]:
+    return list(defaults.values()) if isinstance(defaults, Mapping) else []
+
+
+def _check_defaults(rule: Rule) -> None:
+    defaults, known = rule.defaults, [name for name in STEP if name != "delta"] + ["R"]
+    _check_of_extra(rule, "defaults", defaults)
+    for name in rule.extra:
+        value = defaults.get(name)
+        if name not in defaults or (isinstance(value, str) and (value == "eta" or value in known)):
+            pass
+        elif not _is_number(value):
+            wanted = "be finite numbers, 'eta', or names of parameters that come before"
+            raise refusal(rule.name, "defaults", wanted, f"{value!r} for {name!r}")
+        known.append(name)
+
+
+def _check_ranges(rule: Rule) -> None:
+    _check_of_extra(rule, "extra_ranges", rule.extra_ranges)
+    for name, pair in rule.extra_ranges.items():
+        fine = isinstance(pair, tuple) and len(pair) == 2 and all(_is_number(end, finite=False) for end in pair)
+        if not (fine and pair[0] <= pair[1]):
+            wanted = "be pairs of the least and the largest value"
+            raise refusal(rule.name, "extra_ranges", wanted, f"{pair!r} for {name!r}")
+    for name, value in rule.defaults.items():
+        low, high = rule.ranges[name]
+        if not isinstance(value, str) and not low <= value <= high:
+            wanted = f"be in the range of the parameter, from {low:g} to {high:g} for {name!r}"
+            raise refusal(rule.name, "defaults", wanted, repr(value))
+
+
+def _check_of_extra(rule: Rule, field: str, mapping: Any) -> None:
+    if not isinstance(mapping, Mapping):
+        raise refusal(rule.name, field, "be a mapping from extra parameters", repr(mapping))
+    for name in mapping:
+        if name not in rule.extra:
+            known = ", ".join(rule.extra) or "none"
+            raise refusal(rule.name, field, f"be of extra parameters, here {known}", repr(name))
+
+
+def _is_number(value: Any, *, finite: bool = True) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if finite else not math.isnan(value)

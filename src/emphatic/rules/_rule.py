@@ -1,0 +1,117 @@
+"""An algorithm as data: names, and one function of scalars."""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from emphatic.rules import _source, _structure
+from emphatic.rules._fields import RANGES, STEP, check_fields
+
+__all__ = ["Rule", "Scalars", "Update"]
+
+Scalars = tuple[Any, ...]
+Update = tuple[tuple[Scalars, ...], tuple[Scalars, ...], Scalars]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An algorithm: the names of what it keeps, and its one function.
+
+    ``defaults`` says what an extra parameter is where it is not given: a number, the value of another parameter, or
+    "eta": the second step size β = eta·α, with eta another keyword (1 unless given). ``extra_ranges`` gives the least
+    and the largest value of an extra parameter that is not in ``RANGES``. A rule without ``interest`` accepts only
+    I = 1.
+
+    What others ask of a rule: ``emphasis``, the discount of its follow-on trace F ("gamma", "beta", or "" where there
+    is none); ``fixed_point``, where its expected update is 0: "projected", θ of TD(λ) with that emphasis, "residual",
+    θ of the least mean squared TD error, or "" where that is not known; ``action_values``, that φ is of a state and
+    an action; ``class_name``, its learners' short name in ``emphatic``; ``update`` (the function's docstring unless
+    given) and ``paper``, its row in the table of rules.
+
+    All of it is checked when a rule is made: a ValueError says what is wrong.
+    """
+
+    name: str
+    function: Callable[[Scalars, Scalars, Scalars, Scalars, Scalars], Update]
+    weights: tuple[str, ...]
+    traces: tuple[str, ...]
+    memory: tuple[str, ...]
+    extra: tuple[str, ...] = ()
+    defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
+    interest: bool = True
+    paper: str = ""
+    extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+    emphasis: Literal["", "gamma", "beta"] = ""
+    fixed_point: Literal["", "projected", "residual"] = ""
+    action_values: bool = False
+    class_name: str = ""
+    update: str = ""
+    #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
+    source: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        put = functools.partial(object.__setattr__, self)
+        put("defaults", dict(self.defaults))
+        put("extra_ranges", dict(self.extra_ranges))
+        put("update", self.update or " ".join((getattr(self.function, "__doc__", None) or "").split()))
+        put("source", _source.canonical(self.name, self.function, self.arguments))
+        _ = self.form  # which looks at all that the function returns
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; what follows from them is made again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @functools.cached_property
+    def pure(self) -> types.FunctionType:
+        """``source`` as a function: the one that every engine runs."""
+        return _source.compiled(self.name, self.source)
+
+    @property
+    def arguments(self) -> dict[str, tuple[str, ...]]:
+        """What the function is given: the names of the scalars in each of its arguments."""
+        x = {name: tuple(f"{vector}·{phi}" for vector in self.vectors) for name, phi in (("x", "φ"), ("x_next", "φ'"))}
+        return {"step": STEP + self.extra, "memory": self.memory, **x, "g": ("φ·φ", "φ·φ'", "φ'·φ'")}
+
+    @functools.cached_property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest value of each parameter."""
+        ranges = {**RANGES, **self.extra_ranges}
+        found = {name: ranges.get(name, (-math.inf, math.inf)) for name in self.parameters}
+        return found if self.interest else found | {"I": (1.0, 1.0)}
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """What a step brings: ``step``'s names with the cumulant R in place of δ."""
+        return tuple("R" if name == "delta" else name for name in STEP) + self.extra
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """The rows of X: weights first, then traces."""
+        return self.weights + self.traces
+
+    @functools.cached_property
+    def form(self) -> _structure.Form:
+        """The structure of A and B: an entry that is always 0 or 1 is 0.0 or 1.0, a computed one is None."""
+        return _structure.arrow(self, self._traced[0])
+
+    @functools.cached_property
+    def products(self) -> tuple[tuple[bool, ...], tuple[bool, ...], tuple[bool, ...]]:
+        """Which of x, x_next and g an engine needs: what the function uses, and θ·φ and θ·φ' for δ."""
+        _, _, x, x_next, g = self._traced[1]
+        return (True, *x[1:]), (True, *x_next[1:]), g
+
+    @functools.cached_property
+    def uses(self) -> tuple[str, ...]:
+        """The parameters of a step that the function looks at; R, of which δ is made, among them."""
+        return tuple(name for name, used in zip(self.parameters, self._traced[1][0], strict=True) if used)
+
+    @functools.cached_property
+    def _traced(self) -> tuple[Update, list[tuple[bool, ...]]]:
+        """What the function returns for computed scalars, and which of its arguments' scalars it used."""
+        return _structure.traced(self)

@@ -1,0 +1,135 @@
+"""The source of a rule's function: found, held against the code that runs, and written in one canonical form.
+
+The canonical form (``_canonical``) is all there is to know of a rule's function: a kernel kept under the text's hash
+never meets another rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import functools
+import hashlib
+import inspect
+import linecache
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from emphatic.rules._canonical import Canonical
+from emphatic.rules._fields import refusal
+
+__all__ = ["canonical", "compiled"]
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def canonical(rule: str, function: Any, arguments: Mapping[str, tuple[str, ...]]) -> str:
+    """The function as the text of one ``def rule(step, memory, x, x_next, g)``.
+
+    ``arguments`` says what each of the five holds.
+    """
+    if not isinstance(function, types.FunctionType) and callable(function):
+        function = inspect.unwrap(function)  # numba.njit and functools.cache keep the function they took
+    if not isinstance(function, types.FunctionType):
+        raise refusal(rule, "function", "be a function written in Python", repr(function))
+    node = _node(rule, function)
+    made = Canonical(rule, node, arguments, functools.partial(_outside, function), function.__code__.co_filename)
+    return ast.unparse(made.function())
+
+
+def compiled(rule: str, source: str) -> types.FunctionType:
+    """The canonical text as a function that knows ``min`` and ``max`` alone; ``inspect`` finds its source."""
+    file = f"<rule {rule!r} {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"min": min, "max": max, "__builtins__": {}, "__name__": __name__}
+    exec(compile(source, file, "exec", dont_inherit=True), namespace)
+    made: types.FunctionType = namespace["rule"]
+    return made
+
+
+def _node(rule: str, function: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
+    """Where the source of the function's module has that function."""
+    code = function.__code__
+    try:
+        text = "".join(inspect.findsource(function)[0])
+    except (OSError, TypeError):
+        wanted = "have its source in a file, which engines compile: put the function into a module and import it"
+        raise refusal(rule, "function", wanted, f"{code.co_name}, of which no source is found") from None
+    try:
+        tree = _parsed(text)
+    except SyntaxError:
+        tree = ast.Module([], [])
+    nodes = ast.walk(tree) if code.co_name == "<lambda>" else _statements(tree)
+    named = [n for n in nodes if isinstance(n, _Function) and getattr(n, "name", "<lambda>") == code.co_name]
+    # The nearest first; the line itself may have moved since.
+    for node in sorted(named, key=lambda node: abs(node.lineno - code.co_firstlineno)):
+        if _traits(_code(node, code.co_freevars)) == _traits(code):
+            if isinstance(node, ast.AsyncFunctionDef):
+                raise refusal(rule, "function", "be a plain function", f"async def {node.name}")
+            return node
+    wanted = f"be as {code.co_filename} has it, which was changed since: import it again"
+    raise refusal(rule, "function", wanted, f"{code.co_name} with other code")
+
+
+@functools.lru_cache(4)
+def _parsed(text: str) -> ast.Module:
+    """A file as a tree; a notebook's cell may have ``await`` at its top."""
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree: ast.Module = compile(text, "<source>", "exec", flags, dont_inherit=True)
+    return tree
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements under the node, without a look at their expressions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from _statements(child)
+
+
+def _code(node: _Function, free: tuple[str, ...]) -> types.CodeType:
+    """What the node compiles to where these names are of a function around it."""
+    inner, a = copy.copy(node), node.args
+
+    def bare(arguments: list[ast.arg]) -> list[ast.arg]:
+        return [ast.copy_location(ast.arg(argument.arg), argument) for argument in arguments]
+
+    inner.args = ast.arguments(
+        posonlyargs=bare(a.posonlyargs),
+        args=bare(a.args),
+        vararg=bare([a.vararg])[0] if a.vararg else None,
+        kwonlyargs=bare(a.kwonlyargs),
+        kw_defaults=[None] * len(a.kwonlyargs),
+        kwarg=bare([a.kwarg])[0] if a.kwarg else None,
+        defaults=[],
+    )
+    if not isinstance(inner, ast.Lambda):
+        inner.decorator_list, inner.returns = [], None
+    module = ast.parse(f"def outer({', '.join(free)}): pass")
+    outer = module.body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body = [ast.copy_location(ast.Expr(inner), node) if isinstance(inner, ast.Lambda) else inner]
+    code = compile(module, "<source>", "exec", dont_inherit=True)
+    for _ in range(2):  # from the module into outer, and from there into the function
+        code = next(const for const in code.co_consts if isinstance(const, types.CodeType))
+    return code
+
+
+def _traits(code: types.CodeType) -> tuple[object, ...]:
+    """All that tells code from other code but its place in a file."""
+    consts = [const.co_name if isinstance(const, types.CodeType) else repr(const) for const in code.co_consts]
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    return code.co_code, consts, counts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+
+
+def _outside(function: types.FunctionType, name: str) -> Any:
+    """The value of a name that is not the function's own; KeyError where there is none."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    if name in cells:
+        try:
+            return cells[name].cell_contents
+        except ValueError:
+            raise KeyError(name) from None
+    return function.__globals__[name] if name in function.__globals__ else vars(builtins)[name]
