@@ -38,15 +38,15 @@ def parameters(
     rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """Every parameter of the rule as a (T, K) array or tensor that takes no memory where it is constant."""
-    read = partial(series, function, T=T, K=K, rule=rule)
+    read = partial(series, function, T, K, rule)
     return tuple(inputs.resolve(rule, function, values, extra, read, _product))
 
 
-def series(function: str, name: str, value: Any, *, T: int, K: int | None, rule: Rule) -> Any:
+def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> Any:
     """A number a step and learner: ``inputs.series``, where tensors and single precision stay what they are."""
     single = isinstance(value, np.ndarray) and value.dtype == np.float32
     if not isinstance(value, torch.Tensor) and not single:
-        return inputs.series(function, name, value, T=T, K=K, rule=rule)
+        return inputs.series(function, T, K, rule, name, value)
     tensor = torch.as_tensor(inputs.numbers(name, value, function)) if single else value
     view = tensor.reshape(inputs.shape_of(name, tuple(value.shape), function, T, K))
     view = view if view.is_floating_point() else view.double()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ __all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
 Reader = Callable[[str, Any], Any]
 Product = Callable[[Any, Any], Any]
 
-_FLOAT64 = np.dtype(np.float64)
 _LARGEST = float(np.finfo(np.float64).max)
 
 #: How many dimensions φ may have: one step, many, or either.
@@ -100,13 +99,16 @@ def parameters(
     rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
 ) -> Arrays:
     """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
-    return tuple(resolve(rule, function, values, extra, partial(series, function, T=T, K=K, rule=rule), product))
+    return tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
 
 
 def resolve(
     rule: Rule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
 ) -> list[Any]:
     """What ``read`` makes of every parameter of the rule, those that were not given from their defaults."""
+    found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
+    if not rule.extra and not extra:
+        return found
     names = rule.extra
     for name in extra:
         if name not in names and not (name == "eta" and "eta" in rule.defaults.values()):
@@ -115,7 +117,6 @@ def resolve(
             raise ValueError(f"The '{name}' parameter of {function} is not one of rule {rule.name!r}.{known}")
     if "eta" in extra and "beta" in extra and "eta" not in names:
         raise ValueError(f"The 'eta' parameter of {function} must not be given beside 'beta': β = eta·α unless given.")
-    found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
     for name in rule.extra:
         default = rule.defaults.get(name)
         if name in extra:
@@ -216,15 +217,13 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
     return rows, top
 
 
-def series(
-    function: str, name: str, value: Any, *, T: int, K: int | None, rule: Rule
-) -> NDArray[np.float64]:
+def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> NDArray[np.float64]:
     """A number a step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
     if value.__class__ is float or value.__class__ is int:
         low, high = bounds(rule, name)
         if not (low <= value <= high and -_LARGEST <= value <= _LARGEST):
             raise out_of_range(name, function, rule, np.full((1, 1), value, np.float64))
-        return np.ndarray((T, K or 1), _FLOAT64, np.float64(value), 0, (0, 0))
+        return _constant(T, K or 1, value)
     array = numbers(name, value, function)
     view = array.reshape(shape_of(name, array.shape, function, T, K))
     if view.dtype != np.float64 or not view.flags.aligned:
@@ -233,6 +232,12 @@ def series(
     if view.size and not _within(view, *bounds(rule, name)):
         raise out_of_range(name, function, rule, view)
     return view if view.shape == (T, K or 1) else np.broadcast_to(view, (T, K or 1))
+
+
+@lru_cache(256)
+def _constant(T: int, K: int, value: float) -> NDArray[np.float64]:
+    """(T, K) of one number, in the memory of one; a stream's constants come again with every call."""
+    return np.ndarray((T, K), np.float64, np.float64(value), strides=(0, 0))
 
 
 def shape_of(name: str, shape: tuple[int, ...], function: str, T: int, K: int | None) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic import inputs
 from emphatic.active import Active
-from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.base import Arrays, Features
 from emphatic.engines.rows import Rows, block
 from emphatic.engines.watch import Watch
 from emphatic.errors import Diverged
@@ -25,8 +25,6 @@ __all__ = ["Learner"]
 #: What kernels take without a second look; masked arrays and other subclasses go the long way.
 _plain = np.ndarray
 _FLOAT64 = np.dtype(np.float64)
-#: Components of a log from which on it is looked over on the way.
-_LONG = 1 << 15
 #: A log shorter than this may well lie within one episode, whose end is in the next call.
 _EPISODE = 10
 
@@ -161,11 +159,13 @@ class Learner(State):
         array([0.   , 0.5  , 0.875])
         """
         values = (alpha, I, lambda_, rho, gamma_next, R)
-        # An engine that looks a long log over as it goes need not wait for a look before.
-        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over and _is_long(Phi)
+        # An engine that looks features over as it goes need not wait for a look before.
+        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
         log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
-        T, check = len(log), self._inputs
-        aim = None if returns is None else check.series("run", "returns", returns, T=T, K=self._K, rule=self.rule)
+        T, check = len(log.phi), self._inputs
+        if trusting and T == 0:
+            self._features(Phi, Phi_next)  # no step will look at the one row there is
+        aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
         check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
         goal = None if probe is None else inputs.probe(probe, self.n)
         every = 1 if probe_every == 1 else inputs.whole("probe_every", probe_every, "run")
@@ -173,7 +173,7 @@ class Learner(State):
         self._decide(log.phi, T)
 
         collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
-        before = self._engine.copy() if trusting else None
+        before = self._engine.snapshot() if trusting else None
         for begin, end, steps in log.blocks(self._engine, collection.most):
             made = collection.room(begin, end)
             watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
@@ -249,12 +249,13 @@ class Learner(State):
             raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", str(len(following)))
         return now, following, max(top, top_next)
 
-    def _refuse_unfit(self, before: Engine, Phi: Any, Phi_next: Any) -> None:
+    def _refuse_unfit(self, before: Any, Phi: Any, Phi_next: Any) -> None:
         """Raise if it was the features that are at fault, and then nothing has changed."""
-        after = self._engine
-        self._take(before)
-        self._features(Phi, Phi_next)
-        self._take(after)
+        try:
+            self._features(Phi, Phi_next)
+        except ValueError:
+            self._engine.restore(before)
+            raise
 
     def _make_stepper(self) -> Callable[..., Any] | None:
         """The engine's own way of taking one step, compiled when it is first wanted."""
@@ -293,11 +294,6 @@ def _for_horde(
         return step(phi, phi_next, parameters, frozen)
 
     return take
-
-
-def _is_long(Phi: Any) -> bool:
-    """Whether to look at all features takes longer than to copy the weights."""
-    return isinstance(Phi, np.ndarray) and len(Phi) > 1 and Phi.size >= _LONG
 
 
 def _warn_of(gamma: NDArray[np.float64]) -> None:

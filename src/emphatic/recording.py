@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from emphatic.active import Active
 from emphatic.engines.base import Arrays
 from emphatic.engines.rows import Rows
-from emphatic.errors import Diverged
 from emphatic.learner import Learner
 
 __all__ = ["Recorded"]
@@ -30,29 +29,25 @@ class Recorded:
     def __init__(self, learner: Learner, constant: Arrays, top: float, record: bool) -> None:
         self.learner, self._constant, self._top = learner, constant, top
         self._off = [at for at, name in enumerate(learner.rule.parameters) if name in _OFF]
-        self.frozen = np.zeros(constant[0].shape[1], bool)
-        self._some_frozen = False
         self._steps: list[tuple[Any, ...]] | None = [] if record else None
+
+    @property
+    def frozen(self) -> NDArray[np.bool_]:
+        """Which questions are frozen, (K,)."""
+        frozen: NDArray[np.bool_] = self.learner.frozen
+        return frozen
 
     def learn(self, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array) -> Array:
         """T steps, with parameters (T, K); θ·φ' after the last."""
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
         given = (constant[0], I, constant[2], rho, gamma, R, *constant[6:])
-        if self._some_frozen:
-            given = self._without(given, self.frozen)
-        while True:
-            try:
-                v = self.learner._step(phi, phi_next, self._top, given)
-                break
-            except Diverged as diverged:
-                if self.frozen[diverged.learner]:
-                    raise
-                t, T = diverged.step, len(phi)
-                self._keep(phi.block(0, t), phi_next.block(0, t), tuple(p[:t] for p in given))
-                phi, phi_next, given = phi.block(t, T), phi_next.block(t, T), tuple(p[t:] for p in given)
-                self.frozen[diverged.learner] = self._some_frozen = True
-                given = self._without(given, self.frozen)
-        self._keep(phi, phi_next, given)
+        before = self.learner.steps_taken if self._steps is not None else None
+        v = self.learner._step(phi, phi_next, self._top, given)
+        if self._steps is not None:
+            taken = self.learner.steps_taken - before
+            given = self._without(given, np.arange(len(phi))[:, None] >= taken)
+            parts = (phi.indices, phi.values, phi_next.indices, phi_next.values)
+            self._steps.append((*(part.reshape(len(phi), -1) for part in parts), *given))
         return v
 
     def cut(self) -> None:
@@ -61,7 +56,7 @@ class Recorded:
         if self._steps:
             index, value, _, _, *given = (part[-1:] for part in self._steps[-1])
             index, value = np.full_like(index, -1), np.zeros_like(value)
-            nothing = self._without(tuple(given), np.ones_like(self.frozen))
+            nothing = self._without(tuple(given), np.ones_like(given[0], bool))
             self._steps.append((index, value, index, value, *nothing))
 
     def log(self) -> dict[str, Any]:
@@ -75,11 +70,6 @@ class Recorded:
         phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next)}
         return phi | dict(zip(self.learner.rule.parameters, given, strict=True))
 
-    def _keep(self, phi: Rows, phi_next: Rows, given: Arrays) -> None:
-        if self._steps is not None and len(phi):
-            parts = (phi.indices, phi.values, phi_next.indices, phi_next.values)
-            self._steps.append((*(part.reshape(len(phi), -1) for part in parts), *given))
-
     def _without(self, given: Arrays, these: NDArray[np.bool_]) -> Arrays:
-        """The parameters of steps that change nothing for these questions."""
+        """The parameters of steps (T, K) of which these change nothing."""
         return tuple(np.where(these, 0.0, p) if at in self._off else p for at, p in enumerate(given))

@@ -25,7 +25,7 @@ _CONVERTED = 1 << 21
 _COMPARED = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Log:
     """T steps: φ and φ' of each, the largest |component| of these, and the parameters, (T, K)."""
 
@@ -40,17 +40,16 @@ class Log:
     def blocks(self, engine: Engine, most: int) -> Iterator[tuple[int, int, Log]]:
         """The steps in blocks of at most so many, and features in the form that the engine reads: begin, end, log."""
         T = len(self.phi)
-        size = max(1, min(most, T))
-        if not all(isinstance(some, Rows) == engine.takes_rows for some in (self.phi, self.phi_next)):
-            size = max(1, min(size, _CONVERTED // engine.n))
+        fits = isinstance(self.phi, Rows) == isinstance(self.phi_next, Rows) == engine.takes_rows
+        if fits and most >= T:
+            if T:
+                yield 0, T, self
+            return
+        size = max(1, most if fits else min(most, _CONVERTED // engine.n))
         for begin in range(0, T, size):
             end = min(begin + size, T)
-            whole = end - begin == T
-            phi, phi_next = (
-                fit(some if whole else block(some, begin, end), engine) for some in (self.phi, self.phi_next)
-            )
-            parameters = self.parameters if whole else tuple(p[begin:end] for p in self.parameters)
-            yield begin, end, Log(phi, phi_next, self.top, parameters)
+            phi, phi_next = (fit(block(some, begin, end), engine) for some in (self.phi, self.phi_next))
+            yield begin, end, Log(phi, phi_next, self.top, tuple(p[begin:end] for p in self.parameters))
 
 
 def fit(features: Features, engine: Engine) -> Features:

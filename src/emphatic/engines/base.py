@@ -119,8 +119,16 @@ class Engine(ABC):
 
     @property
     def looks_over(self) -> bool:
-        """Whether ``run`` itself finds features that are not finite: it then returns UNFIT, and cannot go on."""
+        """Whether ``run`` itself finds features that are not finite: it then stops, and ``restore`` is due."""
         return False
+
+    def snapshot(self) -> Any:
+        """What ``restore`` needs to undo a run; of engines that look features over."""
+        raise NotImplementedError(f"{self.name} does not look features over")
+
+    def restore(self, snapshot: Any) -> None:
+        """The state as it was at that snapshot."""
+        raise NotImplementedError(f"{self.name} does not look features over")
 
     @abstractmethod
     def vector(self, r: int) -> NDArray[Any]:

@@ -78,6 +78,12 @@ class Dense(Engine):
     def looks_over(self) -> bool:
         return self.K == 1
 
+    def snapshot(self) -> Any:
+        return self.X.copy(), self.scalars.copy()
+
+    def restore(self, snapshot: Any) -> None:
+        self.X[:], self.scalars[:] = snapshot
+
     def stepper(self, single: bool) -> Any:
         if single:
             return functools.partial(self._compiled("learn"), self.X, self.scalars)

@@ -15,7 +15,7 @@ __all__ = ["Watch"]
 _NO_ERRORS = np.empty((0, 0))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Watch:
     """What is watched in a run of K learners."""
 

@@ -85,12 +85,12 @@ class Rule:
         found = {name: ranges.get(name, (-math.inf, math.inf)) for name in self.parameters}
         return found if self.interest else found | {"I": (1.0, 1.0)}
 
-    @property
+    @functools.cached_property
     def parameters(self) -> tuple[str, ...]:
         """What a step brings: ``step``'s names with the cumulant R in place of δ."""
         return tuple("R" if name == "delta" else name for name in STEP) + self.extra
 
-    @property
+    @functools.cached_property
     def vectors(self) -> tuple[str, ...]:
         """The rows of X: weights first, then traces."""
         return self.weights + self.traces
