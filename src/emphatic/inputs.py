@@ -26,6 +26,8 @@ Reader = Callable[[str, Any], Any]
 Product = Callable[[Any, Any], Any]
 
 _LARGEST = float(np.finfo(np.float64).max)
+#: Every whole number below this is a float64.
+_EXACT = 1 << 53
 
 #: How many dimensions φ may have: one step, many, or either.
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
@@ -219,7 +221,7 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
 
 def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> NDArray[np.float64]:
     """A number a step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
-    if value.__class__ is float or value.__class__ is int:
+    if value.__class__ is float or (value.__class__ is int and -_EXACT < value < _EXACT):
         low, high = bounds(rule, name)
         if not (low <= value <= high and -_LARGEST <= value <= _LARGEST):
             raise out_of_range(name, function, rule, np.full((1, 1), value, np.float64))

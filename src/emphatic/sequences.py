@@ -9,7 +9,6 @@ of length K (K ≠ T) holds one value a learner.
 from __future__ import annotations
 
 import warnings
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -224,27 +223,10 @@ def _backward(b: FloatArray, a: FloatArray, tolerance: float) -> tuple[FloatArra
     # Whole, contiguous and writable: one kernel is compiled, whatever was given.
     b, a = (np.require(v if v.shape == shape else np.broadcast_to(v, shape), requirements=("C", "W")) for v in (b, a))
     x, known = np.empty(shape), np.empty(shape, dtype=np.bool_)
-    _compiled()(*(v.reshape(columns) for v in (b, a, x, known)), float(tolerance))
+    from emphatic import sequence_kernels  # late: numba is imported on first use
+
+    sequence_kernels.accumulate(*(v.reshape(columns) for v in (b, a, x, known)), float(tolerance))
     return x, known
-
-
-@cache
-def _compiled() -> Any:
-    from emphatic.engines.compiled import jit  # late: numba is imported on first use
-
-    return jit(_recursion)
-
-
-def _recursion(b: FloatArray, a: FloatArray, x: FloatArray, known: BoolArray, tolerance: float) -> None:
-    T, K = b.shape
-    last, weight = np.zeros(K), np.ones(K)
-    for t in range(T - 1, -1, -1):
-        for k in range(K):
-            last[k] = b[t, k] + a[t, k] * last[k]
-            if weight[k] > tolerance:  # it can only shrink, and need not shrink to a slow denormal
-                weight[k] *= a[t, k]
-            x[t, k] = last[k]
-            known[t, k] = weight[k] <= tolerance
 
 
 def _numbers(value: npt.ArrayLike, name: str, of: str) -> FloatArray:
