@@ -76,19 +76,16 @@ class Learner(State):
             # The kernel looks at everything but types, and answers NaN or None where anything is amiss.
             try:
                 # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
-                if phi.__class__ is _plain is phi_next.__class__:
-                    fits = phi.dtype is self._type is phi_next.dtype
+                if phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type is phi_next.dtype:
+                    one, one_next = phi, phi_next
                 else:
-                    fits = phi.__class__ is Active is phi_next.__class__
-                    if fits and not self._engine.takes_rows:
-                        phi, phi_next = self._spread(phi), self._spread(phi_next)
-                if fits:
-                    values = (alpha, I, lambda_, rho, gamma_next, R)
-                    if self.rule.extra or extra:
-                        values = tuple(inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul))
-                    delta = step(phi, phi_next, values)
-                    if delta is not None and (self._K is not None or delta == delta):
-                        return delta
+                    one, one_next = self._active(phi), self._active(phi_next)
+                values = (alpha, I, lambda_, rho, gamma_next, R)
+                if extra or self._extra:
+                    values = tuple(inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul))
+                delta = step(one, one_next, values)
+                if delta == delta if delta.__class__ is float else delta is not None:
+                    return delta
             except Exception:  # not what a kernel takes: the long way says what is wrong
                 pass
         return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
@@ -267,10 +264,12 @@ class Learner(State):
         self._stepper = step
         return step
 
-    def _spread(self, phi: Active) -> NDArray[Any]:
-        """One φ as an array, quickly; IndexError if it is not one φ of n features."""
-        if phi.indices.ndim != 1 or phi.top >= self.n:
-            raise IndexError
+    def _active(self, phi: Any) -> Any:
+        """One φ given as ``Active``, as the engine reads it; an error if it is not one of n features."""
+        if phi.__class__ is not Active or phi.indices.ndim != 1 or phi.top >= self.n:
+            raise TypeError
+        if self._engine.takes_rows:
+            return phi
         out = np.zeros(self.n + 1, self._dtype)  # −1, "none", is the last
         out[phi.indices] = phi.values
         return out[:-1]

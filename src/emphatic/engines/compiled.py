@@ -3,13 +3,14 @@
 A kernel is an ordinary module of functions. What is compiled for a rule is one text: the rule's own source, its small
 functions (``unrolled``), and the kernel's source. It is written to a file that is named after the hash of that text, so
 an edited rule, engine or constant never meets old machine code, which numba keeps beside the file. A kernel therefore
-imports nothing of this package but what is in this module. Where no folder can be written the kernels are compiled in
+imports nothing of this package but this module and ``intrinsics``. Where no folder can be written the kernels are compiled in
 memory: slower to start, otherwise the same.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import inspect
 import os
@@ -66,13 +67,20 @@ def compose(functions: Functions, *kernels: str) -> str:
     parts = [
         "from __future__ import annotations\n\nimport numba\nimport numpy as np\n\n"
         "from emphatic.engines.compiled import OPTIONS, inner, small, strict\n\n"
-        f"# compiled with {sorted(FASTMATH)}\n",
+        f"# compiled by {_compiler()}\n",
         functions.rule.source,
         "rule = numba.njit(inline='always', **OPTIONS)(rule)\n",
         *functions.text,
         *(source_of(name) for name in kernels),
     ]
     return "\n\n".join(parts)
+
+
+@functools.cache
+def _compiler() -> str:
+    """What a kernel may import of this package, as a hash."""
+    texts = (Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("compiled", "intrinsics"))
+    return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
 def source_of(kernel: str) -> str:

@@ -1,0 +1,32 @@
+"""What numba has no word for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba.core.config
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["prefetch"]
+
+
+def _prefetch(typing: Any, array: Any, offset: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.gep(builder.bitcast(data, byte), [arguments[1]])
+        function = ir.FunctionType(ir.VoidType(), [byte, integer, integer, integer])
+        call: Any = cgutils.get_or_insert_function
+        # to read, into the second-level cache, data
+        builder.call(call(builder.module, function, "llvm.prefetch.p0"), [place, integer(0), integer(2), integer(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), code
+
+
+#: (array, offset): ask for the cache line so many bytes after the array's beginning. It need not be the array's own: to
+#: ask for memory that is not there does nothing.
+prefetch: Any = (lambda array, offset: None) if numba.core.config.DISABLE_JIT else intrinsic(_prefetch)  # type: ignore[attr-defined]
