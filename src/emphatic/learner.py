@@ -80,10 +80,11 @@ class Learner(State):
                     one, one_next = phi, phi_next
                 else:
                     one, one_next = self._active(phi), self._active(phi_next)
-                values = (alpha, I, lambda_, rho, gamma_next, R)
                 if extra or self._extra:
-                    values = tuple(inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul))
-                delta = step(one, one_next, values)
+                    values = (alpha, I, lambda_, rho, gamma_next, R)
+                    delta = step(one, one_next, *inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul))
+                else:
+                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
                 if delta == delta if delta.__class__ is float else delta is not None:
                     return delta
             except Exception:  # not what a kernel takes: the long way says what is wrong
@@ -103,11 +104,11 @@ class Learner(State):
         if step is not None:  # the same kernel as ever, so that the same steps give the same bits
             one, one_next = (some if isinstance(some, Rows) else some[0] for some in (now, following))
             if self._K is None:
-                delta = step(one, one_next, tuple(p.item() for p in parameters))
+                delta = step(one, one_next, *(p.item() for p in parameters))
                 if delta != delta:
                     raise Diverged(self.steps, of="learning")
                 return delta
-            deltas = step(one, one_next, tuple(p[0] for p in parameters))
+            deltas = step(one, one_next, *(p[0] for p in parameters))
             if deltas is not None:
                 return deltas
         none = np.empty((0, engine.K), self._dtype)
@@ -277,12 +278,12 @@ class Learner(State):
 
 def _for_horde(
     step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]
-) -> Callable[[Any, Any, tuple[Any, ...]], Any]:
+) -> Callable[..., Any]:
     """A horde's step, given each parameter as a number or (K,); None where one is neither."""
     table = np.empty((count, 1, K))
     parameters, rows, shape = tuple(table), [row[0] for row in table], (K,)
 
-    def take(phi: Any, phi_next: Any, values: tuple[Any, ...]) -> Any:
+    def take(phi: Any, phi_next: Any, *values: Any) -> Any:
         for row, value in zip(rows, values, strict=True):
             if value.__class__ is float or value.__class__ is int:
                 row.fill(value)

@@ -41,17 +41,19 @@ _WIDE = 256
 def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     """One of the functions of ``dense_kernels``, for this rule."""
     real, f8, i8, flag = getattr(types, dtype), types.float64, types.int64, types.boolean
-    text = compiled.compose(Functions(rule, dtype), "dense_kernels")
+    functions = Functions(rule, dtype)
+    functions.add_learn("X, scalars, phi, phi_next")
+    text = compiled.compose(functions, "dense_kernels")
     module = compiled.module(f"dense_{rule.name}_{dtype}", text)
     X, table, flat = types.Array(real, 3, "C"), types.Array(f8, 2, "C"), types.Array(f8, 1, "C")
     phi, Phi = (types.Array(real, ndim, "C", readonly=True) for ndim in (1, 2))
     bits = types.Array(getattr(types, f"int{real.bitwidth}"), 2, "C", readonly=True)
     predictions = types.Array(real, 2, "C")
     count = len(rule.parameters)
-    step, parameters = types.UniTuple(f8, count), types.UniTuple(types.Array(f8, 2, "A", readonly=True), count)
+    parameters = types.UniTuple(types.Array(f8, 2, "A", readonly=True), count)
     horde = (X, table, flat, types.Array(i8, 1, "C"), types.Array(flag, 1, "C"))
     signature = {
-        "learn": (X, table, phi, phi, step),
+        "learn": (X, table, phi, phi, *[f8] * count),
         "run": (X, table, Phi, Phi, parameters, predictions, flat),
         "run_wide": (X, table, Phi, Phi, bits, bits, flag, parameters, predictions, flat),
         "learn_many": (*horde, phi, phi, parameters, predictions, table),

@@ -1,4 +1,4 @@
-"""The dense engine's steps: ``learn`` and ``run`` for one learner, ``learn_many`` and ``run_many`` for several.
+"""The dense engine's steps: ``learn_step`` and ``run`` for one learner, ``learn_many`` and ``run_many`` for several.
 
 Functions that are not here are those of the rule: see ``rule_functions``.
 """
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emphatic.engines.compiled import inner
-from emphatic.engines.intrinsics import prefetch
+from emphatic.engines.compiled import inner, small
+from emphatic.engines.intrinsics import address, prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,12 +73,13 @@ def try_step(X: Array, k: int, c: Scalars, phi: Array, phi_next: Array) -> tuple
     return fine, size
 
 
-def learn(X: Array, scalars: Floats, phi: Array, phi_next: Array, step: Scalars) -> float:
+@small
+def learn_step(X: Array, scalars: Floats, phi: Array, phi_next: Array, step: Scalars) -> float:
     """One step of one learner; its TD error, or NaN if the step was refused and nothing changed."""
     n = X.shape[2]
     if phi.shape[0] != n or phi_next.shape[0] != n or not is_acceptable(step):
         return np.nan
-    if (phi.ctypes.data | phi_next.ctypes.data) & (phi.itemsize - 1) != 0:
+    if (address(phi) | address(phi_next)) % phi.itemsize != 0:
         return np.nan
     sums, norm = no_products(), real(0)
     for i in range(n):
@@ -303,7 +304,7 @@ def learn_many(
     n = X.shape[2]
     if phi.shape[0] != n or phi_next.shape[0] != n:
         return False
-    if (phi.ctypes.data | phi_next.ctypes.data) & (phi.itemsize - 1) != 0:
+    if (address(phi) | address(phi_next)) % phi.itemsize != 0:
         return False
     norm = real(0)
     for i in range(n):

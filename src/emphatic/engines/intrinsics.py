@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["prefetch"]
+__all__ = ["address", "prefetch"]
 
 
 def _prefetch(typing: Any, array: Any, offset: Any) -> Any:
@@ -27,6 +27,18 @@ def _prefetch(typing: Any, array: Any, offset: Any) -> Any:
     return types.void(array, types.int64), code
 
 
+def _address(typing: Any, array: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), code
+
+
+_interpreted = numba.core.config.DISABLE_JIT  # type: ignore[attr-defined]
+
 #: (array, offset): ask for the cache line so many bytes after the array's beginning. It need not be the array's own: to
 #: ask for memory that is not there does nothing.
-prefetch: Any = (lambda array, offset: None) if numba.core.config.DISABLE_JIT else intrinsic(_prefetch)  # type: ignore[attr-defined]
+prefetch: Any = (lambda array, offset: None) if _interpreted else intrinsic(_prefetch)
+#: (array): where it begins. (``array.ctypes.data`` counts references, which takes longer than a short step's products.)
+address: Any = (lambda array: array.ctypes.data) if _interpreted else intrinsic(_address)

@@ -118,11 +118,16 @@ class Functions:
         self._arithmetic()
         self._arrays()
 
-    def add(self, signature: str, *lines: str, decorator: str = "small") -> None:
+    def add(self, signature: str, *lines: str, decorator: str = "@small") -> None:
         """A function of that signature and body."""
         body = textwrap.indent("\n".join(lines) or "pass", "    ")
-        self.text.append(f"@{decorator}\ndef {signature}:\n{body}\n")
+        self.text.append(f"{decorator}\ndef {signature}:\n{body}\n")
         self.names.append(signature.partition("(")[0])
+
+    def add_learn(self, state: str) -> None:
+        """``learn``, the entry that takes one number a parameter: quicker to call than one that takes a tuple."""
+        step = [f"p{i}" for i in range(len(self.rule.parameters))]
+        self.add(f"learn({state}, {', '.join(step)})", f"return learn_step({state}, {tuple_of(step)})", decorator="")
 
     def constant(self, name: str, value: object) -> None:
         """A number, or whatever else Python writes as it reads it, under a name."""
@@ -169,7 +174,7 @@ class Functions:
             delta,
             f"A, B, after = rule({given}, memory, x, x_next, g)",
             f"return delta, {tuple_of(entries)}, after",
-            decorator="strict",
+            decorator="@strict",
         )
         add(
             "bounds(c, size, top, top_next)",
