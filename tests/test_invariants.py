@@ -58,7 +58,8 @@ def assert_same(a: emphatic.Learner, b: emphatic.Learner) -> None:
 
 
 def longest_trace(learner: emphatic.Learner) -> float:
-    return min(float(np.abs(getattr(learner, name)).max()) for name in learner.rule.traces)
+    """The largest component of the trace that is nearest to 0; without traces there is nothing to forget, or to see."""
+    return min((float(np.abs(getattr(learner, name)).max()) for name in learner.rule.traces), default=np.inf)
 
 
 # ------------------------------------------------------------------------------------------------- symmetries
@@ -138,7 +139,8 @@ def test_cut_forgets_all_but_the_weights(rule: str, engine: str) -> None:
         assert not any(np.any(getattr(learner, name)) for name in learner.rule.traces + learner.rule.memory)
         goes_on_like_new(learner, stream[k:])
         stream[k:].run(uncut)
-        assert relative_error(uncut.theta, learner.theta) > 1e-3
+        differs = relative_error(uncut.theta, learner.theta)
+        assert differs > 1e-3 if learner.rule.traces + learner.rule.memory else differs == 0.0
 
 
 def goes_on_like_new(learner: emphatic.Learner, stream: Stream) -> None:
