@@ -28,9 +28,7 @@ T, N, K = 61, 5, 3
 
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_core_rule = pytest.mark.parametrize("rule", CORE)
-every_rule_with_interest = pytest.mark.parametrize(
-    "rule", [name for name in RULES if emphatic.rules.get(name).interest]
-)
+WITH_INTEREST = [name for name in RULES if emphatic.rules.get(name).interest]
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
@@ -330,7 +328,7 @@ def test_active_features_are_their_dense_vectors(rule: str, engine: str, binary:
                     assert relative_error(getattr(learner, name), expected.vectors[name]) < CLOSE, name
 
 
-@every_rule_with_interest
+@pytest.mark.parametrize("rule", [name for name in WITH_INTEREST if emphatic.rules.get(name).traces])
 @every_engine
 def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) -> None:
     """No trace is too small to matter: with λ = 1 and interest in the first state only, e shrinks to 1e-42 of what it
