@@ -72,7 +72,8 @@ def violations(rule: str, learner: Maker, K: int | None, dtype: str, *, by: str 
             name: (getattr(made, name), expected.vectors[name]) for name in made.rule.vectors
         }
         compared["predictions"] = (predictions, expected.predictions)
-        compared["gamma"] = (made.gamma, stream.gamma_next[-1])
+        if "gamma" in made.rule.memory:
+            compared["gamma"] = (made.gamma, stream.gamma_next[-1])
         for name in set(made.rule.memory) & set(PRODUCTS):
             one, other = (expected.vectors[vector] for vector in PRODUCTS[name])
             compared[name] = (getattr(made, name), np.sum(one * other, axis=-1))

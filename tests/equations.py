@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.equations_gradient import abtd, gq, gtd, gtd2, htd, proximal_gtd2, tdrc, tree_backup, true_online_gtd, vtrace
+from tests import equations_gradient
 from tests.sequence import Array, Result, Sequence
 
 __all__ = [
@@ -139,7 +139,9 @@ CORE: dict[str, Callable[[Sequence], Result]] = {
     f.__name__: f for f in (td, true_online_td, etd, etd_beta, true_online_etd, true_online_etd_beta)
 }
 RULES = CORE | {
-    f.__name__: f for f in (gtd, gtd2, true_online_gtd, htd, proximal_gtd2, tdrc, gq, tree_backup, vtrace, abtd)
+    name: f
+    for name, f in vars(equations_gradient).items()
+    if getattr(f, "__module__", "") == equations_gradient.__name__
 }
 
 

@@ -63,6 +63,16 @@ def tdrc(s: Sequence) -> Result:
     return follow(s, "theta w e", update)
 
 
+def residual_gradient(s: Sequence) -> Result:
+    """Residual gradient (Baird 1995), which has no λ: down the gradient of ½ρIδ² in θ, δ's own being γ'φ' − φ."""
+
+    def update(t: int, u: Step, theta: Array) -> tuple[Array, ...]:
+        gradient = u.gamma_next * u.phi_next - u.phi
+        return (theta - u.alpha * u.rho * u.I * u.delta(theta) * gradient,)
+
+    return follow(s, "theta", update)
+
+
 def htd(s: Sequence) -> Result:
     """HTD(λ), hybrid TD (Hackman 2012; White & White 2016):
 

@@ -8,6 +8,7 @@ import io
 import pkgutil
 import re
 import tomllib
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from benchmarks.report import RESULTS, headline
 from emphatic.settings import Settings
 from emphatic.studies.grid import settings
 from emphatic.studies.order import Order
+from tools.list_rules import with_names, with_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -84,9 +86,22 @@ def test_ci_is_the_readme_s_own_test_command() -> None:
     assert command.endswith("-m pytest")
 
 
-def test_every_rule_and_engine_is_in_the_readme() -> None:
-    for name in emphatic.rules.names() + emphatic.engines.available():
+def test_every_engine_is_in_the_readme() -> None:
+    for name in emphatic.engines.available():
         assert f"| `{name}` |" in README
+
+
+@pytest.mark.parametrize(("path", "change"), [("README.md", with_table), ("src/emphatic/__init__.py", with_names)])
+def test_rules_are_listed_as_they_say(path: str, change: Callable[[str], str]) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert change(text) == text, "python -m tools.list_rules writes the lists"
+
+
+def test_every_rule_has_a_name_for_its_learners() -> None:
+    for name, rule in emphatic.rules.class_names().items():
+        assert {name} <= set(dir(emphatic)) & set(emphatic.__all__)
+        assert getattr(emphatic, name)(3, engine="reference").rule is emphatic.rules.get(rule)
+    assert tuple(emphatic.rules.class_names().values()) == emphatic.rules.names()
 
 
 def test_every_suite_has_its_place_in_the_readme() -> None:

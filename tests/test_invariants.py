@@ -28,9 +28,7 @@ T, N, K = 61, 5, 3
 
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_core_rule = pytest.mark.parametrize("rule", CORE)
-every_rule_with_interest = pytest.mark.parametrize(
-    "rule", [name for name in RULES if emphatic.rules.get(name).interest]
-)
+WITH_INTEREST = [name for name in RULES if emphatic.rules.get(name).interest]
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
@@ -58,7 +56,8 @@ def assert_same(a: emphatic.Learner, b: emphatic.Learner) -> None:
 
 
 def longest_trace(learner: emphatic.Learner) -> float:
-    return min(float(np.abs(getattr(learner, name)).max()) for name in learner.rule.traces)
+    """The largest component of the trace that is nearest to 0; without traces there is nothing to forget, or to see."""
+    return min((float(np.abs(getattr(learner, name)).max()) for name in learner.rule.traces), default=np.inf)
 
 
 # ------------------------------------------------------------------------------------------------- symmetries
@@ -138,7 +137,8 @@ def test_cut_forgets_all_but_the_weights(rule: str, engine: str) -> None:
         assert not any(np.any(getattr(learner, name)) for name in learner.rule.traces + learner.rule.memory)
         goes_on_like_new(learner, stream[k:])
         stream[k:].run(uncut)
-        assert relative_error(uncut.theta, learner.theta) > 1e-3
+        differs = relative_error(uncut.theta, learner.theta)
+        assert differs > 1e-3 if learner.rule.traces + learner.rule.memory else differs == 0.0
 
 
 def goes_on_like_new(learner: emphatic.Learner, stream: Stream) -> None:
@@ -328,7 +328,7 @@ def test_active_features_are_their_dense_vectors(rule: str, engine: str, binary:
                     assert relative_error(getattr(learner, name), expected.vectors[name]) < CLOSE, name
 
 
-@every_rule_with_interest
+@pytest.mark.parametrize("rule", [name for name in WITH_INTEREST if emphatic.rules.get(name).traces])
 @every_engine
 def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) -> None:
     """No trace is too small to matter: with λ = 1 and interest in the first state only, e shrinks to 1e-42 of what it

@@ -133,6 +133,13 @@ SLIPS = [
     ("abtd", "min(xi, 1.0 / max(pi, mu))", "max(xi, 1.0 / max(pi, mu))"),
     ("abtd", "nu * pi", "nu"),
     ("abtd", "nu * pi", "nu * rho"),
+    ("residual_gradient", "alpha * rho * I * delta", "alpha * I * delta"),
+    ("residual_gradient", "alpha * rho * I * delta", "alpha * rho * delta"),
+    ("residual_gradient", "alpha * rho * I * delta", "alpha * rho * I"),
+    ("residual_gradient", "-w * gamma_next", "w * gamma_next"),
+    ("residual_gradient", "-w * gamma_next", "-w"),
+    ("residual_gradient", "-w * gamma_next", "0.0"),
+    ("residual_gradient", "-w * gamma_next", "-w * gamma_next * (1.0 - lambda_)"),
 ]  # fmt: skip
 
 #: (engine, what its kernels' text says, what the slip makes of it)

@@ -142,6 +142,20 @@ def test_boyan() -> None:
     assert mdp.Phi[1] == near([0.75, 0.25, 0, 0])
 
 
+def test_a_split() -> None:
+    """Sutton & Barto, example 11.2: A goes to B or C, B ends with 1 and C with 0. Printed: values ½, 1 and 0, and ½, ¾
+    and ¼ for those of least mean squared TD error, which the (naive) residual gradient algorithm finds."""
+    P = [[[0.0, 0.5, 0.5, 0.0]], [[0.0, 0.0, 0.0, 1.0]], [[0.0, 0.0, 0.0, 1.0]]]
+    mdp = MDP(P, [0.0, 1.0, 0.0], 1.0, [1.0], start=[1.0, 0.0, 0.0])
+    assert mdp.v_pi == near([0.5, 1.0, 0.0])
+    assert mdp.fixed_point("td") == near([0.5, 1.0, 0.0])
+    assert mdp.fixed_point("residual_gradient") == near([0.5, 0.75, 0.25])
+    learner = Learner("residual_gradient", 3, engine="reference")
+    alpha = emphatic.stepsizes.decaying(0.2, 20_000, after=1000)
+    learner.run(**mdp.simulate(20_000, seed=1).inputs("residual_gradient"), alpha=alpha, predictions=False)
+    assert learner.theta == near([0.5, 0.75, 0.25], abs=0.02)
+
+
 @pytest.mark.parametrize("features", ["tabular", "inverted", "dependent"])
 def test_random_walk(features: str) -> None:
     mdp = problems.random_walk(features=features)
@@ -249,6 +263,28 @@ def test_expected_updates_vanish_at_the_fixed_point(mdp: MDP, rule: str) -> None
         assert mdp.mspbe(theta) == near(0.0, abs=1e-9)
     else:
         assert mdp.emphasis(rule, 0.7) == near(M, rel=1e-9)
+
+
+@given(mdps())
+def test_the_residual_gradient_has_the_least_mean_squared_error_of_one_step(mdp: MDP) -> None:
+    """Σ d_μ I E_μ[ρδ²] over all that may follow, at θ* and a little beside it; and its gradient vanishes."""
+    theta = mdp.fixed_point("residual_gradient")
+    weighted, _, gamma_next = joint(mdp)
+
+    def error(theta: FloatArray) -> float:
+        v = mdp.Phi @ theta
+        delta = mdp.R + gamma_next * np.append(v, 0.0) - v[:, None, None]
+        return float(np.einsum("s,sax,sax->", mdp.d_mu * mdp.I, weighted, delta**2))
+
+    least = error(theta)
+    A, b = mdp.A_matrix("residual_gradient"), mdp.b_vector("residual_gradient")
+    for direction in np.eye(mdp.n):
+        ahead, behind = error(theta + 1e-3 * direction), error(theta - 1e-3 * direction)
+        assert least <= min(ahead, behind) + 1e-12 * least
+        assert (ahead + behind - 2.0 * least) / 2e-6 == near(direction @ A @ direction, rel=1e-4, abs=1e-6)
+        slope = (error(direction) - error(-direction)) / 2.0
+        assert slope == near(-2.0 * direction @ b, rel=1e-9, abs=1e-9)
+    assert np.linalg.eigvalsh(mdp.key_matrix("residual_gradient"))[0] > -1e-12  # stable, whatever the features
 
 
 @given(mdps())
@@ -556,6 +592,7 @@ def test_no_fixed_point() -> None:
 
 def test_rules_without_a_known_fixed_point_are_refused() -> None:
     mdp = problems.chain()
+    assert mdp.fixed_point(emphatic.rules.get("td")) == near(mdp.fixed_point("td"), rel=0.0)
     for rule in ("vtrace", "dance"):
         with pytest.raises(ValueError, match=rf"'rule' parameter of emphasis .* Got '{rule}' instead"):
             mdp.fixed_point(rule)

@@ -15,78 +15,52 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic import data, engines, features, problems, reference, rules, stepsizes, streams, studies
-    from emphatic.active import Active
-    from emphatic.errors import CheckpointError, Diverged
-    from emphatic.horde import Horde
-    from emphatic.joining import join
-    from emphatic.learner import Learner
-    from emphatic.loading import load
-    from emphatic.questions import GVF, Policy
-    from emphatic.rules import Rule
-    from emphatic.sequences import UndiscountedWarning, interest, returns, rho, terminal_cumulant, xi
-    from emphatic.shortcuts import (
-        ABTD,
-        ETD,
-        GQ,
-        GTD,
-        GTD2,
-        HTD,
-        TD,
-        TDRC,
-        ETDBeta,
-        ProximalGTD2,
-        TreeBackup,
-        TrueOnlineETD,
-        TrueOnlineETDBeta,
-        TrueOnlineGTD,
-        TrueOnlineTD,
-        VTrace,
-    )
+    from functools import partial
 
-__all__ = [
-    "ABTD",
-    "ETD",
-    "GQ",
-    "GTD",
-    "GTD2",
-    "GVF",
-    "HTD",
-    "TD",
-    "TDRC",
-    "Active",
-    "CheckpointError",
-    "Diverged",
-    "ETDBeta",
-    "Horde",
-    "Learner",
-    "Policy",
-    "ProximalGTD2",
-    "Rule",
-    "TreeBackup",
-    "TrueOnlineETD",
-    "TrueOnlineETDBeta",
-    "TrueOnlineGTD",
-    "TrueOnlineTD",
-    "UndiscountedWarning",
-    "VTrace",
-    "data",
-    "engines",
-    "features",
-    "interest",
-    "join",
-    "load",
-    "problems",
-    "reference",
-    "returns",
-    "rho",
-    "rules",
-    "stepsizes",
-    "streams",
-    "studies",
-    "terminal_cumulant",
-    "xi",
-]
+    from emphatic import data as data
+    from emphatic import engines as engines
+    from emphatic import features as features
+    from emphatic import problems as problems
+    from emphatic import reference as reference
+    from emphatic import rules as rules
+    from emphatic import stepsizes as stepsizes
+    from emphatic import streams as streams
+    from emphatic import studies as studies
+    from emphatic.active import Active as Active
+    from emphatic.errors import CheckpointError as CheckpointError
+    from emphatic.errors import Diverged as Diverged
+    from emphatic.horde import Horde as Horde
+    from emphatic.joining import join as join
+    from emphatic.learner import Learner as Learner
+    from emphatic.loading import load as load
+    from emphatic.questions import GVF as GVF
+    from emphatic.questions import Policy as Policy
+    from emphatic.rules import Rule as Rule
+    from emphatic.sequences import UndiscountedWarning as UndiscountedWarning
+    from emphatic.sequences import interest as interest
+    from emphatic.sequences import returns as returns
+    from emphatic.sequences import rho as rho
+    from emphatic.sequences import terminal_cumulant as terminal_cumulant
+    from emphatic.sequences import xi as xi
+
+    # One for each rule, as ``python -m tools.list_rules`` writes them.
+    TD: partial[Learner]
+    TrueOnlineTD: partial[Learner]
+    ETD: partial[Learner]
+    ETDBeta: partial[Learner]
+    TrueOnlineETD: partial[Learner]
+    TrueOnlineETDBeta: partial[Learner]
+    GTD: partial[Learner]
+    GTD2: partial[Learner]
+    TrueOnlineGTD: partial[Learner]
+    HTD: partial[Learner]
+    ProximalGTD2: partial[Learner]
+    TDRC: partial[Learner]
+    GQ: partial[Learner]
+    TreeBackup: partial[Learner]
+    VTrace: partial[Learner]
+    ABTD: partial[Learner]
+    ResidualGradient: partial[Learner]
 
 __version__ = "0.1.0"
 
@@ -100,34 +74,24 @@ _HOME = {
     "questions": ("GVF", "Policy"),
     "rules": ("Rule",),
     "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
-    "shortcuts": (
-        "ABTD",
-        "ETD",
-        "ETDBeta",
-        "GQ",
-        "GTD",
-        "GTD2",
-        "HTD",
-        "ProximalGTD2",
-        "TD",
-        "TDRC",
-        "TreeBackup",
-        "TrueOnlineETD",
-        "TrueOnlineETDBeta",
-        "TrueOnlineGTD",
-        "TrueOnlineTD",
-        "VTrace",
-    ),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
+_MODULES = ("data", "engines", "features", "problems", "reference", "rules", "stepsizes", "streams", "studies")
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when they are first used, so that ``import emphatic`` stays light."""
+    """Public names are imported when they are first used, so that ``import emphatic`` stays light.
+
+    A rule brings a name of its own for its learners, its ``class_name``; those above are for type checkers.
+    """
     if name in _MODULE:
         value = getattr(importlib.import_module(f"emphatic.{_MODULE[name]}"), name)
-    elif name in __all__:
+    elif name in _MODULES:
         value = importlib.import_module(f"emphatic.{name}")
+    elif name == "__all__":
+        value = sorted([*_MODULE, *_MODULES, *_class_names()])
+    elif name[0].isupper() and name in _class_names():
+        value = getattr(importlib.import_module("emphatic.shortcuts"), name)
     else:
         raise AttributeError(f"module 'emphatic' has no attribute {name!r}")
     globals()[name] = value
@@ -135,4 +99,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return list(__getattr__("__all__"))
+
+
+def _class_names() -> dict[str, str]:
+    names: dict[str, str] = importlib.import_module("emphatic.rules").class_names()
+    return names

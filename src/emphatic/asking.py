@@ -71,7 +71,7 @@ class Asking:
 
         self._cumulant = asked("cumulant", [q.cumulant for q in questions], self.scale)
         self._gamma = asked("gamma", [None if q.horizon is not None else q.gamma for q in questions], self.gamma)
-        usual = self.scale if "F" in rule.memory else np.ones(len(questions))
+        usual = self.scale if rule.emphasis else np.ones(len(questions))
         self._interest = asked("interest", [q.interest for q in questions], usual)
         self._terminal = asked("terminal", [q.terminal for q in questions], np.zeros(len(questions)))
         self._ratio = {
@@ -87,7 +87,7 @@ class Asking:
         self.unit = np.where(discounted & unpaid, self.scale, 0.0)
         #: Whose emphasis stands still at 1: interest 1 − γ, a constant.
         self.steady = discounted & plain & np.array([q.interest is None for q in questions])
-        if "F" not in rule.memory or "beta" in rule.extra:
+        if rule.emphasis != "gamma":
             self.steady[:] = False
 
     def __call__(self, raw: Observations, held: Observations) -> Rows:

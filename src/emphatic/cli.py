@@ -210,9 +210,8 @@ def rules() -> None:
         table.add_column(column)
     for name in family.names():
         rule = family.get(name)
-        update = " ".join((rule.function.__doc__ or "").split()).replace("; ", "\n")
         extra = ", ".join(f"{name}={rule.defaults[name]}" if name in rule.defaults else name for name in rule.extra)
-        table.add_row(rule.name, update, rule.paper, extra)
+        table.add_row(rule.name, rule.update.replace("; ", "\n"), rule.paper, extra)
     Console().print(table)
 
 

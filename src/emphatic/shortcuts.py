@@ -1,43 +1,18 @@
-"""A name for the learners of each rule: ``TrueOnlineETD(n, …)`` is ``Learner("true_online_etd", n, …)``."""
+"""A name for the learners of each rule: ``TrueOnlineETD(n, …)`` is ``Learner("true_online_etd", n, …)``.
+
+The name is the rule's own ``class_name``.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
+from emphatic import rules
 from emphatic.learner import Learner
 
-__all__ = [
-    "ABTD",
-    "ETD",
-    "GQ",
-    "GTD",
-    "GTD2",
-    "HTD",
-    "TD",
-    "TDRC",
-    "ETDBeta",
-    "ProximalGTD2",
-    "TreeBackup",
-    "TrueOnlineETD",
-    "TrueOnlineETDBeta",
-    "TrueOnlineGTD",
-    "TrueOnlineTD",
-    "VTrace",
-]
 
-TD = partial(Learner, "td")
-TrueOnlineTD = partial(Learner, "true_online_td")
-ETD = partial(Learner, "etd")
-ETDBeta = partial(Learner, "etd_beta")
-TrueOnlineETD = partial(Learner, "true_online_etd")
-TrueOnlineETDBeta = partial(Learner, "true_online_etd_beta")
-GTD = partial(Learner, "gtd")
-GTD2 = partial(Learner, "gtd2")
-TrueOnlineGTD = partial(Learner, "true_online_gtd")
-HTD = partial(Learner, "htd")
-ProximalGTD2 = partial(Learner, "proximal_gtd2")
-TDRC = partial(Learner, "tdrc")
-GQ = partial(Learner, "gq")
-TreeBackup = partial(Learner, "tree_backup")
-VTrace = partial(Learner, "vtrace")
-ABTD = partial(Learner, "abtd")
+def __getattr__(name: str) -> partial[Learner]:
+    rule = rules.class_names().get(name) if name[0].isupper() else None
+    if rule is None:
+        raise AttributeError(f"module 'emphatic.shortcuts' has no attribute {name!r}")
+    return partial(Learner, rule)

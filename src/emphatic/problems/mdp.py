@@ -11,19 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from emphatic import rules
 from emphatic.inputs import refusal
 from emphatic.problems import checks, exact
 from emphatic.problems.checks import FloatArray, kept
 from emphatic.problems.simulate import Outcomes, outcomes, simulate
 from emphatic.problems.stream import Stream
+from emphatic.rules import Rule
 from emphatic.sequences import xi
 
 __all__ = ["MDP"]
-
-#: Rules by the emphasis m in their fixed point: d_μ·I, that of ETD, and that with β in place of γ.
-_TD = ("td", "true_online_td", "gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc")
-_ETD = ("etd", "true_online_etd")
-_ETD_BETA = ("etd_beta", "true_online_etd_beta")
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -177,21 +174,18 @@ class MDP:
             M = exact.discounted(self.P_pi, discount * (self.gamma > 0.0), "beta")
         return exact.sums(M.T, self.d_mu * self.I)
 
-    def emphasis(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
+    def emphasis(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """m (S,): the weight of each state's update in a rule's fixed point.
 
-        td and all that share its fixed point: d_μ·I. etd: Λi + (𝟙−Λ)f. etd_beta: the same with f_β.
+        td and every rule without emphasis: d_μ·I. etd: Λi + (𝟙−Λ)f. etd_beta: the same with f_β.
         """
         self._covered()
-        i = self.d_mu * self.I
-        if rule in _TD:
+        i, of = self.d_mu * self.I, _known(rule)
+        if not of.emphasis:
             return i
-        if rule not in _ETD + _ETD_BETA:
-            wanted = f"be one whose fixed point is known: {', '.join(_TD + _ETD + _ETD_BETA)}"
-            raise refusal("rule", "emphasis", wanted, repr(rule))
-        if rule in _ETD_BETA and beta is None:
-            raise ValueError(f"The 'beta' parameter of emphasis is required by rule {rule!r}.")
-        f = self.followon(beta if rule in _ETD_BETA else None)
+        if of.emphasis == "beta" and beta is None:
+            raise ValueError(f"The 'beta' parameter of emphasis is required by rule {of.name!r}.")
+        f = self.followon(beta if of.emphasis == "beta" else None)
         return self.lambda_ * i + (1.0 - self.lambda_) * f
 
     @cached_property
@@ -200,30 +194,42 @@ class MDP:
         M = self._discounted
         return kept(np.eye(self.S) - exact.sums(M * self.lambda_, np.eye(self.S) - M))
 
-    def key_matrix(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
-        """diag(m)(𝟙 − P^λ): a rule is stable, whatever the features, if this is positive definite."""
-        return self.emphasis(rule, beta)[:, None] * (np.eye(self.S) - self.P_lambda)
+    def key_matrix(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """diag(m)(𝟙 − P^λ): a rule is stable, whatever the features, if this is positive definite.
 
-    def is_positive_definite(self, rule: str = "etd", beta: ArrayLike | None = None) -> bool:
+        Of residual_gradient (𝟙 − P_πΓ)ᵀdiag(m)(𝟙 − P_πΓ) plus the variance of what follows: Σ m E_π[(x − γ'x')²] as
+        a form in x.
+        """
+        m = self.emphasis(rule, beta)
+        if _known(rule).fixed_point == "residual":
+            ahead = m[:, None] * self.P_pi * self.gamma
+            return np.asarray(np.diag(m + (ahead * self.gamma).sum(axis=0)) - ahead - ahead.T)
+        return m[:, None] * (np.eye(self.S) - self.P_lambda)
+
+    def is_positive_definite(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> bool:
         """Whether xᵀKx > 0 for every x ≠ 0, K being the key matrix."""
         K = self.key_matrix(rule, beta)
         eigenvalues = np.linalg.eigvalsh(K + K.T)
         return bool(eigenvalues[0] > self.S * np.finfo(float).eps * abs(eigenvalues).max())
 
-    def A_matrix(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
-        """A = Φᵀ diag(m)(𝟙 − P^λ) Φ: the expected update is α(b − Aθ)."""
+    def A_matrix(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """A = Φᵀ K Φ with K the key matrix: the expected update is α(b − Aθ)."""
         return self.Phi.T @ self.key_matrix(rule, beta) @ self.Phi
 
-    def b_vector(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
-        """b = Φᵀ diag(m)(𝟙 − P_πΓΛ)⁻¹ r_π"""
-        returns = exact.sums(self._discounted * self.lambda_, self.r_pi)
-        return self.Phi.T @ (self.emphasis(rule, beta) * returns)
+    def b_vector(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+        """b = Φᵀ diag(m)(𝟙 − P_πΓΛ)⁻¹ r_π; of residual_gradient Σ m E_π[R(φ − γ'φ')]."""
+        m = self.emphasis(rule, beta)
+        if _known(rule).fixed_point == "residual":
+            arriving = np.einsum("s,sa,sax,sax->x", m, self.pi, self.P, self.R)[:-1]
+            return np.asarray(self.Phi.T @ (m * self.r_pi - self.gamma * arriving))
+        return self.Phi.T @ (m * exact.sums(self._discounted * self.lambda_, self.r_pi))
 
-    def fixed_point(self, rule: str = "etd", beta: ArrayLike | None = None) -> FloatArray:
+    def fixed_point(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """θ* with Aθ* = b: where the rule's expected update is 0; the shortest one if there are several."""
         theta = exact.least_norm(self.A_matrix(rule, beta), self.b_vector(rule, beta))
         if theta is None:
-            raise ValueError(f"Rule {rule!r} has no fixed point here: A is singular and b is not in its range.")
+            name = _known(rule).name
+            raise ValueError(f"Rule {name!r} has no fixed point here: A is singular and b is not in its range.")
         return theta
 
     # ------------------------------------------------------------------ errors
@@ -286,3 +292,12 @@ class MDP:
         Stream(runs=20, T=1000, n=8)
         """
         return simulate(self, self._outcomes, T, seed, runs)
+
+
+def _known(rule: str | Rule) -> Rule:
+    """The rule, if its fixed point is known."""
+    found = rules.get(rule) if isinstance(rule, str) and rule in rules.names() else rule
+    if not isinstance(found, Rule) or not found.fixed_point:
+        known = ", ".join(name for name in rules.names() if rules.get(name).fixed_point)
+        raise refusal("rule", "emphasis", f"be one whose fixed point is known: {known}", repr(rule))
+    return found

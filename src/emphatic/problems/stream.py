@@ -77,10 +77,11 @@ class Stream:
         of = rule if isinstance(rule, rules.Rule) else rules.get(rule)
         if self.runs is not None:
             raise ValueError(f"'inputs' is of one run and this stream has {self.runs}: say stream[i].inputs(…).")
-        if of.name == "gq" and (self.rho != 1.0).any():
+        if of.action_values and (self.rho != 1.0).any():
             raise ValueError(
-                "GQ learns values of states and actions, and these are features of states: off-policy it would learn "
-                "those of the behaviour policy. Give it φ(s, a) and φ̄' = Σ_a π(a|s')φ(s', a) of your own."
+                f"{of.class_name or of.name} learns values of states and actions, and these are features of states: "
+                "off-policy it would learn those of the behaviour policy. Give it φ(s, a) and φ̄' = Σ_a π(a|s')φ(s', a) "
+                "of your own."
             )
         names = ("Phi", "R", "gamma_next", "rho", "lambda_", *("I",) * of.interest)
         varies = bool((self.lambda_ != self.lambda_next).any())

@@ -152,7 +152,7 @@ def _check_ranges(rule: Rule) -> None:
             wanted = "be pairs of the least and the largest value"
             raise refusal(rule.name, "extra_ranges", wanted, f"{pair!r} for {name!r}")
     for name, value in rule.defaults.items():
-        low, high = rule.ranges[name]
+        low, high = {**RANGES, **rule.extra_ranges}.get(name, (-math.inf, math.inf))
         if not isinstance(value, str) and not low <= value <= high:
             wanted = f"be in the range of the parameter, from {low:g} to {high:g} for {name!r}"
             raise refusal(rule.name, "defaults", wanted, repr(value))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -57,8 +56,8 @@ class Rule:
     def __post_init__(self) -> None:
         check_fields(self)
         put = functools.partial(object.__setattr__, self)
-        put("defaults", dict(self.defaults))
-        put("extra_ranges", dict(self.extra_ranges))
+        put("defaults", {k: v if isinstance(v, str) else float(v) for k, v in self.defaults.items()})
+        put("extra_ranges", {k: (float(low), float(high)) for k, (low, high) in self.extra_ranges.items()})
         put("update", self.update or " ".join((getattr(self.function, "__doc__", None) or "").split()))
         put("source", _source.canonical(self.name, self.function, self.arguments))
         _ = self.form  # which looks at all that the function returns
@@ -68,7 +67,7 @@ class Rule:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @functools.cached_property
-    def pure(self) -> types.FunctionType:
+    def pure(self) -> Any:
         """``source`` as a function: the one that every engine runs."""
         return _source.compiled(self.name, self.source)
 

@@ -33,4 +33,5 @@ rule = Rule(
     memory=("gamma", "nu_pi"),
     extra=("pi", "mu", "xi"),
     interest=False,
+    class_name="ABTD",
 )

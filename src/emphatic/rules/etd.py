@@ -27,5 +27,13 @@ def etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars)
 
 
 rule = Rule(
-    "etd", etd, paper="Sutton, Mahmood & White (2016)", weights=("theta",), traces=("e",), memory=("gamma", "F")
+    "etd",
+    etd,
+    paper="Sutton, Mahmood & White (2016)",
+    weights=("theta",),
+    traces=("e",),
+    memory=("gamma", "F"),
+    class_name="ETD",
+    emphasis="gamma",
+    fixed_point="projected",
 )

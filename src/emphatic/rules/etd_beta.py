@@ -35,4 +35,8 @@ rule = Rule(
     traces=("e",),
     memory=("gamma", "F"),
     extra=("beta",),
+    class_name="ETDBeta",
+    emphasis="beta",
+    fixed_point="projected",
+    update="etd with F ← ρ⁻βF + I (β counts as 0 where γ = 0)",
 )

@@ -47,4 +47,6 @@ rule = Rule(
     extra=("beta",),
     defaults={"beta": "eta"},
     interest=False,
+    class_name="HTD",
+    fixed_point="projected",
 )

@@ -21,4 +21,13 @@ def td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) 
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next,)
 
 
-rule = Rule("td", td, paper="Sutton (1988)", weights=("theta",), traces=("e",), memory=("gamma",))
+rule = Rule(
+    "td",
+    td,
+    paper="Sutton (1988)",
+    weights=("theta",),
+    traces=("e",),
+    memory=("gamma",),
+    class_name="TD",
+    fixed_point="projected",
+)

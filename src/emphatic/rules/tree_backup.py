@@ -30,4 +30,5 @@ rule = Rule(
     memory=("gamma", "pi_before"),
     extra=("pi",),
     interest=False,
+    class_name="TreeBackup",
 )

@@ -42,4 +42,8 @@ rule = Rule(
     weights=("theta",),
     traces=("e",),
     memory=("gamma", "D", "F"),
+    class_name="TrueOnlineETD",
+    emphasis="gamma",
+    fixed_point="projected",
+    update="F ← ρ⁻γF + I; M = λI + (1−λ)F; e ← ργλe + ραM(1 − ργλ e·φ)φ; θ ← θ + δe + (e − ραMφ)(θ − θ⁻)·φ",
 )

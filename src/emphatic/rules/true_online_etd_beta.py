@@ -37,4 +37,8 @@ rule = Rule(
     traces=("e",),
     memory=("gamma", "D", "F"),
     extra=("beta",),
+    class_name="TrueOnlineETDBeta",
+    emphasis="beta",
+    fixed_point="projected",
+    update="true_online_etd with etd_beta's F",
 )

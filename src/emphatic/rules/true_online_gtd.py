@@ -17,7 +17,7 @@ from emphatic.rules import Rule, Scalars, Update
 
 def true_online_gtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ρ(γλe + α(1 − ργλ e·φ)φ);  ê ← ρ(γλê + φ);  x ← ρ⁻γλx + β(1 − ρ⁻γλ x·φ)φ;
-    θ ← θ + δe + D(e − αρφ) − αγ'(1−λ')(w·ê)φ';  w ← w + ρδx − β(w·φ)φ;  remembered: w_hat = w·ê, x_hat = x·ê"""
+    θ ← θ + δe + D(e − αρφ) − αγ'(1−λ')(w·ê)φ';  w ← w + ρδx − β(w·φ)φ"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
     gamma, rho_before, D, w_hat, x_hat = memory
     _, w_phi, e_phi, hat_phi, x_phi = x
@@ -55,4 +55,6 @@ rule = Rule(
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
     interest=False,
+    class_name="TrueOnlineGTD",
+    fixed_point="projected",
 )

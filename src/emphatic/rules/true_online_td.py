@@ -36,4 +36,7 @@ rule = Rule(
     weights=("theta",),
     traces=("e",),
     memory=("gamma", "D"),
+    class_name="TrueOnlineTD",
+    fixed_point="projected",
+    update="true_online_etd with M = I",
 )

@@ -29,4 +29,5 @@ rule = Rule(
     traces=("e",),
     memory=("gamma", "rho_before"),
     interest=False,
+    class_name="VTrace",
 )

@@ -224,12 +224,12 @@ class Recorded:
         rule, gamma = rules.get(settings.rule), np.asarray(self.gamma_next)
         if not rule.interest and self.I is not None and np.any(self.I != 1.0):
             raise inputs.refusal("rule", "sweep", "take interest, as the log has it", repr(rule.name))
-        if rule.name == "gq" and np.any(self.rho != 1.0):
-            wanted = "learn values of states: of these GQ learns the target policy's only on-policy"
+        if rule.action_values and np.any(self.rho != 1.0):
+            wanted = f"learn values of states: of these {rule.class_name} learns the target policy's only on-policy"
             raise inputs.refusal("rule", "sweep", wanted, repr(rule.name))
         given = {"R": self.R, "gamma_next": self.gamma_next, "rho": self.rho, "lambda_": self.lambda_}
         if rule.interest:
-            steady = "F" in rule.memory and gamma.ndim == 0 and gamma < 1.0
+            steady = bool(rule.emphasis) and gamma.ndim == 0 and gamma < 1.0
             given["I"] = self.I if self.I is not None else 1.0 - gamma if steady else 1.0
         for name in ("pi", "mu"):
             if name in rule.extra:

@@ -72,11 +72,11 @@ class Simulated:
 
     def check(self, settings: Settings) -> None:
         """ValueError where these settings cannot learn from it."""
-        mdp = self.mdp(0)
-        if not rules.get(settings.rule).interest and (mdp.I != 1.0).any():
+        mdp, rule = self.mdp(0), rules.get(settings.rule)
+        if not rule.interest and (mdp.I != 1.0).any():
             raise refusal("rule", "sweep", f"take interest, as {self.name} has it", repr(settings.rule))
-        if settings.rule == "gq" and (mdp.pi != mdp.mu).any():
-            wanted = "learn values of states: of these GQ learns the target policy's only on-policy"
+        if rule.action_values and (mdp.pi != mdp.mu).any():
+            wanted = f"learn values of states: of these {rule.class_name} learns the target policy's only on-policy"
             raise refusal("rule", "sweep", wanted, repr(settings.rule))
         self._theta(mdp)
 

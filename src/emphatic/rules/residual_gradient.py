@@ -1,0 +1,34 @@
+"""The residual gradient algorithm: stochastic gradient descent on δ², through φ' as through φ, off-policy.
+
+    θ ← θ + αρIδ(φ − γ'φ')
+
+It keeps no trace and remembers nothing; λ is ignored. With a step size small enough it is stable wherever it is used:
+its expected update is the gradient of −½ Σ d_μ I E_π[δ²]. What it comes to is not the least value error, nor TD's fixed
+point, but the least mean squared TD error (the "naive" algorithm of Sutton & Barto, section 11.5). Where what follows a
+state under π is certain, that is the mean squared Bellman error; else the variance of γ'θ·φ' weighs in, and even
+tabular values are not the true ones.
+Baird (1995), "Residual algorithms: reinforcement learning with function approximation", section 4.
+"""
+
+from __future__ import annotations
+
+from emphatic.rules import Rule, Scalars, Update
+
+
+def residual_gradient(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """θ ← θ + αρIδ(φ − γ'φ')"""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    w = alpha * rho * I * delta
+    return ((1.0,),), ((w, -w * gamma_next),), ()
+
+
+rule = Rule(
+    "residual_gradient",
+    residual_gradient,
+    paper="Baird (1995)",
+    weights=("theta",),
+    traces=(),
+    memory=(),
+    class_name="ResidualGradient",
+    fixed_point="residual",
+)
