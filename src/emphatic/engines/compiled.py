@@ -96,7 +96,7 @@ def module(name: str, source: str) -> types.ModuleType:
 
 @functools.cache
 def _module(name: str, source: str, interpreted: bool) -> types.ModuleType:
-    return generated.module(name, source, numba.__version__)
+    return generated.module(f"plain_{name}" if interpreted else name, source, numba.__version__)
 
 
 def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:

@@ -1,7 +1,8 @@
-"""What numba has no word for."""
+"""What numba has no word for, as compiled code has it and, without a compiler, in Python."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba.core.config
@@ -11,6 +12,20 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 __all__ = ["address", "prefetch"]
+
+#: (array, offset): ask for the cache line so many bytes after the array's beginning. It need not be the array's own: to
+#: ask for memory that is not there does nothing.
+prefetch: Callable[[Any, int], None]
+#: (array): where it begins. (``array.ctypes.data`` counts references, which takes longer than a short step's products.)
+address: Callable[[Any], int]
+
+
+def __getattr__(name: str) -> Any:
+    """Whichever is due when a kernel is made."""
+    if name not in __all__:
+        raise AttributeError(name)
+    interpreted = numba.core.config.DISABLE_JIT  # type: ignore[attr-defined]
+    return (_IN_PYTHON if interpreted else _COMPILED)[name]
 
 
 def _prefetch(typing: Any, array: Any, offset: Any) -> Any:
@@ -35,10 +50,5 @@ def _address(typing: Any, array: Any) -> Any:
     return types.int64(array), code
 
 
-_interpreted = numba.core.config.DISABLE_JIT  # type: ignore[attr-defined]
-
-#: (array, offset): ask for the cache line so many bytes after the array's beginning. It need not be the array's own: to
-#: ask for memory that is not there does nothing.
-prefetch: Any = (lambda array, offset: None) if _interpreted else intrinsic(_prefetch)
-#: (array): where it begins. (``array.ctypes.data`` counts references, which takes longer than a short step's products.)
-address: Any = (lambda array: array.ctypes.data) if _interpreted else intrinsic(_address)
+_COMPILED: dict[str, Any] = {"prefetch": intrinsic(_prefetch), "address": intrinsic(_address)}
+_IN_PYTHON: dict[str, Any] = {"prefetch": lambda array, offset: None, "address": lambda array: array.ctypes.data}
