@@ -265,6 +265,10 @@ def caught(rule: str, learner: Any, K: int | None) -> list[str]:
             return [str(error)]
 
 
+def test_every_rule_has_its_slips() -> None:
+    assert {rule for rule, _, _ in SLIPS} == set(emphatic.rules.names())
+
+
 @pytest.mark.parametrize(("name", "old", "new"), SLIPS)
 def test_a_slip_in_a_rule_is_caught(name: str, old: str, new: str) -> None:
     if name == "true_online_td":

@@ -404,6 +404,41 @@ def test_a_file_that_was_changed_since_gives_no_other_rule(tmp_path: Path, monke
             td_like(changing.f)
 
 
+#: As other people may write a rule: with whole numbers, a number from outside, indices, and many extras of names that
+#: kernels have too; and as a lambda that remembers nothing.
+DRESSED = {
+    "much": td_like(
+        written(
+            """def f(s, n, X, k, index):
+    (min,) = n
+    rule = s[0] * s[5] * C * s[6] * s[7] * s[8] * s[9] * s[10] * s[11]
+    return ((1, rule * min), (0, min)), ((2 * rule, 0), (1, 0)), (s[4] / 2,)
+""",
+            C=0.5,
+        ),
+        extra=("q", "s", "p", "n", "rule", "k"),
+    ),
+    "little": td_like(lambda s, m, x, y, g: (((1, 0), (0, s[2])), ((s[0] * s[5], 0), (1, 0)), ()), memory=()),
+}
+
+
+@pytest.mark.parametrize("K", [None, 3])
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+@pytest.mark.parametrize("name", DRESSED)
+def test_a_rule_in_any_dress_runs_on_every_engine(name: str, engine: str, K: int | None) -> None:
+    rule = DRESSED[name]
+    stream = make(3, 31, 6, K)
+    p: dict[str, Any] = stream.parameters() | dict.fromkeys(rule.extra, 0.9)
+    R, gamma_next = p.pop("R"), p.pop("gamma_next")
+    results = []
+    for which in (engine, "reference"):
+        learner = emphatic.Learner(rule, stream.n, K, engine=which)
+        learner.run(stream.Phi, R, gamma_next, **p)
+        results.append(np.stack([learner.theta, learner.e]))
+    assert np.abs(results[1]).max() > 0.01
+    assert relative_error(*results) <= TOLERANCE["float64"]
+
+
 # ------------------------------------------------------------------ names
 
 #: Names that kernels, engines, NumPy or the library itself have for something.

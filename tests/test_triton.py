@@ -39,9 +39,8 @@ def test_a_rule_compiles_for_a_gpu(name: str) -> None:
     from triton.compiler import ASTSource
 
     rule = emphatic.rules.get(name)
-    bound = {"min": tl.minimum, "max": tl.maximum, "Scalars": tl.tuple, "Update": tl.tuple}
-    function = types.FunctionType(rule.function.__code__, bound, rule.name)
-    function.__module__ = rule.function.__module__
+    function = types.FunctionType(rule.pure.__code__, {"min": tl.minimum, "max": tl.maximum}, rule.name)
+    function.__module__ = rule.pure.__module__
     constants = {"rule": triton.jit(function), "S": len(rule.parameters), "M": len(rule.memory), "m": len(rule.vectors)}
     pointers = dict.fromkeys(("STEP", "MEMORY", "X", "X_NEXT", "G", "OUT"), "*fp32")
     source = ASTSource(one_step, pointers | dict.fromkeys(constants, "constexpr"), constexprs=constants)
