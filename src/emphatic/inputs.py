@@ -25,6 +25,7 @@ __all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
 Reader = Callable[[str, Any], Any]
 Product = Callable[[Any, Any], Any]
 
+_GREEK = {"beta": "β"}
 _LARGEST = float(np.finfo(np.float64).max)
 #: Every whole number below this is a float64.
 _EXACT = 1 << 53
@@ -111,14 +112,18 @@ def resolve(
     found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
     if not rule.extra and not extra:
         return found
-    names = rule.extra
+    of_eta = [name for name in rule.extra if rule.defaults.get(name) == "eta"]
+    names = (*rule.extra, "eta") if of_eta else rule.extra
     for name in extra:
-        if name not in names and not (name == "eta" and "eta" in rule.defaults.values()):
-            names = (*names, *("eta",) * ("eta" in rule.defaults.values()))
+        if name not in names:
             known = f" Its extra parameters are: {', '.join(names)}." if names else ""
             raise ValueError(f"The '{name}' parameter of {function} is not one of rule {rule.name!r}.{known}")
-    if "eta" in extra and "beta" in extra and "eta" not in names:
-        raise ValueError(f"The 'eta' parameter of {function} must not be given beside 'beta': β = eta·α unless given.")
+    if "eta" in extra and of_eta and all(name in extra for name in of_eta):
+        given = of_eta[0]
+        raise ValueError(
+            f"The 'eta' parameter of {function} must not be given beside '{given}': {_GREEK.get(given, given)} = eta·α "
+            "unless given."
+        )
     for name in rule.extra:
         default = rule.defaults.get(name)
         if name in extra:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import linecache
 import os
+import re
 import secrets
 import sys
 import tempfile
@@ -47,7 +48,7 @@ def module(name: str, source: str, version: str, **given: Any) -> types.ModuleTy
     ``version`` is the compiler's; ``given`` are names that the source finds in its module.
     """
     digest = hashlib.sha256(f"{version}\n{source}".encode()).hexdigest()[:16]
-    stem = f"{PREFIX}{name}_{digest}"
+    stem = f"{PREFIX}{re.sub(r'[^A-Za-z0-9_]', '_', name)[:60]}_{digest}"
     folder = cache_folder()
     path = folder / f"{stem}.py" if folder else None
     if path is not None and not _written(path, source):

@@ -1,0 +1,118 @@
+"""What is timed in each of two versions: a process of its own, which reads commands and prints times.
+
+``python version_cases.py`` with PYTHONPATH set to a version's ``src``. It uses only what every version has.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+import emphatic
+
+#: (rule, dtype, n, K, T, active) of each run, by engine.
+RULES = ("true_online_etd", "true_online_gtd")
+
+
+def parameters(rule: str, T: int, n: float) -> dict[str, Any]:
+    """A stream on which nothing diverges."""
+    rng = np.random.default_rng(1)
+    given = {
+        "alpha": 0.1 / n,
+        "lambda_": 0.9,
+        "rho": rng.uniform(0.5, 1.2, T),
+        "R": rng.normal(size=T),
+        "gamma_next": 0.9,
+    }
+    return given | ({"beta": 0.01 / n, "lambda_next": 0.9} if rule == "true_online_gtd" else {})
+
+
+def run(engine: str, rule: str, dtype: str, n: int, K: int | None, T: int, active: int | None) -> Callable[[], object]:
+    """One ``run``."""
+    rng = np.random.default_rng(0)
+    learner = emphatic.Learner(rule, n, K, engine=engine, dtype=dtype)
+    given = parameters(rule, T, active or n)
+    if active is None:
+        Phi: Any = (rng.normal(size=(T + 1, n))).astype(dtype)
+    else:
+        Phi = emphatic.Active(np.array([np.sort(rng.choice(n, active, replace=False)) for _ in range(T + 1)]))
+    if K is not None and K > 1:
+        given |= {"alpha": given["alpha"] * rng.uniform(0.1, 1.0, (1, K)), "lambda_": rng.uniform(0.0, 1.0, (1, K))}
+    given = {
+        k: v[:, None] if K is not None and isinstance(v, np.ndarray) and v.ndim == 1 else v for k, v in given.items()
+    }
+    return lambda: learner.run(
+        Phi, given["R"], given["gamma_next"], **{k: v for k, v in given.items() if k not in ("R", "gamma_next")}
+    )  # type: ignore[no-any-return]
+
+
+def learn(n: int, K: int | None, calls: int) -> Callable[[], object]:
+    """So many calls of ``learn``."""
+    rng = np.random.default_rng(0)
+    learner = emphatic.Learner("true_online_etd", n, K, engine="dense")
+    phi, phi_next = rng.normal(size=(2, n)) / np.sqrt(n)
+    R: Any = 0.5 if K is None else rng.normal(size=K)
+
+    def call() -> None:
+        for _ in range(calls):
+            learner.learn(0.01, 1.0, 0.9, phi, 1.0, R, phi_next, 0.9)
+
+    return call
+
+
+def short_runs(n: int, calls: int) -> Callable[[], object]:
+    rng = np.random.default_rng(0)
+    learner = emphatic.Learner("true_online_etd", n, engine="dense")
+    Phi = rng.normal(size=(2, n)) / np.sqrt(n)
+
+    def call() -> None:
+        for _ in range(calls):
+            learner.run(Phi, 0.5, 0.9, alpha=0.01, lambda_=0.9)
+
+    return call
+
+
+def creations(n: int, calls: int) -> Callable[[], object]:
+    def call() -> None:
+        for _ in range(calls):
+            emphatic.Learner("true_online_etd", n, engine="dense")
+
+    return call
+
+
+def make(case: dict[str, Any]) -> Callable[[], object]:
+    kinds: dict[str, Callable[..., Callable[[], object]]] = {
+        "run": run, "learn": learn, "short runs": short_runs, "creations": creations,
+    }  # fmt: skip
+    return kinds[case["kind"]](**case["of"])
+
+
+def main() -> None:
+    """Each line is a case and a number of seconds; the answer is the least time of a call, and of the first one."""
+    made: dict[str, Callable[[], object]] = {}
+    for line in sys.stdin:
+        case = json.loads(line)
+        name, first = json.dumps(case["of"]) + case["kind"], 0.0
+        if name not in made:
+            begin = process_time()
+            made[name] = make(case)
+            made[name]()
+            first = process_time() - begin
+        least, until = float("inf"), perf_counter() + case["seconds"]
+        while True:
+            begin = perf_counter()
+            made[name]()
+            end = perf_counter()
+            least = min(least, end - begin)
+            if end >= until:
+                break
+        print(json.dumps({"least": least, "first": first}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
