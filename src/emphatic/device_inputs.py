@@ -19,9 +19,7 @@ from emphatic.rules import Rule
 __all__ = ["features", "parameters", "series"]
 
 
-def features(
-    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True
-) -> tuple[Any, float]:
+def features(name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True) -> tuple[Any, float]:
     """``inputs.features``; of a tensor, one in the dtype on the same device."""
     if not isinstance(value, torch.Tensor):
         return inputs.features(name, value, function, n, dtype, look_over=look_over)

@@ -82,7 +82,9 @@ class Learner(State):
                     one, one_next = self._active(phi), self._active(phi_next)
                 if extra or self._extra:
                     values = (alpha, I, lambda_, rho, gamma_next, R)
-                    delta = step(one, one_next, *inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul))
+                    delta = step(
+                        one, one_next, *inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul)
+                    )
                 else:
                     delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
                 if delta == delta if delta.__class__ is float else delta is not None:
@@ -222,9 +224,10 @@ class Learner(State):
         """
         self._decide(phi, 1)
         engine, watch = self._engine, Watch(self._frozen, True)
-        predictions = np.empty((len(phi) + 1, engine.K), self._dtype)
+        predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
         engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
-        return predictions[-1]
+        last: NDArray[Any] = predictions[-1]
+        return last
 
     def _log(
         self, Phi: Any, Phi_next: Any, values: tuple[Any, ...], extra: dict[str, Any], *, look_over: bool = True
@@ -265,6 +268,10 @@ class Learner(State):
         self._stepper = step
         return step
 
+    def _resolve(self, extra: dict[str, Any], *values: Any) -> list[Any]:
+        """The rule's own parameters after those of every step, as they were given or from their defaults."""
+        return inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul)
+
     def _active(self, phi: Any) -> Any:
         """One φ given as ``Active``, as the engine reads it; an error if it is not one of n features."""
         if phi.__class__ is not Active or phi.indices.ndim != 1 or phi.top >= self.n:
@@ -276,9 +283,7 @@ class Learner(State):
         return out[:-1]
 
 
-def _for_horde(
-    step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]
-) -> Callable[..., Any]:
+def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]) -> Callable[..., Any]:
     """A horde's step, given each parameter as a number or (K,); None where one is neither."""
     table = np.empty((count, 1, K))
     parameters, rows, shape = tuple(table), [row[0] for row in table], (K,)

@@ -9,7 +9,7 @@ of length K (K ≠ T) holds one value a learner.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt

@@ -111,9 +111,9 @@ class Engine(ABC):
     def stepper(self, single: bool) -> Callable[..., Any] | None:
         """A function that takes one step and returns δ; None where there is no faster way than ``run`` with T = 1.
 
-        For a ``single`` learner it takes (phi, phi_next, *step), a number a parameter, and returns a number; for a horde
-        (phi, phi_next, parameters, frozen), (1, K) a parameter, and returns (K,). It looks at everything but types, and
-        returns NaN or None, having changed nothing, where anything is amiss.
+        For a ``single`` learner it takes (phi, phi_next, *step), a number a parameter, and returns a number; for a
+        horde (phi, phi_next, parameters, frozen), (1, K) a parameter, and returns (K,). It looks at everything but
+        types, and returns NaN or None, having changed nothing, where anything is amiss.
         """
         return None
 

@@ -3,8 +3,8 @@
 A kernel is an ordinary module of functions. What is compiled for a rule is one text: the rule's own source, its small
 functions (``unrolled``), and the kernel's source. It is written to a file that is named after the hash of that text, so
 an edited rule, engine or constant never meets old machine code, which numba keeps beside the file. A kernel therefore
-imports nothing of this package but this module and ``intrinsics``. Where no folder can be written the kernels are compiled in
-memory: slower to start, otherwise the same.
+imports nothing of this package but this module and ``intrinsics``. Where no folder can be written the kernels are
+compiled in memory: slower to start, otherwise the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numba.core.config
@@ -29,9 +29,23 @@ from emphatic.engines.generated import cache_folder
 
 if TYPE_CHECKING:
     from emphatic.engines.unrolled import Functions
-    from emphatic.rules import Rule
 
-__all__ = ["FASTMATH", "cache_folder", "compose", "inner", "interpreted", "jit", "jit_for", "kernel", "module", "small", "strict"]
+__all__ = [
+    "FASTMATH",
+    "blas_threads",
+    "cache_folder",
+    "compose",
+    "inner",
+    "interpreted",
+    "jit_for",
+    "kernel",
+    "module",
+    "several",
+    "small",
+    "strict",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: What LLVM may assume: sums in any order, but NaN and infinity stay what they are.
 FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp", "afn"})
@@ -47,19 +61,24 @@ def interpreted() -> bool:
     return bool(numba.core.config.DISABLE_JIT)  # type: ignore[attr-defined]
 
 
-def small(function: Callable[..., Any]) -> Any:
+def small(function: F) -> F:
     """A function that becomes a part of whatever calls it."""
-    return numba.njit(inline="always", **OPTIONS)(function)
+    return _njit(function, inline="always", **OPTIONS)
 
 
-def strict(function: Callable[..., Any]) -> Any:
+def strict(function: F) -> F:
     """A function that keeps its own order of operations, in whatever calls it."""
-    return numba.njit(forceinline=True, **STRICT)(function)
+    return _njit(function, forceinline=True, **STRICT)
 
 
-def inner(function: Callable[..., Any]) -> Any:
+def inner(function: F) -> F:
     """A function that kernels call."""
-    return numba.njit(**OPTIONS)(function)
+    return _njit(function, **OPTIONS)
+
+
+def _njit(function: F, **options: Any) -> F:
+    made: F = numba.njit(**options)(function)
+    return made
 
 
 def compose(functions: Functions, *kernels: str) -> str:
@@ -87,6 +106,12 @@ def source_of(kernel: str) -> str:
     """The source of a kernel module, to stand in the midst of another."""
     source = inspect.getsource(importlib.import_module(f"emphatic.engines.{kernel}"))
     return source.replace("from __future__ import annotations\n", "", 1)
+
+
+def several(kind: Any, count: int) -> Any:
+    """The type of a tuple of so many of these."""
+    made: Any = numba.types.UniTuple
+    return made(kind, count)
 
 
 def module(name: str, source: str) -> types.ModuleType:
@@ -122,28 +147,24 @@ def blas_threads(count: int) -> Any:
     return _pools().limit(limits=count, user_api="blas")
 
 
-def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[F], F]:
     """A function of a module of its own, compiled for exactly these argument types.
 
     Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
     """
 
-    def made(function: Callable[..., Any]) -> Any:
+    def made(function: F) -> F:
         if interpreted():
             return function
-        if not function.__module__.startswith(generated.PREFIX):
-            return getattr(_relocated(function.__module__, _constants(function)), function.__name__)
-        options = OPTIONS if fastmath else OPTIONS | {"fastmath": False}
-        out = _compiled(function, True, list(signatures), options)
-        if signatures:
+        out: Any
+        if function.__module__.startswith(generated.PREFIX):
+            out = _compiled(function, True, list(signatures), OPTIONS if fastmath else OPTIONS | {"fastmath": False})
             out.disable_compile()
-        return out
+        else:
+            out = getattr(_relocated(function.__module__, _constants(function)), function.__name__)
+        return out  # type: ignore[no-any-return]
 
     return made
-
-
-#: ``jit_for`` for whatever types it meets.
-jit = jit_for()
 
 
 def _constants(function: Callable[..., Any]) -> str:

@@ -50,7 +50,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     bits = types.Array(getattr(types, f"int{real.bitwidth}"), 2, "C", readonly=True)
     predictions = types.Array(real, 2, "C")
     count = len(rule.parameters)
-    parameters = types.UniTuple(types.Array(f8, 2, "A", readonly=True), count)
+    parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), count)
     horde = (X, table, flat, types.Array(i8, 1, "C"), types.Array(flag, 1, "C"))
     signature = {
         "learn": (X, table, phi, phi, *[f8] * count),
@@ -132,9 +132,7 @@ class Dense(Engine):
             status = -1
         return status
 
-    def _run_one(
-        self, phi: NDArray[Any], phi_next: NDArray[Any], parameters: Arrays, predictions: NDArray[Any]
-    ) -> int:
+    def _run_one(self, phi: NDArray[Any], phi_next: NDArray[Any], parameters: Arrays, predictions: NDArray[Any]) -> int:
         """All steps of one learner; the status."""
         status: int
         if self.n < _WIDE:

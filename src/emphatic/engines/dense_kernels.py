@@ -231,7 +231,7 @@ def value_error(goal: Floats, theta: Array) -> float:
         for j in range(n - i):
             h += row[i + j] * theta[i + j]
         square += h * h
-    return np.sqrt(square) if square <= HUGE else np.inf  # type: ignore[no-any-return]
+    return np.sqrt(square) if square <= HUGE else np.inf
 
 
 @inner
@@ -261,7 +261,7 @@ def step_learners(
                 fine, size = try_step(X, k, c, phi, phi_next)
             if not fine:
                 if not freeze:
-                    return k  # type: ignore[no-any-return]
+                    return int(k)
                 frozen[k] = True
             keep(work, k, memory, size, c)
         last_delta[k] = delta
@@ -316,8 +316,6 @@ def learn_many(
         if not is_acceptable(step_at(parameters, 0, k)):
             return False
     return (
-        step_learners(
-            X, scalars, last_delta, learners, frozen, False, phi, phi_next, top, parameters, 0, none, work
-        )
+        step_learners(X, scalars, last_delta, learners, frozen, False, phi, phi_next, top, parameters, 0, none, work)
         < 0
     )

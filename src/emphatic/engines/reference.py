@@ -62,10 +62,12 @@ class Reference(Engine):
 
     def _decide(self, *scalars: list[float]) -> Update:
         """The rule; division by 0 gives infinity or NaN, as in every engine."""
+        update: Update
         try:
-            return self.rule.pure(*(tuple(some) for some in scalars))
+            update = self.rule.pure(*(tuple(some) for some in scalars))
         except ZeroDivisionError:
-            return self.rule.pure(*(tuple(np.array(some)) for some in scalars))
+            update = self.rule.pure(*(tuple(np.array(some)) for some in scalars))
+        return update
 
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])

@@ -228,7 +228,11 @@ class Functions:
 
         add("load(scalars, k)", f"return {row('scalars')}")
         add("store(scalars, k, memory, size)", *to_row("scalars"))
-        add("keep(work, k, memory, size, c)", *to_row("work"), *(f"work[k, {u.counter + i}] = c[{i}]" for i in coefficients))
+        add(
+            "keep(work, k, memory, size, c)",
+            *to_row("work"),
+            *(f"work[k, {u.counter + i}] = c[{i}]" for i in coefficients),
+        )
         c = tuple_of(f"real(work[k, {u.counter + i}])" for i in coefficients)
         add("kept(work, k)", f"return {row('work')}, {c}")
         add("magnitudes(z)", f"return {tuple_of(f'abs(np.float64(real(z[{r}])))' for r in vectors)}")
