@@ -1,12 +1,18 @@
 """Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
-Tests of one rule go to one worker, and benchmarks come last, so that no kernel is compiled twice.
+Tests marked ``plain`` run kernels as the Python that they are; so does every test of a rule whose structure is that of
+another one, unless it is asked to be ``compiled``. Tests of one rule go to one worker, and benchmarks come last, so that
+no kernel is compiled twice.
 """
+
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from emphatic.rules import Rule
+from tests.contract import STRUCTURES
+from tests.plain import plain_python
 
 settings.register_profile(
     "emphatic",
@@ -21,7 +27,21 @@ settings.load_profile("emphatic")
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "test_benchmarks" in item.nodeid)
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        rule = getattr(item, "callspec", None) and item.callspec.params.get("rule")  # type: ignore[attr-defined]
-        if rule:
-            item.add_marker(pytest.mark.xdist_group(rule.name if isinstance(rule, Rule) else str(rule)))
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        rule = given.get("rule")
+        name = rule.name if isinstance(rule, Rule) else rule
+        if not name:
+            continue
+        if name not in STRUCTURES and not given.get("compiled"):
+            item.add_marker(pytest.mark.plain)
+        if config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(str(name)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    if item.get_closest_marker("plain") is None:
+        return (yield)
+    with plain_python():
+        return (yield)

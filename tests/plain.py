@@ -1,4 +1,4 @@
-"""Kernels as the Python that they are."""
+"""Kernels as the Python that they are, on chunks so short that a short stream has several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from contextlib import contextmanager
 import numba.core.config
 import pytest
 
-__all__ = ["plain_python"]
+from emphatic.engines.chunked import Chunked
+
+__all__ = ["CHUNK", "plain_python"]
+
+#: Steps a chunk.
+CHUNK = 13
 
 
 @contextmanager
@@ -16,4 +21,5 @@ def plain_python() -> Iterator[None]:
     """Within it, learners are made whose kernels are not compiled, as with NUMBA_DISABLE_JIT=1."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba.core.config, "DISABLE_JIT", 1)
+        patch.setattr(Chunked, "length", CHUNK)
         yield

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import emphatic
 from emphatic.engines import chunked, wide
 from tests.contract import STRUCTURES, T, violations
 from tests.equations import RULES
+from tests.plain import CHUNK, plain_python
 from tests.streams import TOLERANCE, make, relative_error
 
 
@@ -38,30 +41,45 @@ def test_a_rule_without_interest_accepts_only_1(engine: str) -> None:
             assert learner.steps == 0
 
 
-def length(engine: str, K: int | None) -> int:
+def length(engine: str, K: int | None, compiled: bool) -> int:
     """Steps to take: fewer where there are many learners, and where each one's step is a turn of a Python loop."""
-    return T if (K or 1) < 64 else 9 if engine == "reference" else 71
+    if not compiled or engine == "reference":
+        return 2 * CHUNK + 5 if (K or 1) < 9 else 5
+    return T if (K or 1) < 64 else 71
+
+
+def kinds() -> list[Any]:
+    """Every rule in plain Python; compiled, rules of every structure in every number, of the others one kernel each."""
+    found = []
+    for rule in emphatic.rules.names():
+        for K in (None, 1, 2, 7, 64):
+            for dtype in ("float64", "float32"):
+                if K != 64 and (dtype == "float64" or K in (None, 2)):
+                    found.append((rule, K, dtype, False))
+                if rule in STRUCTURES and (dtype == "float64" or K != 64 or rule.startswith("true_online")):
+                    found.append((rule, K, dtype, True))
+    return [pytest.param(*kind, id="-".join(map(str, kind[:3])) + "-compiled" * kind[3]) for kind in found]
 
 
 # The engine changes fastest, so that the outcome of one stream is worked out once for all of them.
 @pytest.mark.parametrize("engine", emphatic.engines.available())
-@pytest.mark.parametrize(
-    ("rule", "K", "dtype"),
-    [
-        pytest.param(rule, K, dtype, id=f"{rule}-{K}-{dtype}")
-        for rule in emphatic.rules.names()
-        for K in (None, 1, 2, 7, 64)
-        for dtype in ("float64", "float32")
-        # In float32 every rule runs on every engine, and rules of every structure in every number.
-        if dtype == "float64" or K == 2 or (rule in STRUCTURES and (K != 64 or rule.startswith("true_online")))
-    ],
-)
-def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, K: int | None) -> None:
+@pytest.mark.parametrize(("rule", "K", "dtype", "compiled"), kinds())
+def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, K: int | None, compiled: bool) -> None:
     def learner(n: int, K: int | None) -> emphatic.Learner:
         return emphatic.Learner(rule, n, K, dtype=dtype, engine=engine)
 
-    for by in ("run", "learn"):
-        assert violations(rule, learner, K, dtype, by=by, T=length(engine, K)) == []
+    with nullcontext() if compiled else plain_python():
+        for by in ("run", "learn"):
+            assert violations(rule, learner, K, dtype, by=by, T=length(engine, K, compiled)) == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in emphatic.rules.names() if rule not in STRUCTURES])
+@pytest.mark.parametrize("compiled", [True])
+def test_every_rule_compiles(rule: str, compiled: bool) -> None:
+    """One kernel of each rule whose structure is that of another one."""
+    stream = make(3, 41, 6, rule=rule)
+    learner = emphatic.Learner(rule, 6, engine="dense")
+    assert relative_error(stream.run(learner), stream.expected(rule).predictions) <= TOLERANCE["float64"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -24,6 +24,7 @@ T, N, K = 71, 5, 3
 GRADIENT = ("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq")
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)
+pytestmark = pytest.mark.plain
 
 
 def streams(rule: str, **changes: Any) -> Iterator[Stream]:
