@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _b1 = types.Array(types.boolean, 1, "C")
@@ -21,7 +26,7 @@ LARGEST = 1e100
 
 
 @register_jitable
-def solve(A: Any, b: Any) -> Any:
+def solve(A: Floats, b: Floats) -> Floats:
     """A w = b for a small symmetric positive definite A, by Cholesky, in place; 0 where that fails."""
     E = len(b)
     w = b.copy()
@@ -57,7 +62,10 @@ def within(v: float, low: float, high: float, mean: float) -> float:
 
 
 @jit_for((_f3, _f2, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)
-def blend(V, X, follows, gamma, kappa, scalars, vectors, products, out):
+def blend(
+    V: Floats, X: Floats, follows: NDArray[np.bool_], gamma: Floats, kappa: float, scalars: Floats, vectors: Floats,
+    products: Floats, out: Floats,
+) -> None:  # fmt: skip
     """p of each row and question; see ``blend``."""
     E = V.shape[2]
     for t in range(V.shape[0]):

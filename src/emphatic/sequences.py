@@ -225,7 +225,9 @@ def _backward(b: FloatArray, a: FloatArray, tolerance: float) -> tuple[FloatArra
     x, known = np.empty(shape), np.empty(shape, dtype=np.bool_)
     from emphatic import sequence_kernels  # late: numba is imported on first use
 
-    sequence_kernels.accumulate(*(v.reshape(columns) for v in (b, a, x, known)), float(tolerance))
+    sequence_kernels.accumulate(
+        b.reshape(columns), a.reshape(columns), x.reshape(columns), known.reshape(columns), float(tolerance)
+    )
     return x, known
 
 

@@ -292,7 +292,7 @@ def run_many(
             X, scalars, last_delta, learners, frozen, freeze, Phi[t], Phi_next[t], top, parameters, t, predictions, work
         )
         if k >= 0:
-            return t * X.shape[1] + k
+            return int(t * X.shape[1] + k)
     return -1
 
 

@@ -60,8 +60,7 @@ def survey(index: NDArray[np.int64], start: NDArray[np.int64]) -> tuple[int, boo
     """
     from emphatic.engines import scan
 
-    answer: tuple[int, bool, int] = scan.survey(index, start)
-    return answer
+    return scan.survey(index, start)
 
 
 def block(features: NDArray[Any] | Rows, begin: int, end: int) -> NDArray[Any] | Rows:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numba import types
 
 from emphatic.engines.compiled import jit_for
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _i4, _i8 = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int64))
 
 
 @jit_for((_i8, _i8))
-def survey(index, start):
+def survey(index: NDArray[np.int64], start: NDArray[np.int64]) -> tuple[int, bool, int]:
     """See ``rows.survey``: a small hash table, whose slots are stamped with the row so that none is ever cleared."""
     widest = 1
     for t in range(start.shape[0] - 1):
@@ -41,7 +46,7 @@ def survey(index, start):
 
 
 @jit_for((_i8,))
-def highest_of_few(index):
+def highest_of_few(index: NDArray[np.int64]) -> int:
     """The largest of a few indices, −1 if there is none; −2 if one is below −1 or repeated."""
     top = -1
     for a in range(index.shape[0]):
@@ -58,9 +63,9 @@ def highest_of_few(index):
 
 
 @jit_for((_i8, types.int64), (_i4, types.int64))
-def largest(bits, mask):
+def largest(bits: NDArray[np.int64] | NDArray[np.int32], mask: int) -> int:
     """The largest of the floats' bits without their signs: those of max |x|, beyond infinity's if there is a NaN."""
-    top = bits[0] & mask
+    top: int = bits[0] & mask
     for i in range(bits.shape[0]):
         top = max(top, bits[i] & mask)
     return top

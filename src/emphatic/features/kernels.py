@@ -6,7 +6,7 @@ They are compiled without fast mathematics: the bits do not depend on how rows a
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from numba import types
 from numba.extending import register_jitable
@@ -14,13 +14,20 @@ from numba.extending import register_jitable
 from emphatic.engines.compiled import jit_for
 from emphatic.features.plan import BIAS, CODE, CYCLE, EXACT, READING, SOFT, TRACE
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
 _f1, _f2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
 _out_f1, _out_f2, _out_i2 = types.float64[::1], types.float64[:, ::1], types.int64[:, ::1]
 
 
 @jit_for((_f2, _i2, _f1, _out_f1, _out_f2), fastmath=False)
-def sense(readings, source, rate, z, sensed):
+def sense(readings: Floats, source: Integers, rate: Floats, z: Floats, sensed: Floats) -> None:
     """Each source at each row: the reading x, its trace z ← z + rate(x − z), or its change x − z from the trace before.
 
     z is NaN before the first reading: a trace starts there, and a change is not known yet (NaN). Where x is missing,
@@ -46,7 +53,7 @@ def sense(readings, source, rate, z, sensed):
 
 
 @register_jitable
-def _place(x: float, knots: Any, start: int, count: int) -> Any:
+def _place(x: float, knots: Floats, start: int, count: int) -> float:
     """Where x lies among increasing knots, 0 … count − 1, linear between them."""
     if x <= knots[start]:
         return 0.0
@@ -59,8 +66,9 @@ def _place(x: float, knots: Any, start: int, count: int) -> Any:
             low = middle
         else:
             high = middle
-    left = knots[start + low]
-    return low + (x - left) / (knots[start + high] - left)
+    left: float = knots[start + low]
+    right: float = knots[start + high]
+    return low + (x - left) / (right - left)
 
 
 @register_jitable
@@ -72,7 +80,10 @@ def _mixed(h: int) -> int:
 
 
 @jit_for((_f2, _f1, _i2, _i2, _f1, _i2, _f2, _i1, _out_i2, _out_f1, _out_i2, _out_f2), fastmath=False)
-def activate(sensed, time, code, scale, knots, unit, real, member, clipped, place, index, value):
+def activate(
+    sensed: Floats, time: Floats, code: Integers, scale: Integers, knots: Floats, unit: Integers, real: Floats,
+    member: Integers, clipped: Integers, place: Floats, index: Integers, value: Floats,
+) -> int:  # fmt: skip
     """The active features of each row; returns the largest index.
 
     A unit is (kind, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value

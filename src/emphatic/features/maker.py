@@ -232,7 +232,7 @@ class Features:
         return maker
 
 
-def _sense(rows: Array, sources: tuple[NDArray[Any], ...], z: Array) -> Array:
+def _sense(rows: Array, sources: tuple[NDArray[np.int64], Array], z: Array) -> Array:
     from emphatic.features import kernels
 
     sensed = np.empty((len(rows), len(z)))

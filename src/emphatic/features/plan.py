@@ -85,12 +85,14 @@ class Plan:
         """φ·φ where nothing is missing and each unit's is 1, the most for all but hashed tiles that fall together."""
         return float(sum(not isinstance(unit.part, Missing) for unit in self.units))
 
-    def source_arrays(self) -> tuple[NDArray[Any], ...]:
+    def source_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """(source, rate), as ``kernels.sense`` takes them."""
         source = np.array([(s.kind, s.column) for s in self.sources], np.int64).reshape(-1, 2)
         return source, np.array([1.0 / s.steps for s in self.sources], np.float64)
 
-    def unit_arrays(self, knots: Sequence[NDArray[np.float64]]) -> tuple[NDArray[Any], ...]:
+    def unit_arrays(
+        self, knots: Sequence[NDArray[np.float64]]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         """(scale, knots, unit, real, member), as ``kernels.activate`` takes them."""
         ends = np.cumsum([0, *map(len, knots)])
         scale = [(s.source, start, s.knots) for s, start in zip(self.scales, ends[:-1], strict=True)]

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from numba import types
 
 from emphatic.engines.compiled import jit_for
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 _f1, _f2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _b1, _b2 = (types.Array(types.boolean, ndim, "C", readonly=True) for ndim in (1, 2))
@@ -20,7 +29,10 @@ _out_f1, _out_f2, _out_f3, _out_b1 = (
 
 
 @jit_for((_f1, _b1, _b1, *[types.float64] * 4, _out_f1, _out_b1), fastmath=False)
-def backward(x, missing, gap, gamma, centre, reached, seen, G, known):
+def backward(
+    x: Floats, missing: Flags, gap: Flags, gamma: float, centre: float, reached: float, seen: float, G: Floats,
+    known: Flags,
+) -> None:  # fmt: skip
     """The mean of what followed each row, and whether it is known; x is summed as x − centre.
 
     ``reached`` is the share of the weight that must lie before the log's end or a gap, ``seen`` the share of readings.
@@ -44,7 +56,7 @@ def backward(x, missing, gap, gamma, centre, reached, seen, G, known):
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))
-def gram(index, value, use, A):
+def gram(index: Integers, value: Floats, use: Flags, A: Floats) -> None:
     """A_u += Σ φφᵀ over the rows where use[:, u]. Each pair of features is put on one side of the diagonal only."""
     for t in range(index.shape[0]):
         for u in range(use.shape[1]):
@@ -62,7 +74,7 @@ def gram(index, value, use, A):
 
 
 @jit_for((_i2, _f2, _f2, _out_f2))
-def project(index, value, Y, out):
+def project(index: Integers, value: Floats, Y: Floats, out: Floats) -> None:
     """out += Φᵀ Y"""
     for t in range(index.shape[0]):
         for a in range(index.shape[1]):
@@ -73,7 +85,7 @@ def project(index, value, Y, out):
 
 
 @jit_for((_i2, _f2, _f2, _out_f2))
-def apply(index, value, W, out):
+def apply(index: Integers, value: Floats, W: Floats, out: Floats) -> None:
     """out += Φ W"""
     for t in range(index.shape[0]):
         for a in range(index.shape[1]):
