@@ -1,7 +1,7 @@
 """Mutants must die: known one-line slips, in rules and in engines, each of which the contract must catch.
 
-A rule's mutant runs on the reference engine, since every engine compiles that same text; an engine's mutant runs as
-plain Python, from the text that numba would have compiled.
+A rule's mutant runs on the reference engine, since every engine compiles that same text; a kernel's mutant runs as
+plain Python: its own source, after the rule's small functions, as numba would have compiled them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import linecache
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,9 +19,11 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.engines import chunked, columns, dense, sparse, sparse_many, wide
+from emphatic.engines import chunked, compiled, dense, lanes, sparse, sparse_many
+from emphatic.engines.unrolled import Functions
 from emphatic.rules import Rule
-from tests.contract import violations
+from tests.contract import T, violations
+from tests.plain import CHUNK, plain_python
 from tests.test_probe import differences_in_blocks
 
 #: (rule, what its source says, what the slip makes of it)
@@ -142,105 +145,33 @@ SLIPS = [
     ("residual_gradient", "-w * gamma_next", "-w * gamma_next * (1.0 - lambda_)"),
 ]  # fmt: skip
 
-#: (engine, what its kernels' text says, what the slip makes of it)
+#: (kernel, what its source or that of the rule's small functions says, what the slip makes of it)
 KERNEL_SLIPS = [
-    (dense, "sum_y0 += z0 * q", "sum_y0 += z0 * p"),
-    (dense, "sum_pq += p * q", "sum_pq += p * p"),
-    (dense, "v0 = z0 + a01 * z1 + b0 * p; v1", "v0 = z0 + a01 * z1 + b0 * q; v1"),
-    (dense, "v1 = a11 * z1 + b1 * p", "v1 = a11 * z1"),
-    (dense, "z0 = v0; z1 = v1", "z0 = v0; z1 = a11 * z1"),
-    (dense, "f0 = new0", "pass"),
-    (dense, "scalars[k, 0] = new0", "pass"),
-    (dense, "gamma_next = all_gamma_next[t, k]", "gamma_next = all_gamma_next[t, 0]"),
-    (dense, "z0 = X[0, k, i]", "z0 = X[0, 0, i]"),
-    (dense, "s = min(t + 1, T - 1)", "s = t"),
-    (dense, "predictions[t, k] = x0", "predictions[t, k] = y0"),
-    (sparse, "C[1] *= a11", "C[1] = a11"),
-    (sparse, "C[2] = C[2] + a01 * C[1]", "C[2] = a01 * C[1]"),
-    (sparse, "H0[k, i] += table[k, 0, s, 0] * h", "pass"),
-    (sparse, "H1[k, i] = h * table[k, 0, s, 1]", "pass"),
-    (sparse, "owed[s, 0] += C[2] / C[0] * left", "owed[s, 0] = C[2] / C[0] * left"),
-    (sparse, "left *= C[1]", "left *= 1.0"),
-    (sparse, "for s in range(live, e + 1):", "for s in range(e, e + 1):"),
-    (sparse, "u0 = (b0 - C[2] * u1) / C[0]", "u0 = b0 / C[0]"),
-    (sparse, "u1 = b1 / C[1]", "u1 = b1"),
-    (sparse, "pq += value[b] * v", "pq += v * v"),
-    (sparse, "x0 = C[0] * hx0 + C[2] * hx1", "x0 = C[0] * hx0"),
-    (sparse, "C[2] = 0.0", "pass"),
-    (sparse_many, "x1 = x[1, k]", "x1 = y[1, k]"),
-    (sparse_many, "A[0, 1, k] = a01", "A[0, 1, 0] = a01"),
-    (sparse_many, "after[k, 0] = new0", "pass"),
-    (columns, "scalars[k, i] = after[k, i]", "pass"),
-    (columns, "predictions[t, k] = c.x[0, k]", "predictions[t, k] = c.y[0, k]"),
-    (columns, "pq += value[begin + c.place[index_next[a]]] * value_next[a]", "pq += value_next[a] * value_next[a]"),
-    (columns, "            c.place[index[a]] = -1", "            pass"),
-    (columns, "v2 * x2[k] + v3 * x3[k]", "v2 * x2[k] + v3 * x2[k]"),
-    (columns, "h1 = v1 * x1[k] if t1 >= s[k] else 0.0", "h1 = v1 * x1[k]"),
-    (columns, "total[k] += v * x[k] if touched >= s[k] else 0.0", "total[k] += v * x[k]"),
-    (columns, "out[r, k] += c.take[r, j, k] * out[w + j, k]", "pass"),
-    (columns, "c.take[r, j, k] = c.A[r, r, k] * c.take[r, j, k] + ", "c.take[r, j, k] = "),
-    (columns, "c.diag[r, k] *= c.A[r, r, k]", "c.diag[r, k] = c.A[r, r, k]"),
-    (columns, "more -= c.take[r, j, k]", "more -= 0.0"),
-    (columns, "c.u[j, k] = c.B[j, 0, k] / c.diag[j, k]", "c.u[j, k] = c.B[j, 0, k]"),
-    (columns, "c.take[r, j, k] = 0.0", "pass"),
-    (columns, "c.keep[j, k] = scale if owes else 1.0", "c.keep[j, k] = 1.0"),
-    (columns, "owes = owes or c.take[r, j, k] != 0.0", "pass"),
-    (columns, "x[k] += pay[k] * h", "pass"),
-    (columns, "e[k] = keep[k] * h", "pass"),
-    (
-        columns,
-        "            if touched < oldest:\n                break",
-        "            if touched <= oldest:\n                break",
-    ),
-    (columns, "c.pay[:, :, first:last] = 0.0", "pass"),
-    (columns, "e[k] = h + v * u[k]", "e[k] += v * u[k]"),
-    (columns, "c.touch[i], c.where[i], c.log[at] = now, at, i", "c.touch[i] = now"),
-    (columns, "c.where[i] = length", "pass"),
-    (columns, "if c.where[i] == at:\n            c.log[length]", "if True:\n            c.log[length]"),
-    (chunked, "P = G[p, row]; Q_ = G[p + 1, row]", "P = G[p, row]; Q_ = G[p, row]"),
-    (chunked, "pq = np.float64(G[p, p + 1])", "pq = np.float64(G[p, p])"),
-    (chunked, "= V[0, p + 1, k]", "= V[0, p, k]"),
-    (chunked, "all_alpha[t0 + t, first + k]", "all_alpha[t, first + k]"),
-    (chunked, "if t == 0 or all_rho.strides[0] != 0:", "if t == 0:"),
-    (chunked, "predictions[t0 + t, first + k] = V[0, p, k]", "predictions[t0 + t, first + k] = V[0, p + 1, k]"),
-    (chunked, "for row in range(p + 1, rows):", "for row in range(p + 2, rows):"),
-    (chunked, "z0 + a02 * z2 + b0 * P + d0 * Q_", "z0 + a02 * z2 + b0 * P"),
-    (chunked, "W[0, i, k] = real(0)", "pass"),
-    (chunked, "for t in range(L - 1, -1, -1):", "for t in range(L):"),
-    (chunked, "= T00 * b0 + T02 * b2", "= T00 * b0"),
-    (chunked, "= T00 * d0", "= d0 * 0.0"),
-    (chunked, "W[0, p + 1, k] +=", "W[0, p, k] +="),
-    (chunked, "W[0, p + 1, k] +=", "W[0, p + 1, k] ="),
-    (chunked, "T02 = T00 * a02 + T02 * a22", "T02 = T00 * a02 + T02"),
-    (chunked, "T14 = T11 * a14 + T14 * a44", "T14 = T14 * a44"),
-    (chunked, "T22 = T22 * a22", "T22 = a22"),
-    (chunked, "new[0, k, i] + T00 * z0 + T02 * z2", "new[0, k, i] + T00 * z0"),
-    (wide, "p1 = Phi[t, 1]", "p1 = Phi[t, 0]"),
-    (wide, "Z[0 + k] = z0_0 + a02 * z2_0 + b0 * p0 + d0 * q0", "Z[0 + k] = z0_0 + a02 * z2_0 + b0 * p0"),
-    (wide, "z1_0 * p0 + z1_1 * p1", "z1_0 * p0 + z1_1 * q1"),
-    (wide, "f1 = S[64 + k]", "f1 = S[64]"),
-    (wide, "row = all_beta[t if", "row = all_beta[0 if"),
-    (wide, "if t == t0 or all_rho.shape[0] > 1:", "if t == t0:"),
-]
+    ("dense_kernels", "sums[2] + z[0] * q", "sums[2] + z[0] * p"),
+    ("dense_kernels", "sums[5] + p * q", "sums[5] + p * p"),
+    ("dense_kernels", "z0 + a0_1 * z1 + b0 * p", "z0 + a0_1 * z1 + b0 * q"),
+    ("dense_kernels", "a1_1 * z1 + b1 * p", "a1_1 * z1"),
+    ("dense_kernels", "X[1, k, i] = z[1]", "pass"),
+    ("dense_kernels", "memory, size = memory_next, size_next", "size = size_next"),
+    ("dense_kernels", "scalars[k, 0] = memory[0]", "pass"),
+    ("dense_kernels", "parameters[4][t, k]", "parameters[4][t, 0]"),
+    ("dense_kernels", "X[0, k, i], X[1, k, i]", "X[0, 0, i], X[1, k, i]"),
+    ("dense_kernels", "s = min(t + 1, T - 1)", "s = t"),
+    ("dense_kernels", "predictions[t, k] = x[0]", "predictions[t, k] = x_next[0]"),
+    ("dense_kernels", "predictions[t, 0] = x[0]", "predictions[t, 0] = x_next[0]"),
+    ("dense_kernels", "sums = add_lengths(sums, z, Phi[s, i], Phi_next[s, i])", "sums = add_lengths(sums, z, Phi[s, i], Phi[s, i])"),
+    ("dense_kernels", "delta = step[5] + step[4] * x_next[0] - x[0]", "delta = step[5] + x_next[0] - x[0]"),
+    ("dense_kernels", "memory, size, c = kept(work, k)", "memory, size, c = kept(work, 0)"),
+]  # fmt: skip
 
 #: The same, of what is only there for a run that is watched.
 WATCH_SLIPS = [
-    (dense, "h = -row[n]", "h = row[n]"),
-    (dense, "for j in range(n - i):", "for j in range(n - i - 1):"),
-    (dense, "square += h * h", "square = h * h"),
-    (dense, "frozen[k] = True", "pass"),
-    (dense, "(t - begin) % every", "t % every"),
-    (dense, "errors[t // every, k]", "errors[t, k]"),
-    (wide, "u1_2 * z2", "u1_2 * z1"),
-    (wide, " - u2_6", ""),
-    (wide, " + u6_6 * u6_6", ""),
-    (wide, "(t - begin) % every", "t % every"),
-    (wide, "errors[t // every, who[k]]", "errors[t // every, first + k]"),
-    (wide, "predictions[t, who[k]]", "predictions[t, first + k]"),
-    (wide, "row[who[k]]", "row[first + k]"),
-    (wide, "X[1, who[k], 3] = ", "X[1, first + k, 3] = "),
-    (wide, "failed[count] = who[k]", "failed[count] = first + k"),
-    (wide, "scalars[who[k], 3] += t1 - t0", "scalars[who[k], 3] += 1"),
+    ("dense_kernels", "h = -row[n]", "h = row[n]"),
+    ("dense_kernels", "for j in range(n - i):", "for j in range(n - i - 1):"),
+    ("dense_kernels", "square += h * h", "square = h * h"),
+    ("dense_kernels", "frozen[k] = True", "pass"),
+    ("dense_kernels", "(t - begin) % every", "t % every"),
+    ("dense_kernels", "errors[t // every, k]", "errors[t, k]"),
 ]
 
 
@@ -256,11 +187,11 @@ def mutant(rule: Rule, old: str, new: str, number: Any = itertools.count()) -> R
     return replace(rule, function=namespace[rule.function.__name__])
 
 
-def caught(rule: str, learner: Any, K: int | None) -> list[str]:
+def caught(rule: str, learner: Any, K: int | None, T: int = T) -> list[str]:
     """The violations of the contract, of which to diverge is one."""
     with np.errstate(all="ignore"):
         try:
-            return violations(rule, learner, K, "float64")
+            return violations(rule, learner, K, "float64", T=T)
         except (emphatic.Diverged, ZeroDivisionError, IndexError) as error:
             return [str(error)]
 
@@ -277,77 +208,70 @@ def test_a_slip_in_a_rule_is_caught(name: str, old: str, new: str) -> None:
     assert caught(name, partial(emphatic.Learner, rule, engine="reference"), None) != []
 
 
-def in_python(engine: Any, slip: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the engine run its kernels' text, changed by ``slip``, without numba."""
-
-    def plain(text: str) -> dict[str, Any]:
-        for decorator in ("numba.njit(inline='always', **OPTIONS)", "numba.njit(**OPTIONS)", "@jit\n"):
-            text = text.replace(decorator, "")
-        namespace: dict[str, Any] = {"__name__": "plain"}
-        exec(text, namespace)
-        return namespace
-
-    def kernel(rule: Rule, dtype: str, which: Any, *probed: bool) -> Any:
-        # Kernels are made by name, but the wide one for its n.
-        if engine is wide:
-            return plain(slip(wide.source(rule, dtype, which, probed=any(probed))))["wide"]
-        return plain(slip(engine.source(rule, dtype)))[which]
-
-    if engine not in (columns, sparse_many):
-        monkeypatch.setattr(engine, "_kernel", kernel)
-        return
-    text = inspect.getsource(columns)
-    made = plain(slip(text) if engine is columns else text)
-    made["function_at"] = lambda decide: decide  # which is no address here
-    monkeypatch.setattr(sparse_many, "_kernel", lambda dtype, name: made[name])
-    change: Callable[[str], str] = str if engine is columns else slip
-    monkeypatch.setattr(sparse_many, "_decide_for", lambda rule: plain(change(sparse_many.source(rule)))["decide"])
-
-
-#: A rule whose kernel has all that slips, and for how many learners; "wide" is the dense engine's for several.
-EXAMPLES: dict[Any, tuple[str, str, tuple[int | None, ...]]] = {
-    dense: ("dense", "true_online_etd", (None, 2)),
-    sparse: ("sparse", "true_online_etd", (None,)),
-    sparse_many: ("sparse", "true_online_etd", (2, 7)),
-    columns: ("sparse", "true_online_etd", (2, 7)),
-    chunked: ("chunked", "true_online_gtd", (None, 2)),
-    wide: ("dense", "gtd", (9,)),
+#: Of each kernel: the engine that runs it, a rule whose kernel has all that slips, and for how many learners.
+EXAMPLES: dict[str, tuple[str, str, tuple[int | None, ...]]] = {
+    "dense_kernels": ("dense", "true_online_etd", (None, 2)),
+    "sparse_kernels": ("sparse", "true_online_etd", (None,)),
+    "sparse_many_kernels": ("sparse", "true_online_etd", (2, 7)),
+    "chunked_kernels": ("chunked", "true_online_gtd", (None, 2)),
+    "lanes_kernels": ("dense", "gtd", (9,)),
 }
 
 
-def kernel_violations(engine: Any) -> list[str]:
-    name, rule, learners = EXAMPLES[engine]
-    return [found for K in learners for found in caught(rule, partial(emphatic.Learner, rule, engine=name), K)]
+@contextmanager
+def slipped(kernel: str, old: str, new: str) -> Iterator[None]:
+    """Kernels as plain Python, that one with a slip: in its own source, or in the rule's small functions before it."""
+    compose, found = compiled.compose, []
 
-
-@pytest.mark.parametrize(("engine", "old", "new"), KERNEL_SLIPS)
-def test_a_slip_in_a_kernel_is_caught(engine: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slip(text: str) -> str:
-        assert old in text, f"the kernels do not say {old!r}"
+    def with_slip(functions: Functions, *kernels: str) -> str:
+        text = compose(functions, *kernels)
+        if kernel not in kernels:
+            return text
+        found.append(old in text)
         return text.replace(old, new)
 
-    in_python(engine, slip, monkeypatch)
-    assert kernel_violations(engine) != []
+    forget()
+    with plain_python(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "compose", with_slip)
+        yield
+    forget()
+    assert any(found), f"{kernel} does not say {old!r}"
 
 
-@pytest.mark.parametrize("engine", EXAMPLES)
-def test_the_kernels_as_they_are_pass_in_plain_python(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_python(engine, lambda text: text, monkeypatch)
-    assert kernel_violations(engine) == []
+def forget() -> None:
+    """Let every engine make its kernels anew."""
+    for engine in (dense, lanes, sparse, sparse_many, chunked):
+        engine.kernel.cache_clear()
 
 
-@pytest.mark.parametrize(("engine", "old", "new"), [(dense, "", ""), (wide, "", ""), *WATCH_SLIPS])
+def kernel_violations(kernel: str) -> list[str]:
+    """How learners that run it break the contract, on streams of a few chunks."""
+    engine, rule, learners = EXAMPLES[kernel]
+    made = partial(emphatic.Learner, rule, engine=engine)
+    return [found for K in learners for found in caught(rule, made, K, T=4 * CHUNK + 5)]
+
+
+@pytest.mark.parametrize(("kernel", "old", "new"), KERNEL_SLIPS)
+def test_a_slip_in_a_kernel_is_caught(kernel: str, old: str, new: str) -> None:
+    with slipped(kernel, old, new):
+        assert kernel_violations(kernel) != []
+
+
+@pytest.mark.parametrize("kernel", EXAMPLES)
+def test_the_kernels_as_they_are_pass_in_plain_python(kernel: str) -> None:
+    with slipped(kernel, "def", "def"):
+        assert kernel_violations(kernel) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"), [("dense_kernels", "def", "def"), ("lanes_kernels", "def", "def"), *WATCH_SLIPS]
+)
 def test_a_slip_in_what_watches_a_run_is_caught(
-    engine: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+    kernel: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slip(text: str) -> str:
-        assert old in text, f"the kernels do not say {old!r}"
-        return text.replace(old, new)
-
-    in_python(engine, slip, monkeypatch)
-    with np.errstate(all="ignore"):
+    with slipped(kernel, old, new), np.errstate(all="ignore"):
         try:
-            found = differences_in_blocks(7 if engine is dense else 9, monkeypatch)
+            found = differences_in_blocks(7 if kernel == "dense_kernels" else 9, monkeypatch)
         except (emphatic.Diverged, IndexError) as error:
             found = [str(error)]
     assert (found != []) == (old != new)
