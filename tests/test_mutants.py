@@ -159,7 +159,7 @@ KERNEL_SLIPS = [
     ("dense_kernels", "s = min(t + 1, T - 1)", "s = t"),
     ("dense_kernels", "predictions[t, k] = x[0]", "predictions[t, k] = x_next[0]"),
     ("dense_kernels", "predictions[t, 0] = x[0]", "predictions[t, 0] = x_next[0]"),
-    ("dense_kernels", "sums = add_lengths(sums, z, Phi[s, i], Phi_next[s, i])", "sums = add_lengths(sums, z, Phi[s, i], Phi[s, i])"),
+    ("dense_kernels", "(sums, z, Phi[s, i], Phi_next[s, i])", "(sums, z, Phi[s, i], Phi[s, i])"),
     ("dense_kernels", "delta = step[5] + step[4] * x_next[0] - x[0]", "delta = step[5] + x_next[0] - x[0]"),
     ("dense_kernels", "memory, size, c = kept(work, k)", "memory, size, c = kept(work, 0)"),
 ]  # fmt: skip
