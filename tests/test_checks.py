@@ -964,9 +964,9 @@ def test_rows_within_n_of_a_log_beyond_n() -> None:
         learner.run(Phi[:2], 1.0, 0.9, alpha=0.5)
         learner.learn(0.5, 1.0, 0.0, Phi[0], 1.0, 1.0, Phi[3], 0.9)
         assert learner.steps == 2
-        with pytest.raises(ValueError, match="have indices below n = 3. Got 7 at step 1 instead"):
+        with pytest.raises(ValueError, match=r"have indices below n = 3. Got 7 at step 1 instead"):
             learner.run(Phi[1:], 1.0, 0.9, alpha=0.5)
-        with pytest.raises(ValueError, match="have indices below n = 3. Got 7 instead"):
+        with pytest.raises(ValueError, match=r"have indices below n = 3. Got 7 instead"):
             learner.learn(0.5, 1.0, 0.0, Phi[2], 1.0, 1.0, Phi[3], 0.9)
 
 
