@@ -68,10 +68,12 @@ def _freezing(
         t, k = divmod(status, whole.K)
         frozen[k], status = True, -1
     alive = np.flatnonzero(~frozen)
-    part = whole.select(alive)
     if len(out):
         with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
             out[t:, frozen] = whole.select(np.flatnonzero(frozen)).predict(block(phi, t, T))
+    if not len(alive):
+        return status
+    part = whole.select(alive)
     while t < T and len(alive):
         rest = tuple(_columns(p[t:], alive) for p in parameters)
         made = np.empty((T - t if len(out) else 0, len(alive)), whole.dtype)
