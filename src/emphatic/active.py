@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from operator import index
 from typing import Any
 
@@ -101,6 +102,9 @@ class Active:
             raise TypeError(f"Rows of Active are taken by a slice or a whole number. Got {rows!r} instead.") from None
         constant = self.values.strides == (0, 0)
         return trusted(self.indices[t], _one_row(self.shape[1]) if constant else self.values[t], self.top)
+
+    def __iter__(self) -> Iterator[Active]:
+        return (self[t] for t in range(len(self)))
 
     def _require_rows(self, but: str) -> None:
         if self.indices.ndim == 1:

@@ -107,7 +107,7 @@ class Learner(State):
             if delta != delta:
                 raise Diverged(self.steps, of="learning")
             return delta
-        none = np.empty((0, self._engine.K), self._dtype)
+        none, position = np.empty((0, self._engine.K), self._dtype), self.position
         if self._frozen.any():
             with np.errstate(all="ignore"):
                 v, v_next = self._engine.predict(fit)[0], self._engine.predict(fit_next)[0]
@@ -117,6 +117,7 @@ class Learner(State):
             status, deltas = self._engine.run(fit, fit_next, max(top, top_next), parameters, none)
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
+        self._stand_at(position + 1)
         return float(deltas[0]) if self._K is None else deltas.copy()
 
     def run(
@@ -191,7 +192,11 @@ class Learner(State):
         size = max(1, _BLOCK // self.n if converts else T)
         if aim is not None:
             size = min(size, max(1, _SQUARES // K))
+        if size < T:  # as the engine would cut them itself
+            grain = self._engine.grain[0] or 1
+            size = max(1, size // grain) * grain
         before = self._engine.copy() if trusting else None
+        position = self.position
         for begin in range(0, T, size):
             end = min(begin + size, T)
             made = out[begin:end] if aim is None else np.empty((end - begin, K), self._dtype)
@@ -215,6 +220,7 @@ class Learner(State):
                     self._log(Phi, Phi_next)  # raises if the features are at fault, and then nothing has changed
                     self._take(after)
                 raise Diverged(begin + status // K, status % K)
+        self._stand_at(position + T)
         if aim is not None:
             answer: Any = squares / T if self._K is not None else float(squares[0] / T)
         else:

@@ -56,6 +56,10 @@ class Reference(Engine):
             self.scalars[:, -1] += 1.0
         return -1, delta
 
+    @property
+    def grain(self) -> tuple[int, int]:
+        return 1, 1
+
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])
 
