@@ -88,7 +88,7 @@ __all__ = [
     "xi",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "active": ("Active",),
