@@ -207,6 +207,141 @@ def test_resume_near_the_end_of_the_range(tmp_path: Path, dtype: str, size: floa
     assert state(loaded) == state(learner)
 
 
+# ------------------------------------------------------------------------------------------------ counts, and more
+
+
+def different(engine: str, K: int = 3) -> Learner:
+    """Learner 1 stopped at step 2 of 5."""
+    learner = Learner("td", n, K, engine=engine)
+    alpha, R = np.full((5, K), 0.1), np.ones((5, K))
+    alpha[2:, 1] = R[2:, 1] = 1e300
+    learner.run(np.ones((6, n)), R, 0.5, alpha=alpha, on_divergence="freeze")
+    return learner
+
+
+@every_engine
+def test_every_learner_has_its_own_count_of_steps(tmp_path: Path, engine: str) -> None:
+    """The file has an array for them only where they differ."""
+    learner = different(engine)
+    assert learner.steps_taken.tolist() == [5, 2, 5]
+    learner.save(tmp_path / "m")
+    assert load_file(tmp_path / "m")["steps_taken"].tolist() == [5, 2, 5]
+    assert {"steps": 5, "position": 5}.items() <= header_of(tmp_path / "m").items()
+    for other in (None, *ENGINES):
+        loaded = emphatic.load(tmp_path / "m", engine=other)
+        assert loaded.steps_taken.tolist() == [5, 2, 5]
+        assert (loaded.steps, loaded.position, loaded.steps_taken.dtype) == (5, 5, np.int64)
+    learner.select([1]).save(tmp_path / "m")
+    assert "steps_taken" not in load_file(tmp_path / "m")
+    assert {"steps": 2, "position": 5}.items() <= header_of(tmp_path / "m").items()
+    loaded = emphatic.load(tmp_path / "m")
+    assert (loaded.steps, loaded.position, loaded.steps_taken.tolist()) == (2, 5, [2])
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.array([5, 2, 5], np.float64),
+        np.array([5, 2, 5], np.int32),
+        np.array([5, 2]),
+        np.array([[5, 2, 5]]),
+        np.array(5),
+        np.array([5, -1, 5]),
+        np.array([5, 2, 6]),
+        np.array([4, 2, 3]),
+        np.array([5, 2, 2**62]),
+        np.zeros(0, np.int64),
+    ],
+    ids=str,
+)
+def test_tampered_counts(tmp_path: Path, counts: npt.NDArray[Any]) -> None:
+    different("dense").save(tmp_path / "m")
+    refuse_changed(tmp_path / "m", (tmp_path / "m").read_bytes(), lambda arrays: arrays.update(steps_taken=counts))
+
+
+@pytest.mark.parametrize("position", [-1, 4, 5.0, "5", True, None, [], 2**53, 10**30])
+def test_tampered_positions(tmp_path: Path, position: Any) -> None:
+    different("dense").save(tmp_path / "m")
+    header, body = parts((tmp_path / "m").read_bytes())
+    own = json.loads(header["__metadata__"]["emphatic"]) | {"position": position}
+    refuse(tmp_path / "m", pack(header | {"__metadata__": {"emphatic": json.dumps(own)}}, body))
+
+
+MORE: dict[str, Any] = {
+    "note": "morning",
+    "numbers": [1, 2.5, None, True, {"a": []}],
+    "weights": np.arange(6.0).reshape(2, 3),
+    "turned": np.arange(6, dtype=np.int32).reshape(2, 3).T,
+    "swapped": np.array([1.5, -2.0], ">f4"),
+    "flags": np.array([True, False]),
+    "nothing": np.zeros((0, 3)),
+    "number": np.array(2.5),
+    "not_finite": np.array([np.nan, np.inf]),
+}
+
+
+@every_engine
+@every_K
+def test_more_is_kept_with_a_learner(tmp_path: Path, engine: str, K: int | None) -> None:
+    learner, path = Learner("true_online_etd", n, K, engine=engine), tmp_path / "m"
+    stream = stream_for("true_online_etd", K)
+    stream[:40].run(learner)
+    learner.save(path, **MORE)
+    more: dict[str, Any]
+    loaded, more = Learner.load_with(path)
+    assert isinstance(loaded, Learner)
+    assert (repr(loaded), state(loaded)) == (repr(learner), state(learner))
+    assert more.keys() == MORE.keys()
+    for name, value in MORE.items():
+        if isinstance(value, np.ndarray):
+            assert more[name].dtype == value.dtype.newbyteorder("=")
+            assert np.array_equal(more[name], value, equal_nan=name == "not_finite")
+        else:
+            assert more[name] == value
+    plain = emphatic.load(path)
+    assert np.array_equal(stream[40:].run(plain), stream[40:].run(loaded))
+    assert state(plain) == state(loaded)
+    assert np.array_equal(load_file(path)["more.weights"], MORE["weights"])
+    other, again = Learner.load_with(path, engine="reference", rule=emphatic.rules.get("true_online_etd"))
+    assert (other.engine, again.keys()) == ("reference", more.keys())
+    other.save(path)
+    assert Learner.load_with(path)[1] == {}
+
+
+def test_more_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    """By name, and nothing is written; names that the file has already are taken."""
+    learner = Learner("true_online_etd", 3, 2, engine="sparse")
+    bad: list[Any] = [math.nan, [math.inf], {1, 2}, np.int64(3), object(), b"x", np.array(["a"]), np.array([1j])]
+    loop: list[Any] = []
+    loop.append(loop)
+    for value in (*bad, loop, np.array([None]), np.ma.masked_array([1.0], [True])):
+        with pytest.raises(ValueError, match="'note' parameter of save must be an array") as info:
+            learner.save(tmp_path / "m", note=value)
+        assert not isinstance(info.value, CheckpointError)
+    for name in ("theta", "e", "F", "rule", "n", "K", "steps", "steps_taken", "position", "frozen", "format", "engine"):
+        with pytest.raises(ValueError, match=f"'{name}' parameter of save must have another name"):
+            learner.save(tmp_path / "m", **{name: 1})
+    assert os.listdir(tmp_path) == []
+
+
+def test_more_that_is_damaged(tmp_path: Path) -> None:
+    """A file whose ``more`` is not sound holds a sound learner all the same."""
+    path = tmp_path / "m"
+    Learner("td", 3).save(path, note=1, weights=np.ones(2))
+    header, body = parts(path.read_bytes())
+    damaged: tuple[Any, ...] = (None, [], "x", 3, {"weights": 1})
+    for more in damaged:
+        own = json.loads(header["__metadata__"]["emphatic"]) | {"more": more}
+        path.write_bytes(pack(header | {"__metadata__": {"emphatic": json.dumps(own)}}, body))
+        with pytest.raises(CheckpointError, match="what more was saved with it is damaged"):
+            Learner.load_with(path)
+        assert emphatic.load(path).n == 3
+    with pytest.raises(ValueError, match="'engine' parameter of load"):
+        Learner.load_with(path, engine="nope")
+    with pytest.raises(FileNotFoundError):
+        Learner.load_with(tmp_path / "nowhere")
+
+
 # ------------------------------------------------------------------------------------------------ streaming
 
 

@@ -899,3 +899,86 @@ def test_gamma_that_falls_is_no_matter(gamma_next: Any) -> None:
     learner.run(np.ones((21, n)), 0.5, gamma_next, alpha=0.01)
     learner.run(np.ones((5, n)), 0.5, np.ones(4), alpha=0.01)
     learner.learn(0.1, 1.0, 0.5, np.ones(n), 1.0, 1.0, np.ones(n), 1.0)
+
+
+# ------------------------------------------------------------------------------------------------ rows of an Active
+
+
+@pytest.mark.parametrize("values", [None, "given"])
+def test_rows_of_an_active_are_those_of_an_array(values: str | None) -> None:
+    """Any slice that an array takes, without a copy and without a second look."""
+    rng = np.random.default_rng(5)
+    index = np.array([rng.choice(n, 3, replace=False) for _ in range(9)])
+    weight = None if values is None else rng.normal(size=index.shape)
+    Phi = Active(index, weight)
+    assert len(Phi) == 9
+    bounds = (None, 0, 1, 4, 9, 20, -1, -4, -20)
+    for some in (slice(a, b, by) for a in bounds for b in bounds for by in (None, 1, 2, -1, -3)):
+        part = Phi[some]
+        assert np.array_equal(part.indices, index[some])
+        assert np.array_equal(part.values, np.ones(index[some].shape) if weight is None else weight[some])
+        assert np.shares_memory(part.indices, Phi.indices) == bool(len(part)) == bool(part.indices.size)
+        assert len(part) == part.shape[0] == len(part.rows)
+        dense = part.rows.dense(n, "float64")
+        assert np.array_equal(dense, Phi.rows.dense(n, "float64")[some])
+    for t in (0, 3, -1, np.int32(8)):
+        phi = Phi[t]
+        assert phi.shape == (3,)
+        assert repr(phi) == repr(Active(index[t], None if weight is None else weight[t]))
+        assert np.shares_memory(phi.indices, Phi.indices)
+    assert [repr(phi) for phi in Phi] == [repr(Phi[t]) for t in range(9)]
+    with pytest.raises(IndexError):
+        Phi[9]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("K", [None, 3])
+def test_rows_of_an_active_are_learned_from(engine: str, K: int | None) -> None:
+    """By ``run`` in parts, one by one, and with a step: the very bits of rows that were given by themselves."""
+    rng = np.random.default_rng(6)
+    index = np.array([rng.choice(n, 3, replace=False) for _ in range(T + 1)])
+    weight, R = rng.normal(size=index.shape), rng.normal(size=T)
+    for values in (None, weight):
+        Phi = Active(index, values)
+        sliced, plain = (Learner("td", n, K, engine=engine) for _ in range(2))
+
+        def alone(rows: Any, values: Any = values) -> Active:
+            return Active(index[rows].copy(), None if values is None else values[rows].copy())
+
+        for some in (slice(0, 5), slice(4, T), slice(None, None, 2), slice(None, None, -1)):
+            steps = slice(0, len(index[some]) - 1)
+            for learner, rows in ((sliced, Phi[some]), (plain, alone(some))):
+                learner.run(rows, R[steps] if K is None else R[steps, None], 0.9, alpha=0.1, lambda_=0.8)
+        for t in range(3):
+            for learner, one, following in ((sliced, Phi[t], Phi[t + 1]), (plain, alone(t), alone(t + 1))):
+                learner.learn(0.1, 1.0, 0.8, one, 1.0, R[t], following, 0.9)
+            assert np.array_equal(sliced.predict(Phi[t]), plain.predict(alone(t)))
+        assert sliced.theta.tobytes() == plain.theta.tobytes()
+
+
+def test_rows_within_n_of_a_log_beyond_n() -> None:
+    """What counts is what the rows themselves hold."""
+    Phi = Active([[0], [1], [7], [2]])
+    for engine in ENGINES:
+        learner = Learner("td", 3, engine=engine)
+        learner.run(Phi[:2], 1.0, 0.9, alpha=0.5)
+        learner.learn(0.5, 1.0, 0.0, Phi[0], 1.0, 1.0, Phi[3], 0.9)
+        assert learner.steps == 2
+        with pytest.raises(ValueError, match=r"have indices below n = 3. Got 7 at step 1 instead"):
+            learner.run(Phi[1:], 1.0, 0.9, alpha=0.5)
+        with pytest.raises(ValueError, match=r"have indices below n = 3. Got 7 instead"):
+            learner.learn(0.5, 1.0, 0.0, Phi[2], 1.0, 1.0, Phi[3], 0.9)
+
+
+def test_what_has_no_rows_to_take() -> None:
+    phi, Phi = Active([1, 2]), Active([[1, 2]])
+    assert phi
+    assert Phi[:0]
+    with pytest.raises(TypeError, match=r"Active of shape \(2,\) is one φ and has no length"):
+        len(phi)
+    for rows in (0, slice(None), [0]):
+        with pytest.raises(TypeError, match=r"Active of shape \(2,\) is one φ and has no rows to take"):
+            phi[rows]
+    for bad in ([0], (0, 1), np.array([True]), 0.0, None, "a"):
+        with pytest.raises(TypeError, match="taken by a slice or a whole number"):
+            Phi[bad]

@@ -122,3 +122,10 @@ def test_public_names_are_there_and_documented() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         _ = emphatic.nonsense
     assert emphatic.__version__ in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert project["version"] == emphatic.__version__ == newest[1]

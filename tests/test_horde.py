@@ -544,9 +544,10 @@ def test_goes_on_with_the_same_bits(at: int, tmp_path: Path) -> None:
     go_on(horde, 0, at)
     if at == 60:
         horde.cut()
-    horde.save(tmp_path / "model", note={"a": 1})
+    horde.save(tmp_path / "model", note={"a": 1}, table=np.arange(3))
     steps = horde.learner.steps
     other, more = Horde.load_with(tmp_path / "model")
+    assert more.pop("table").tolist() == [0, 1, 2]
     assert more == {"note": {"a": 1}}
     assert other.questions == horde.questions
     assert other.rows == at

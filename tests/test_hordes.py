@@ -58,6 +58,104 @@ def test_what_cannot_be_selected_or_joined_is_refused() -> None:
         emphatic.join([horde, Learner("td", n, K)])
 
 
+# ------------------------------------------------------------------------------------------------ frozen, taken apart
+
+
+def some_frozen(engine: str, K: int | None = K, begin: int = 0, end: int = 30) -> Learner:
+    """Learners 1 and 5 (or the only one) stop on their way, the others go on."""
+    stream = make(1, T, n, K, active=3, binary=False)
+    horde = Learner(RULE, n, K, engine=engine)
+    part: dict[str, Any] = stream[begin:end].parameters()
+    if K is None:
+        part["R"][12:] = 1e300
+        part["alpha"][12:] = 1e300
+    else:
+        part["R"][12:, 1] = part["alpha"][12:, 1] = 1e300
+        part["R"][20:, 5] = part["alpha"][20:, 5] = 1e300
+    Phi, _ = stream[begin:end].features()
+    horde.run(Phi, on_divergence="freeze", **part)
+    return horde
+
+
+def go_on(horde: Learner, of: Any = slice(None), begin: int = 30, end: int = T) -> Any:
+    part = make(1, T, n, K, active=3, binary=False)[begin:end].of_learners(np.arange(K)[of])
+    given: dict[str, Any] = part.parameters()
+    return horde.run(part.features()[0], on_divergence="freeze", **given)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "shares",
+    [[[0, 2, 3, 4, 6], [1, 5]], [[1], [5], [0, 2, 3, 4, 6]], [[k] for k in range(K)], [[6, 5, 4], [3, 2, 1, 0]]],
+)
+def test_join_undoes_select_whoever_is_frozen(engine: str, shares: list[list[int]]) -> None:
+    """Also parts of which nobody moves; all go on to the same bits, and in parts they stay together."""
+    horde = some_frozen(engine)
+    assert horde.frozen.tolist() == [k in (1, 5) for k in range(K)]
+    taken, order = horde.steps_taken, np.concatenate(shares)
+    assert 12 <= taken[1] < 20 <= taken[5] < 30
+    parts = [horde.select(share) for share in shares]
+    assert {part.position for part in parts} == {30}
+    assert [part.steps for part in parts] == [max(taken[share]) for share in shares]
+    whole, plain = emphatic.join(parts), horde.select(order)
+    assert everything(whole) == everything(plain)
+    assert whole.frozen.tolist() == horde.frozen[order].tolist()
+    assert whole.steps_taken.tolist() == taken[order].tolist()
+    assert whole.position == plain.position == 30
+    assert np.array_equal(go_on(whole, order), go_on(plain, order))
+    assert everything(whole) == everything(plain)
+    # Each part by itself: those of which nobody moves are still where the others are.
+    for share, part in zip(shares, parts, strict=True):
+        go_on(part, share)
+    again = emphatic.join(parts)
+    assert again.position == whole.position == T
+    assert again.steps_taken.tolist() == whole.steps_taken.tolist()
+    assert relative_error(again.theta, whole.theta) <= TOLERANCE["float64"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hordes_at_different_positions_are_not_joined(engine: str) -> None:
+    """However far those that still move, and those that do not, have learned."""
+    horde = some_frozen(engine)
+    early, late = horde.select([1]), horde.select([0, 2])
+    go_on(late, [0, 2], 30, 31)
+    for parts in ([early, late], [late, early]):
+        with pytest.raises(ValueError, match=r"be at the same position of the stream. Got steps 30, 31 instead"):
+            emphatic.join(parts)
+    ahead = Learner(RULE, n, 2, engine=engine)
+    with pytest.raises(ValueError, match=r"be at the same position of the stream. Got steps 0, 30 instead"):
+        emphatic.join([horde, ahead])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("one", [False, True])
+def test_the_stream_goes_on_whoever_stands_still(engine: str, one: bool, tmp_path: Path) -> None:
+    """By ``run``, by ``learn``, through a file, a copy and a pickle, and when set free; but not past a refusal."""
+    learner = some_frozen(engine, None) if one else some_frozen(engine).select([1, 5])
+    assert np.all(learner.frozen)
+    stopped, (short, longer) = learner.steps, (np.zeros((1, n)), np.zeros((4, n)))
+    assert (stopped < 30, learner.position) == (True, 30)
+    learner.run(longer, 0.0, 0.9, alpha=0.1)
+    learner.run(short, 0.0, 0.9, alpha=0.1)
+    for _ in range(2):
+        learner.learn(0.1, 1.0, 0.5, short[0], 1.0, 0.0, short[0], 0.9)
+    with pytest.raises(ValueError, match="alpha"):
+        learner.learn(-0.1, 1.0, 0.5, short[0], 1.0, 0.0, short[0], 0.9)
+    with pytest.raises(ValueError, match="alpha"):
+        learner.run(longer, 0.0, 0.9, alpha=-0.1)
+    learner.save(tmp_path / "m")
+    for other in (learner, learner.copy(), pickle.loads(pickle.dumps(learner)), emphatic.load(tmp_path / "m")):
+        assert (other.position, other.steps) == (35, stopped)
+        other.theta = np.zeros(n)
+        other.run(longer, 0.0, 0.9, alpha=0.1)
+        other.learn(0.1, 1.0, 0.5, short[0], 1.0, 0.0, short[0], 0.9)
+        assert (other.position, other.steps) == (39, stopped + 4)
+        with pytest.raises(emphatic.Diverged) as info:
+            other.run(np.ones((9, n)), [0.0, 0.0] + [1e300] * 6, 0.9, alpha=1e300)
+        assert info.value.step >= 2
+        assert (other.position, other.steps) == (39 + info.value.step, stopped + 4 + info.value.step)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("features", [3, 40])
 def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, features: int, tmp_path: Path) -> None:
@@ -86,6 +184,9 @@ def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, feat
     # They stay so, through a file, while the rest learn on; setting θ sets them free.
     horde.save(tmp_path / "horde")
     loaded = emphatic.load(tmp_path / "horde")
+    assert horde.steps_taken[1] < steps > horde.steps_taken[3]
+    assert loaded.steps_taken.tolist() == horde.steps_taken.tolist()
+    assert (loaded.steps, loaded.position) == (steps, steps)
     frozen = loaded.theta[[1, 3]]
     loaded.run(Phi, R, 0.0, alpha=alpha, on_divergence="freeze")
     loaded.learn(alpha, 1.0, 0.0, Phi[0], 1.0, 1.0, Phi[1], 0.0)

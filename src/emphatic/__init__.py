@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     ABTD: partial[Learner]
     ResidualGradient: partial[Learner]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "active": ("Active",),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,16 @@ class Active:
     """The active features of one φ, shape (k,), or of one φ a row, shape (T, k).
 
     ``values`` are 1 unless given. An index of −1 stands for "none", so that rows of different lengths fit one array.
-    An index may not be repeated within one φ.
+    An index may not be repeated within one φ. Rows are taken as those of an array are, without a copy: ``Phi[a:b]`` is
+    ``Active`` too, and ``Phi[t]`` is one φ.
 
     >>> Active([3, 7])
     Active([3, 7])
-    >>> Active([[3, 7], [4, -1]], values=[[0.5, 0.5], [1.0, 0.0]]).shape
-    (2, 2)
+    >>> Phi = Active([[3, 7], [4, -1], [5, 6]])
+    >>> Phi.shape, Phi[1:].shape, Phi[-1]
+    ((3, 2), (2, 2), Active([5, 6]))
+    >>> Active([[3, 7], [4, -1]], values=[[0.5, 0.5], [1.0, 0.0]])[0]
+    Active([3, 7], [0.5, 0.5])
     """
 
     __slots__ = ("indices", "top", "values")
@@ -42,7 +48,8 @@ class Active:
             # The common case, a step at a time; whatever is amiss is said below.
             self.indices: NDArray[np.int64] = indices.copy()
             self.values: NDArray[np.float64] = _one_row(len(indices))
-            #: The largest index (−1 if there is none), so that a learner need not look at every one again.
+            #: The largest index (−1 if there is none), so that a learner need not look at every one again; of rows
+            #: that were taken from others, the largest of those.
             self.top: int = _of_few()(self.indices)
             if self.top >= -1:
                 return
@@ -77,6 +84,31 @@ class Active:
         constant = self.values.strides == (0, 0)  # reshape would make a full array of ones of it
         flat = np.broadcast_to(self.values.flat[:1], self.indices.size) if constant else self.values.reshape(-1)
         return Rows(_starts(self.indices.shape), self.indices.reshape(-1), flat)
+
+    def __len__(self) -> int:
+        self._require_rows("has no length")
+        return len(self.indices)
+
+    def __bool__(self) -> bool:
+        return True  # whatever its length
+
+    def __getitem__(self, rows: Any) -> Active:
+        self._require_rows("has no rows to take")
+        if isinstance(rows, slice):
+            return trusted(self.indices[rows], self.values[rows], self.top)
+        try:
+            t = index(rows)
+        except TypeError:
+            raise TypeError(f"Rows of Active are taken by a slice or a whole number. Got {rows!r} instead.") from None
+        constant = self.values.strides == (0, 0)
+        return trusted(self.indices[t], _one_row(self.shape[1]) if constant else self.values[t], self.top)
+
+    def __iter__(self) -> Iterator[Active]:
+        return (self[t] for t in range(len(self)))
+
+    def _require_rows(self, but: str) -> None:
+        if self.indices.ndim == 1:
+            raise TypeError(f"Active of shape {self.shape} is one φ and {but}; only (T, k) does.")
 
     def __repr__(self) -> str:
         if self.indices.ndim == 1 and self.indices.size <= 16:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import checkpoint, rules
+from emphatic import checkpoint, restoring, rules
 from emphatic.active import Active, trusted
 from emphatic.asking import Asking, Rows
 from emphatic.blend import Blend
@@ -24,7 +24,6 @@ from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.inputs import refusal
 from emphatic.learner import Learner
-from emphatic.loading import restored
 from emphatic.questions import GVF, Observations, told
 from emphatic.sequences import UndiscountedWarning
 from emphatic.streams import Clock, Hold, Table, open_table
@@ -40,6 +39,8 @@ RATES = (0.1, 0.3, 1.0)
 BLOCK = 4096
 #: How the names of arrays begin that are not the learner's.
 _OWN = ("features.", "blend.", "horde.")
+#: And of those that a user keeps with a horde.
+_MORE = "horde.more."
 
 
 def warm_up_rows(rows: int) -> int:
@@ -349,12 +350,16 @@ class Horde:
     # ------------------------------------------------------------------ keeping
 
     def save(self, path: str | os.PathLike[str], **more: Any) -> None:
-        """Write one safetensors file with all there is to go on from; ``more`` is kept in its header."""
+        """Write one safetensors file with all there is to go on from.
+
+        ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
+        """
         checkpoint.write(path, *self._state(more))
 
     def _state(self, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Part]]:
         asking = self._require()
         header, parts = self.learner._state()
+        entries, kept = restoring.pack(more, _MORE)
         made, arrays = self.features.save()
         header["horde"] = {
             "questions": [question.config() for question in self.questions],
@@ -369,14 +374,14 @@ class Horde:
             "features": made,
             "hold": self._hold.state(),
             "counts": asking.counts,
-            "more": dict(more),
+            "more": entries,
         }
         own = {f"features.{name}": array for name, array in arrays.items()}
         own |= {f"blend.{name}": array for name, array in self._blend.arrays().items()}
         own |= {"horde.base": self._base, "horde.now": self._now, "horde.fresh": self._fresh.view(np.uint8)}
         if self._phi is not None:
             own |= {"horde.indices": self._phi.indices, "horde.values": self._phi.values}
-        return header, parts | {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
+        return header, parts | kept | {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Horde:
@@ -398,8 +403,8 @@ class Horde:
                     told["rule"], rates=told["rates"], step=told["step"], scaled=told["scaled"],
                     **told["kind"], **told["extra"],
                 )  # fmt: skip
-                horde._restore(told, own, restored(header, stored))
-                return horde, dict(told["more"])
+                horde._restore(told, own, Learner._restored(header, stored))
+                return horde, restoring.unpack(told["more"], stored, _MORE)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
 

@@ -183,8 +183,9 @@ def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tupl
     if value.indices.ndim not in ndims:
         shapes = " or ".join({1: "(k,)", 2: "(T, k)"}[d] for d in ndims)
         raise refusal(name, function, f"be Active of shape {shapes}", f"shape {value.shape}")
-    if value.top >= n:
-        first = np.argwhere(value.indices >= n)[0]
+    # (of rows taken from others, ``top`` is that of all the others)
+    if value.top >= n and len(above := np.argwhere(value.indices >= n)):
+        first = above[0]
         at = f" at step {first[0]}" if value.indices.ndim == 2 else ""
         raise refusal(name, function, f"have indices below n = {n}", f"{value.indices[tuple(first)]}{at}")
     rows = value.rows

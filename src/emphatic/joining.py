@@ -13,16 +13,21 @@ __all__ = ["join"]
 
 
 def join(hordes: Sequence[Learner]) -> Learner:
-    """One horde of all these learners, which have the same rule, n and dtype, in order; on the first one's engine."""
+    """One horde of all these learners, in order, as they are: frozen ones stay so, and each has its own steps.
+
+    They have the same rule, n, dtype and engine, and are at the same position of their stream.
+    """
     first = hordes[0] if len(hordes) else None
     if first is None:
         raise inputs.refusal("hordes", "join", "be a list of one learner or more", "none")
     for i, other in enumerate(hordes):
         if (other.rule, other.n, other.dtype, other.engine) != (first.rule, first.n, first.dtype, first.engine):
             raise inputs.refusal("hordes", "join", f"all be like the first, {first!r}", f"{other!r} at {i}")
-    if len({other.steps for other in hordes}) > 1:
-        raise inputs.refusal("hordes", "join", "have learned the same number of steps", "different numbers")
+    positions = sorted({other.position for other in hordes})
+    if len(positions) > 1:
+        found = f"steps {', '.join(map(str, positions))}"
+        raise inputs.refusal("hordes", "join", "be at the same position of the stream", found)
     parts = [other._engine for other in hordes]
     whole = parts[0].like(sum(part.K for part in parts))
     whole.join(parts)
-    return first._with(whole, whole.K, np.concatenate([other._frozen for other in hordes]))
+    return first._with(whole, whole.K, np.concatenate([other._frozen for other in hordes]), first.position)

@@ -113,10 +113,11 @@ class Learner(State):
             deltas = step(one, one_next, *(p[0] for p in parameters))
             if deltas is not None:
                 return deltas
-        none = np.empty((0, engine.K), self._dtype)
+        none, position = np.empty((0, engine.K), self._dtype), self.position
         status = engine.run(now, following, max(top, top_next), parameters, none, Watch(self._frozen))
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
+        self._stand_at(position + 1)
         return float(engine.delta[0]) if self._K is None else engine.delta.copy()
 
     def run(
@@ -173,7 +174,7 @@ class Learner(State):
         self._decide(log.phi, T)
 
         collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
-        before = self._engine.snapshot() if trusting else None
+        before, position = self._engine.snapshot() if trusting else None, self.position
         for begin, end, steps in log.blocks(self._engine, collection.most):
             made = collection.room(begin, end)
             watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
@@ -183,8 +184,7 @@ class Learner(State):
                     self._refuse_unfit(before, Phi, Phi_next)
                 raise Diverged(begin + status // self._engine.K, status % self._engine.K)
             collection.add(begin, end, made, check.sum_squares)
-        if self._frozen[0]:
-            self._stepper = None  # a single learner has none while it is frozen
+        self._pass(position + T)
         return self._answer(collection, predictions, aim, goal)
 
     def _answer(self, collection: Collection, predictions: Any, aim: Any, goal: Any) -> Any:
@@ -223,11 +223,18 @@ class Learner(State):
         No component of φ or φ' may be larger than ``top``; the parameters are (T, K). Who would diverge is frozen.
         """
         self._decide(phi, 1)
-        engine, watch = self._engine, Watch(self._frozen, True)
+        engine, watch, position = self._engine, Watch(self._frozen, True), self.position
         predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
         engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
+        self._pass(position + len(phi))
         last: NDArray[Any] = predictions[-1]
         return last
+
+    def _pass(self, position: int) -> None:
+        """Stand here in the stream after a run in which learners may have been frozen."""
+        if self._frozen.any():
+            self._stand_at(position)
+            self._stepper = None
 
     def _log(
         self, Phi: Any, Phi_next: Any, values: tuple[Any, ...], extra: dict[str, Any], *, look_over: bool = True
@@ -260,7 +267,7 @@ class Learner(State):
 
     def _make_stepper(self) -> Callable[..., Any] | None:
         """The engine's own way of taking one step, compiled when it is first wanted."""
-        if not self._decided or (self._K is None and self._frozen[0]):
+        if not self._decided or self._frozen.all():
             return None
         step = self._engine.stepper(self._K is None)
         if step is not None and self._K is not None:

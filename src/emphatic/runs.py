@@ -45,7 +45,9 @@ class Log:
             if T:
                 yield 0, T, self
             return
-        size = max(1, most if fits else min(most, _CONVERTED // engine.n))
+        size = most if fits else min(most, _CONVERTED // engine.n)
+        grain = engine.grain[0] or 1
+        size = max(1, size // grain) * grain  # as the engine would cut them itself
         for begin in range(0, T, size):
             end = min(begin + size, T)
             phi, phi_next = (fit(block(some, begin, end), engine) for some in (self.phi, self.phi_next))

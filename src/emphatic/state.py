@@ -9,13 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import checkpoint, engines, inputs, rules
+from emphatic import checkpoint, engines, inputs, restoring, rules
 from emphatic.engines.base import Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.rules import Rule
-from emphatic.tensors import Part
+from emphatic.tensors import Part, Stored
 
 __all__ = ["State"]
+
+#: How the names of arrays begin that a user keeps with a learner.
+_MORE = "more."
 
 
 class State:
@@ -26,12 +29,14 @@ class State:
 
     __slots__ = (
         "_K",
+        "_ahead",
         "_decided",
         "_dtype",
         "_engine",
         "_extra",
         "_frozen",
         "_inputs",
+        "_leader",
         "_predictor",
         "_stepper",
         "_threads",
@@ -62,6 +67,8 @@ class State:
         self._type = np.dtype(self._dtype)
         self._decided = not isinstance(engine, str) or engine != "auto"
         self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
+        # The position in the stream is told by one learner that moves: so far ahead of its own count of steps.
+        self._leader = self._ahead = 0
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
         self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads))
@@ -89,15 +96,35 @@ class State:
         return self._engine.name if self._decided else "auto"
 
     @property
+    def grain(self) -> tuple[int, int]:
+        """(steps, learners): where a run, and a horde, can be cut without any bit being another.
+
+        A run in pieces of multiples of these steps, the last of any length, and a horde in parts of multiples of these
+        learners learn the same to the bit as the whole, on the same machine and as long as nobody is near the end of
+        the number range; cut elsewhere, the same to rounding. Predictions too, but for the reference engine's, which
+        are made for all learners at once. Where only the whole gives its bits, the grain of learners is K (a sparse
+        horde) and that of steps 0 (a single dense learner). Before ``auto`` has chosen an engine there is none.
+        """
+        if not self._decided:
+            raise inputs.refusal("engine", "Learner", "be named, or have been chosen by a first step", "'auto'")
+        steps, learners = self._engine.grain
+        return steps, learners or self._engine.K
+
+    @property
     def steps(self) -> int:
-        """The steps learned so far."""
-        return int(self._engine.scalars[:, -1].max())
+        """The steps learned so far: the most of any learner."""
+        return int(self._engine.counts.max())
 
     @property
     def steps_taken(self) -> Any:
         """The steps that each learner has learned from, (K,): fewer for one that stood still."""
-        taken = self._engine.scalars[:, -1].astype(np.int64)
+        taken = self._engine.counts.astype(np.int64)
         return int(taken[0]) if self._K is None else taken
+
+    @property
+    def position(self) -> int:
+        """The steps of the stream so far, whoever learned from them: frozen learners do not stop it."""
+        return self._ahead + int(self._engine.counts[self._leader])
 
     @property
     def frozen(self) -> Any:
@@ -146,7 +173,7 @@ class State:
 
     def copy(self) -> Self:
         """Another learner in the same state."""
-        return self._with(self._engine.copy(), self._K, self._frozen)
+        return self._with(self._engine.copy(), self._K, self._frozen, self.position)
 
     def select(self, ks: ArrayLike) -> Self:
         """The learners of these indices, in this order, as a horde of their own."""
@@ -156,7 +183,7 @@ class State:
             chosen = np.empty(0, np.int64)
         if self._K is None or chosen.ndim != 1 or not len(chosen):
             raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", repr(ks))
-        return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen])
+        return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
 
     __copy__ = copy
 
@@ -164,16 +191,30 @@ class State:
         return self.copy()
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, self._engine
+        kind = self.rule, self._K, self._dtype, self._threads, self._decided
+        return *kind, self._frozen, self._engine, self.position
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, engine = state
+        self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, engine, position = state
         self._type = np.dtype(self._dtype)
         self._take(engine)
+        self._stand_at(position)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file that ``emphatic.load`` and other tools can open; whole or not at all."""
-        checkpoint.write(path, *self._state())
+    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+        """Write one safetensors file that ``emphatic.load`` and other tools can open; whole or not at all.
+
+        ``more`` is kept with it, for ``Learner.load_with``: arrays as arrays, and in the header whatever JSON can hold.
+        """
+        header, parts = self._state()
+        header["more"], kept = restoring.pack(more, _MORE, (*header, *parts, "format", "frozen", "steps_taken"))
+        checkpoint.write(path, header, parts | kept)
+
+    @classmethod
+    def load_with(
+        cls, path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None
+    ) -> tuple[Self, dict[str, Any]]:
+        """``emphatic.load``, and what more was saved with the learner."""
+        return cls._load(path, engine, rule, more=True)
 
     def cut(self) -> None:
         """Forget the traces and the memory (the weights stay): what follows is another sequence."""
@@ -190,6 +231,8 @@ class State:
         parts |= {f"{self.engine}.{name}": Part.of(array) for name, array in engine.pending().items()}
         if self._frozen.any():
             parts["frozen"] = Part.of(self._frozen.astype(np.uint8))
+        if (engine.counts != engine.counts[0]).any():
+            parts["steps_taken"] = Part.of(self.steps_taken)
         header = {
             "rule": self.rule.name,
             "vectors": list(self.rule.vectors),
@@ -200,14 +243,48 @@ class State:
             "engine": self.engine,
             "threads": self._threads,
             "steps": self.steps,
+            "position": self.position,
         }
         return header, parts
 
-    def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_]) -> Self:
+    @classmethod
+    def _load(
+        cls, path: str | os.PathLike[str], engine: str | None, rule: Rule | None, *, more: bool = False
+    ) -> tuple[Self, dict[str, Any]]:
+        if engine is not None and (not isinstance(engine, str) or engine not in ("auto", *engines.available())):
+            known = f"be 'auto' or one of {', '.join(engines.available())}"
+            raise inputs.refusal("engine", "load", known, repr(engine))
+        if rule is not None and not isinstance(rule, Rule):
+            raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
+        with restoring.opened(path) as (header, arrays):
+            learner = cls._restored(header, arrays, engine, rule)
+            return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+
+    @classmethod
+    def _restored(
+        cls, header: dict[str, Any], arrays: dict[str, Stored], engine: str | None = None, own: Rule | None = None
+    ) -> Self:
+        """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
+        rule = restoring.check(header, arrays, own)
+        frozen, position = restoring.frozen(header, arrays), restoring.position(header)
+        kind = {"dtype": header["dtype"], "engine": engine or header["engine"], "threads": header["threads"]}
+        learner = cls(rule, header["n"], header["K"], **kind)
+        restoring.fill(learner._engine, learner.engine, header, arrays)
+        learner._frozen[:] = frozen
+        learner._stand_at(position)
+        return learner
+
+    def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_], position: int) -> Self:
         """A learner like this one around another engine."""
         other = object.__new__(type(self))
-        other.__setstate__((self.rule, K, self._dtype, self._threads, self._decided, np.array(frozen), engine))
+        kind = self.rule, K, self._dtype, self._threads, self._decided
+        other.__setstate__((*kind, np.array(frozen), engine, position))
         return other
+
+    def _stand_at(self, position: int) -> None:
+        """Be here in the stream. Due after steps that may not have moved the learner that tells the position."""
+        self._leader = int(np.argmin(self._frozen))
+        self._ahead = position - int(self._engine.counts[self._leader])
 
     def _take(self, engine: Engine) -> None:
         self._engine = engine

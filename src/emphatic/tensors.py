@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Part", "Stored", "pieces", "read", "write"]
+__all__ = ["DTYPES", "Part", "Stored", "pieces", "read", "write"]
 
 #: Names of number types, in the order in which their arrays come.
 _DTYPES = {
@@ -26,6 +26,8 @@ _DTYPES = {
     "F16": "float16", "U16": "uint16", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+#: The same as NumPy names them.
+DTYPES = tuple(_NAMES)
 _ORDER = list(_DTYPES)
 
 #: Numbers that pass at a time.

@@ -60,6 +60,20 @@ class Engine(ABC):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kernels": {}}  # machine code is good for one process only
 
+    @property
+    @abstractmethod
+    def grain(self) -> tuple[int, int]:
+        """(steps, learners), 0 being all of them.
+
+        A run in pieces of multiples of these steps, the last of any length, and a horde in parts of multiples of these
+        learners learn the same to the bit as the whole.
+        """
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """The steps that each learner has taken, (K,)."""
+        return self.scalars[:, -1]
+
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:

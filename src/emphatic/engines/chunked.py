@@ -282,6 +282,10 @@ class Chunked(Dense):
         self.threads = threads
 
     @property
+    def grain(self) -> tuple[int, int]:
+        return self.length, LANES
+
+    @property
     def looks_over(self) -> bool:
         return False
 
@@ -316,8 +320,9 @@ class Chunked(Dense):
                 with _quiet():
                     G = P @ P.T
                 look = functools.partial(self._look, room, P, G, at, top, t0, parameters, predictions)
-                if not all(for_each(look, range(len(room.W)))):
-                    # Something is about to overflow: step by step says exactly where.
+                if L < _FEW_STEPS or not all(for_each(look, range(len(room.W)))):
+                    # The last steps are few, as they would be in a run of their own; or something is about to
+                    # overflow: step by step says exactly where.
                     rest = tuple(p[t0 : t0 + L] for p in parameters)
                     out = predictions[t0 : t0 + L] if len(predictions) else predictions
                     status, delta = super().run(phi[t0 : t0 + L], phi_next[t0 : t0 + L], top, rest, out)

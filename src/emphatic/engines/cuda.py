@@ -107,6 +107,11 @@ class Cuda(Engine):
                 f"which has {free / 1e9:.1f} GB free. Got {K:,} instead."
             )
 
+    @property
+    def grain(self) -> tuple[int, int]:
+        # Whole chunks, be φ' the next φ or apart; and so many learners that none shares out its columns.
+        return (ROWS - 1) * (ROWS // 2), 64 * _PROGRAMS
+
     # ------------------------------------------------------------------ scalars: the newer of two copies counts
 
     @property
@@ -121,6 +126,11 @@ class Cuda(Engine):
     @scalars.setter
     def scalars(self, value: NDArray[np.float64]) -> None:
         self._host = value
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """As in every engine; it takes nothing from the device."""
+        return self._steps_before + self._steps if self._host is None else self._host[:, -1]
 
     def _to_device(self) -> None:
         if self._host is not None:

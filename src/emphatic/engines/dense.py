@@ -77,6 +77,12 @@ class Dense(Engine):
         return kernel(self.rule, self.dtype, name, compiled.interpreted())
 
     @property
+    def grain(self) -> tuple[int, int]:
+        # One learner's sums for the next step are made along with this one's update, in another order than its first
+        # ones; one alone, and fewer than go side by side, have kernels of their own.
+        return (1, _SEVERAL) if self.K > 1 else (0, 1)
+
+    @property
     def looks_over(self) -> bool:
         return self.K == 1
 

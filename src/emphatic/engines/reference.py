@@ -69,6 +69,10 @@ class Reference(Engine):
             update = self.rule.pure(*(tuple(np.array(some)) for some in scalars))
         return update
 
+    @property
+    def grain(self) -> tuple[int, int]:
+        return 1, 1
+
     def vector(self, r: int) -> NDArray[Any]:
         return np.array(self.X[r])
 

@@ -82,6 +82,10 @@ class Sparse(Engine):
         fields = [self._columns[name] for name in self._layout.names]
         return [*fields, self._scale, self._epoch, self._table]
 
+    @property
+    def grain(self) -> tuple[int, int]:
+        return 1, 1
+
     def quick(self) -> Any:
         if self.K > 1:
             return None

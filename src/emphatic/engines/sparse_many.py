@@ -195,6 +195,10 @@ class SparseMany(Engine):
         )  # fmt: skip
         return status, self._delta
 
+    @property
+    def grain(self) -> tuple[int, int]:
+        return 1, 0  # when columns are brought up to date is a matter of all learners
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_run": None}  # an address is good for one process only
 

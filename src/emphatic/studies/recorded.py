@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import inputs, rules
-from emphatic.active import Active, trusted
+from emphatic.active import Active
 from emphatic.learner import Learner
 from emphatic.nexting import Nexting
 from emphatic.scores import known_return
@@ -201,7 +201,7 @@ class Recorded:
                         block: dict[str, Any] = {
                             name: value[some, None] if value.ndim == 1 else value for name, value in given.items()
                         }
-                        made = learner.run(self._rows(some.start, some.stop + 1), **block, on_divergence="freeze")
+                        made = learner.run(self.Phi[some.start : some.stop + 1], **block, on_divergence="freeze")
                         at = np.searchsorted(edges, begin, "right") - 1
                         square = np.square(made[known[some]] - G[some][known[some]][:, None])
                         sums[at] += square.sum(axis=0)
@@ -213,11 +213,6 @@ class Recorded:
             curve = np.sqrt(sums / counts[:, None])[: len(points)]
             mean, final = np.sqrt(sums.sum(axis=0) / counts.sum()), np.sqrt(last / known[tenth:].sum())
         return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
-
-    def _rows(self, begin: int, end: int) -> Any:
-        if isinstance(self.Phi, Active):
-            return trusted(self.Phi.indices[begin:end], self.Phi.values[begin:end], self.Phi.top)
-        return self.Phi[begin:end]
 
     def _given(self, settings: Settings) -> dict[str, NDArray[np.float64]]:
         """What ``run`` takes beside the features: (T,), (1, K) or a number."""
