@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -100,7 +101,7 @@ class Engine(ABC):
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:
         """``take`` from one probe to the next."""
-        T, probed = len(phi), watch.steps(len(phi))
+        T, probed, plain = len(phi), watch.steps(len(phi)), replace(watch, probe=None)
         for begin, end in itertools.pairwise(sorted({0, *probed, T})):
             if begin in probed:
                 watch.write(begin, self.vector(0))
@@ -110,7 +111,7 @@ class Engine(ABC):
                 top,
                 tuple(p[begin:end] for p in parameters),
                 predictions[begin:end] if len(predictions) else predictions,
-                watch,
+                plain,
             )
             if status != -1:
                 return begin * self.K + status if status >= 0 else status
