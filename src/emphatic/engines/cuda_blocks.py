@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from emphatic.engines.cuda_text import GROUP, ring
+from emphatic.engines.cuda_functions import GROUP
 
 if TYPE_CHECKING:
     from emphatic.engines.cuda import Cuda
@@ -29,7 +29,7 @@ class Block:
         self, engine: Cuda, begin: int, phi: torch.Tensor, phi_next: torch.Tensor | None,
         top: torch.Tensor, parameters: list[torch.Tensor], keep: bool,
     ) -> None:  # fmt: skip
-        self.engine, self.begin, self.top, self.parameters = engine, begin, top, parameters
+        self.engine, self.begin, self.parameters = engine, begin, parameters
         self.phi, self.phi_next = phi, phi_next
         self.apart = phi_next is not None
         self.T = len(phi) if self.apart else len(phi) - 1
@@ -40,6 +40,9 @@ class Block:
         self.out = torch.empty((self.T if keep else 0, engine.K), dtype=engine.real, device=engine.device)
         self.keep = keep
         self._prepare()
+        #: A bound on the components of each chunk's rows: none where products of rows are beyond the number range, so
+        #: that such a chunk is taken step by step.
+        self.top = torch.where(self.G.isfinite().flatten(1).all(1), top, torch.inf)
         self.pointers = [
             value
             for p in parameters
@@ -59,16 +62,25 @@ class Block:
             padded[: self.T + 1, : engine.n] = phi
         P = padded.as_strided((self.chunks, ROWS, engine.width), (stride * engine.width, engine.width, 1)).contiguous()
         self.G = torch.bmm(P, P.transpose(1, 2))
-        self.H = _windows(self.G, 2 if self.apart else 1, ring(self.apart))
+        self.H = _windows(self.G, self.apart)
         self.rows = _split(P)
         self.columns = tuple(part.transpose(1, 2).contiguous() for part in self.rows)
 
     def t0(self, chunk: int) -> int:
-        return chunk * self.steps
+        """The chunk's first step; T for the one after the last."""
+        return min(chunk * self.steps, self.T)
 
     def length(self, chunk: int) -> int:
         """How many steps that chunk has."""
-        return min(self.steps, self.T - chunk * self.steps)
+        return self.t0(chunk + 1) - self.t0(chunk)
+
+    def rows_at(self, t: int) -> torch.Tensor:
+        """φ and φ' of step t, (2, n)."""
+        return self.phi[t : t + 2] if self.phi_next is None else torch.stack([self.phi[t], self.phi_next[t]])
+
+    def step_at(self, t: int) -> list[torch.Tensor]:
+        """The parameters of step t, (K,) each."""
+        return [p[t if len(p) > 1 else 0].double().expand(self.engine.K) for p in self.parameters]
 
     def deliver(self, predictions: Any) -> None:
         """Put the predictions where they are wanted."""
@@ -183,8 +195,9 @@ def _one_log(phi: Any, phi_next: Any) -> bool:
     return False
 
 
-def _windows(G: torch.Tensor, stride: int, ring: int) -> torch.Tensor:
-    """For each step its rows of G, of φ and of φ', from φ on as far as its group goes: (chunks, ROWS, 2, ring)."""
+def _windows(G: torch.Tensor, apart: bool) -> torch.Tensor:
+    """For each step its rows of G, of φ and of φ', from φ on as far as the ring goes: (chunks, ROWS, 2, ring)."""
+    stride, ring = (2, GROUP) if apart else (1, GROUP + 1)
     t = torch.arange(ROWS, device=G.device)[:, None, None]
     side = torch.arange(2, device=G.device)[:, None]
     i = torch.arange(ring, device=G.device)

@@ -10,79 +10,110 @@ import torch
 if TYPE_CHECKING:
     from emphatic.engines.cuda import Cuda
     from emphatic.engines.cuda_blocks import Block
+    from emphatic.engines.watch import Watch
 
-__all__ = ["stepwise"]
+__all__ = ["stand_still", "take_steps"]
 
-#: Components of X that are tried at a time.
+#: Components of X that are tried, or copied, at a time.
 _TRIED = 1 << 26
 
 
-def stepwise(engine: Cuda, block: Block, chunk: int) -> int:
+def take_steps(engine: Cuda, block: Block, chunk: int, watch: Watch) -> int:
     """The steps of a chunk; −1, or t·K + k if learner k would diverge at the block's step t, before which all stand."""
-    first = block.t0(chunk)
-    for t in range(first, first + block.length(chunk)):
-        k = _step(engine, block, t)
+    for t in range(block.t0(chunk), block.t0(chunk + 1)):
+        k = _step(engine, block, t, watch)
         if k >= 0:
             return t * engine.K + k
     return -1
 
 
-def _step(engine: Cuda, block: Block, t: int) -> int:
-    """One step; −1, or the first learner that would diverge, and then nothing has changed."""
-    rule, n, K = engine.rule, engine.n, engine.K
-    phi_next = block.phi[t + 1] if block.phi_next is None else block.phi_next[t]
-    P = torch.stack([block.phi[t], phi_next])
-    X, state = engine.X[:, :, :n], engine._states[engine._at]
-    x = torch.matmul(X, P.T).double()
-    g = (P @ P.T).double()
-    step = [p[t if len(p) > 1 else 0].double().expand(K) for p in block.parameters]
+def _step(engine: Cuda, block: Block, t: int, watch: Watch) -> int:
+    """One step; −1, or the first learner that would diverge and may not freeze, and then nothing has changed."""
+    rule, state = engine.rule, engine.state
+    X, P = engine.X[:, :, : engine.n], block.rows_at(t)
+    x, g = torch.matmul(X, P.T).double(), (P @ P.T).double()
+    step = block.step_at(t)
     step[5] = delta = step[5] + step[4] * x[0, :, 1] - x[0, :, 0]  # R gives way to δ
     bound: dict[str, Any] = {"min": _pairwise(torch.minimum), "max": _pairwise(torch.maximum)}
-    function = types.FunctionType(rule.function.__code__, bound)
-    memory = tuple(state[: engine.M].clone())
-    A, B, new = function(tuple(step), memory, tuple(x[..., 0]), tuple(x[..., 1]), (g[0, 0], g[0, 1], g[1, 1]))
+    function = types.FunctionType(rule.pure.__code__, bound)
+    memory = tuple(state.present[: engine.M].clone())
+    A, B, after = function(tuple(step), memory, tuple(x[..., 0]), tuple(x[..., 1]), (g[0, 0], g[0, 1], g[1, 1]))
+    move = _Move(engine.K, len(rule.weights), A, B, P)
 
-    after = torch.stack([torch.as_tensor(value, dtype=torch.float64, device=P.device).expand(K) for value in new])
-    fine = torch.isfinite(delta) & torch.isfinite(after).all(0)
-    size = max(1, _TRIED // (engine.m * engine.width))
-    parts = [slice(begin, begin + size) for begin in range(0, K, size)]
+    fine = torch.isfinite(delta)
+    for value in after:
+        fine &= torch.isfinite(value)
+    parts = _parts(engine, engine.K)
     for part in parts:
-        fine[part] &= torch.isfinite(_moved(X[:, part], A, B, P, part, len(rule.weights))).all(2).all(0)
+        fine[part] &= torch.isfinite(move(X[:, part], part)).all(2).all(0)
+    fine |= state.frozen.bool()
     if not bool(fine.all()):
-        return int((~fine).int().argmax())
+        if not watch.freeze:
+            return int((~fine).int().argmax())
+        watch.frozen |= (~fine).cpu().numpy()
+        state.freeze(watch.frozen)
     if block.keep:
         block.out[t] = x[0, :, 0]
+    moves = state.frozen == 0
     for part in parts:
-        moved = _moved(X[:, part], A, B, P, part, len(rule.weights))
+        here = moves[part]
+        moved = torch.where(here[:, None], move(X[:, part], part), X[:, part])
         X[:, part] = moved
-        state[engine.M :, part] = moved.abs().amax(2).double()
-    state[: engine.M] = after
-    engine._delta.copy_(delta)
-    engine._steps += 1
+        bounds = state.present[engine.M :, part]
+        bounds.copy_(torch.where(here, moved.abs().amax(2).double(), bounds))
+    for old, new in zip(state.present, after, strict=False):
+        old.copy_(torch.where(moves, new, old))
+    engine.last_delta.copy_(delta)
+    state.advance(1)
     return -1
 
 
-def _moved(X: torch.Tensor, A: Any, B: Any, P: torch.Tensor, part: slice, weights: int) -> torch.Tensor:
-    """A X + B [φ; φ'] of some learners, the coefficients rounded; a weight's own scale by what it has over 1."""
+def stand_still(engine: Cuda, block: Block, begin: int, end: int) -> None:
+    """What frozen learners predict at these steps of a block, and their δ of the last one."""
+    if begin == end or not engine.state.standing:
+        return
+    who = engine.state.frozen.nonzero()[:, 0]
+    step = block.step_at(end - 1)
+    for part in _parts(engine, len(who)):
+        ks = who[part]
+        theta = engine.X[0, ks, : engine.n]
+        if block.keep:
+            block.out[begin:end, ks] = block.phi[begin:end] @ theta.T
+        v, v_next = (theta @ block.rows_at(end - 1).T).double().T
+        engine.last_delta[ks] = step[5][ks] + step[4][ks] * v_next - v
 
-    def rounded(value: torch.Tensor) -> torch.Tensor:
-        return value[part].to(X.dtype)[:, None]
 
-    out = torch.zeros_like(X)
-    for r, (row, pair) in enumerate(zip(A, B, strict=True)):
-        for c, a in enumerate(row):
-            if isinstance(a, float):
-                out[r] += a * X[c] if a else 0.0
-            elif r == c and r < weights:
-                out[r] += X[r] + rounded(a - 1.0) * X[r]
-            else:
-                out[r] += rounded(a) * X[c]
-        for b, phi in zip(pair, P, strict=True):
-            if isinstance(b, float):
-                out[r] += b * phi if b else 0.0
-            else:
-                out[r] += rounded(b) * phi
-    return out
+class _Move:
+    """X ← A X + B [φ; φ'] of some learners, the coefficients rounded; a weight's own scale by what it has over 1."""
+
+    def __init__(self, K: int, weights: int, A: Any, B: Any, P: torch.Tensor) -> None:
+        self.K, self.weights, self.A, self.B, self.P = K, weights, A, B, P
+
+    def __call__(self, X: torch.Tensor, part: slice) -> torch.Tensor:
+        def rounded(value: torch.Tensor) -> torch.Tensor:
+            return value.expand(self.K)[part].to(X.dtype)[:, None]
+
+        out = torch.zeros_like(X)
+        for r, (row, pair) in enumerate(zip(self.A, self.B, strict=True)):
+            for c, a in enumerate(row):
+                if isinstance(a, float):
+                    out[r] += a * X[c] if a else 0.0
+                elif r == c and r < self.weights:
+                    out[r] += X[r] + rounded(a - 1.0) * X[r]
+                else:
+                    out[r] += rounded(a) * X[c]
+            for b, phi in zip(pair, self.P, strict=True):
+                if isinstance(b, float):
+                    out[r] += b * phi if b else 0.0
+                else:
+                    out[r] += rounded(b) * phi
+        return out
+
+
+def _parts(engine: Cuda, K: int) -> list[slice]:
+    """K learners, some at a time."""
+    size = max(1, _TRIED // (engine.m * engine.width))
+    return [slice(begin, begin + size) for begin in range(0, K, size)]
 
 
 def _pairwise(function: Any) -> Any:
