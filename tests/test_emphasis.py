@@ -68,7 +68,7 @@ def test_emphasis_is_the_interest_where_lambda_is_1(engine: str, K: int | None, 
     for growing in (8, 14, 17, 28):
         learner = emphatic.Learner("true_online_etd", 1, K, engine=engine)
         nothing, one = np.zeros(1), np.ones(1)
-        learner.run(np.zeros((growing + 1, 1)), 0.0, 1.0, alpha=1.0, lambda_=1.0, rho=10.0, I=0.1, predictions=False)
+        learner.run(np.zeros((growing + 1, 1)), 0.0, 0.999, alpha=1.0, lambda_=1.0, rho=10.1, I=0.1, predictions=False)
         assert np.min(learner.F) >= 10.0 ** (growing - 1)
         last: dict[str, Any] = {"alpha": 1.0, "lambda_": 1.0, "rho": 1.0, "I": 0.1}
         if by == "run":

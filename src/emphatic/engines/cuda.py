@@ -103,7 +103,7 @@ class Cuda(Engine):
 
     @property
     def grain(self) -> tuple[int, int]:
-        # Whole chunks, be φ' the next φ or apart. No number of learners: the order of sums depends on a learner's place.
+        # Whole chunks, be φ' the next φ or apart. Of learners all: the order of sums depends on a learner's place.
         return (ROWS - 1) * (ROWS // 2), 0
 
     def make_kernel(self, name: str) -> Any:
