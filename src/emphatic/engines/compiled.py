@@ -10,13 +10,15 @@ compiled in memory: slower to start, otherwise the same.
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import importlib
 import inspect
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +37,7 @@ __all__ = [
     "blas_threads",
     "cache_folder",
     "compose",
+    "exact",
     "inner",
     "interpreted",
     "jit_for",
@@ -52,6 +55,8 @@ FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp", "afn"})
 
 #: How every function is compiled.
 OPTIONS: dict[str, Any] = {"fastmath": set(FASTMATH), "error_model": "numpy", "nogil": True}
+#: A function that only kernels call needs no way in from Python or C.
+INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 #: A rule's scalars are computed as they are written: λI + (1−λ)F must not become F + λ(I−F), which loses I beside F.
 STRICT: dict[str, Any] = OPTIONS | {"fastmath": set(FASTMATH - {"reassoc"})}
 
@@ -63,17 +68,22 @@ def interpreted() -> bool:
 
 def small(function: F) -> F:
     """A function that becomes a part of whatever calls it."""
-    return _njit(function, inline="always", **OPTIONS)
+    return _njit(function, inline="always", **OPTIONS, **INNER)
 
 
 def strict(function: F) -> F:
     """A function that keeps its own order of operations, in whatever calls it."""
-    return _njit(function, forceinline=True, **STRICT)
+    return _njit(function, forceinline=True, **STRICT, **INNER)
 
 
 def inner(function: F) -> F:
     """A function that kernels call."""
-    return _njit(function, **OPTIONS)
+    return _njit(function, **OPTIONS, **INNER)
+
+
+def exact(function: F) -> F:
+    """A function that kernels call, in which every operation is rounded as it stands, as NumPy would."""
+    return _njit(function, **OPTIONS | {"fastmath": False}, **INNER)
 
 
 def _njit(function: F, **options: Any) -> F:
@@ -84,11 +94,11 @@ def _njit(function: F, **options: Any) -> F:
 def compose(functions: Functions, *kernels: str) -> str:
     """The text that is compiled: the rule, its small functions, and the source of these kernel modules."""
     parts = [
-        "from __future__ import annotations\n\nimport numba\nimport numpy as np\n\n"
-        "from emphatic.engines.compiled import OPTIONS, inner, small, strict\n\n"
+        "from __future__ import annotations\n\nimport numpy as np\n\n"
+        "from emphatic.engines.compiled import small, strict\n\n"
         f"# compiled by {_compiler()}\n",
         functions.rule.source,
-        "rule = numba.njit(inline='always', **OPTIONS)(rule)\n",
+        "rule = small(rule)\n",
         *functions.text,
         *(source_of(name) for name in kernels),
     ]
@@ -130,9 +140,22 @@ def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:
     if interpreted():
         return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
     on_disk = bool(module.__file__) and os.path.exists(str(module.__file__))
-    made = _compiled(function, on_disk, signature)
+    with _without_collection():
+        made = _compiled(function, on_disk, signature)
     made.disable_compile()
     return made
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """A compiler keeps millions of small objects: to look through them again and again takes a tenth of its time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @functools.cache

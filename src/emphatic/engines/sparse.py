@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from emphatic.engines import compiled
 from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.rows import Rows
-from emphatic.engines.sparse_text import STAMP, Layout, source
-from emphatic.engines.text import Unrolled
+from emphatic.engines.sparse_functions import STAMP, Layout, sparse_functions
+from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -32,34 +32,31 @@ __all__ = ["Sparse", "believed", "hold"]
 
 
 @functools.cache
-def _kernel(rule: Rule, dtype: str, name: str) -> Any:
+def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
+    """One of the functions of ``sparse_kernels``, for this rule."""
     f8, i8 = types.float64, types.int64
-    module = compiled.module(f"sparse_{rule.name}_{dtype}", source(rule, dtype))
-    layout = Layout(rule)
-    column = np.zeros((1, 1), layout.fields(dtype))
-    typeof: Any = numba.typeof
-    state = [typeof(column[field]).copy(layout="A") for field in layout.names]
-    state += [types.Array(f8, 2, "C"), types.Array(i8, 2, "C"), types.Array(f8, 4, "C")]
+    functions = sparse_functions(rule, dtype)
+    functions.add_learn("columns, scale, epoch, table, scalars, index, value, index_next, value_next")
+    module = compiled.module(f"sparse_{rule.name}_{dtype}", compiled.compose(functions, "sparse_kernels"))
+    column: Any = numba.from_dtype(Layout(rule).fields(dtype))  # type: ignore[no-untyped-call]
+    flat, scalars = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
+    state = (types.Array(column, 1, "C"), flat, types.Array(i8, 1, "C"), types.Array(f8, 3, "C"))
     index, value = types.Array(i8, 1, "C", readonly=True), types.Array(f8, 1, "A", readonly=True)
-    scalars = types.Array(f8, 2, "C")
-    rows = [index, index, value]
-    if name == "learn":
-        arguments = [*state, scalars, index, value, index, value, *[f8] * len(rule.parameters)]
-    elif name == "settle_all":
-        arguments = state
-    elif name == "predict_one":
-        arguments = [*state, index, value]
-    elif name == "predict":
-        arguments = [*state, *rows, types.Array(f8, 2, "C")]
-    else:
-        parameters = [types.Array(f8, 2, "A", readonly=True)] * len(rule.parameters)
-        out = [types.Array(getattr(types, dtype), 2, "C"), types.Array(f8, 1, "C"), types.Array(f8, 2, "C")]
-        arguments = [*state, scalars, *rows, *rows, f8, *parameters, *out]
-    return compiled.kernel(module, name, *arguments)
+    rows = (index, index, value)
+    count = len(rule.parameters)
+    parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), count)
+    signature = {
+        "learn": (*state, scalars, index, value, index, value, *[f8] * count),
+        "run": (*state, scalars, *rows, *rows, parameters, types.Array(getattr(types, dtype), 2, "C"), flat),
+        "settle_all": state,
+        "predict_one": (*state, index, value),
+        "predict": (*state, *rows, scalars),
+    }
+    return compiled.kernel(module, name, *signature[name])
 
 
 class Sparse(Engine):
-    """X = C·H, columns brought up to date when they are next active."""
+    """X = C·H of one learner, columns brought up to date when they are next active."""
 
     name = "sparse"
     takes_rows = True
@@ -67,85 +64,82 @@ class Sparse(Engine):
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
         self._layout = Layout(rule)
-        self._columns = np.zeros((K, n), self._layout.fields(dtype))
-        self._scale = self._layout.fresh(K)
-        self._epoch = np.zeros((K, 2 * len(rule.traces)), np.int64)
-        self._table = np.zeros(
-            (K, len(rule.traces), min(max(4096, n // 256), np.iinfo(STAMP[dtype]).max), len(rule.weights) + 1)
-        )
-        u = Unrolled(rule)
-        self._work = np.zeros((K, u.counter + 1 + len(u.coefficients)))
-        self._delta = np.zeros(K)
+        self._columns = np.zeros(n, self._layout.fields(dtype))
+        self._scale = self._layout.fresh()
+        self._epoch = np.zeros(2 * len(rule.traces), np.int64)
+        epochs = min(max(4096, n // 256), np.iinfo(STAMP[dtype]).max)
+        self._table = np.zeros((len(rule.traces), epochs, len(rule.weights) + 1))
 
-    @property
-    def _state(self) -> list[NDArray[Any]]:
-        fields = [self._columns[name] for name in self._layout.names]
-        return [*fields, self._scale, self._epoch, self._table]
+    def make_kernel(self, name: str) -> Any:
+        return kernel(self.rule, self.dtype, name, compiled.interpreted())
 
     @property
     def grain(self) -> tuple[int, int]:
         return 1, 1
 
-    def quick(self) -> Any:
-        if self.K > 1:
-            return None
-        step = functools.partial(_kernel(self.rule, self.dtype, "learn"), *self._state, self.scalars)
+    @property
+    def _state(self) -> tuple[NDArray[Any], ...]:
+        return self._columns, self._scale, self._epoch, self._table
 
-        def learn(phi: Any, phi_next: Any, *parameters: float, **extra: float) -> float:
-            delta: float = step(phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters, **extra)
+    def stepper(self, single: bool) -> Any:
+        step = functools.partial(self._compiled("learn"), *self._state, self.scalars)
+
+        def learn(phi: Any, phi_next: Any, *parameters: float) -> float:
+            delta: float = step(phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters)
             return delta
 
         return learn
 
-    def quick_predict(self) -> Any:
-        if self.K > 1:
-            return None
-        value = functools.partial(_kernel(self.rule, self.dtype, "predict_one"), *self._state)
+    def predictor(self) -> Any:
+        value = functools.partial(self._compiled("predict_one"), *self._state)
         return lambda phi: value(phi.indices, phi.values)
 
-    def run(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any]
-    ) -> tuple[int, NDArray[np.float64]]:
+    def take(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)
-        rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-        status = _kernel(self.rule, self.dtype, "run")(
-            *self._state, self.scalars, *rows, top, *parameters, predictions, self._delta, self._work
-        )
-        return status, self._delta
+        T, t = len(phi), 0
+        if not watch.frozen[0]:
+            rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
+            t = self._compiled("run")(*self._state, self.scalars, *rows, parameters, predictions, self.delta)
+            if t == -1 or not watch.freeze:
+                return t
+            watch.frozen[0] = True
+        with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
+            if len(predictions):
+                predictions[t:T] = self.predict(phi.block(t, T))
+            if T:
+                v, v_next = (self.predict(some.block(T - 1, T))[0] for some in (phi, phi_next))
+                self.delta[:] = parameters[5][T - 1] + parameters[4][T - 1] * v_next - v
+        return -1
 
     def vector(self, r: int) -> NDArray[Any]:
-        at, w = self._layout, self._layout.w
-        k = np.arange(self.K)[:, None]
-        C = {pair: self._scale[:, slot, None] for pair, slot in at.slot.items()}
+        at, w, scale = self._layout, self._layout.w, self._scale
 
         def owed(j: int, what: int, now: float) -> NDArray[np.float64]:
             stamp = self._columns[f"E{j}"]
-            entry = self._table[k, j - w, np.minimum(stamp, self._table.shape[2] - 1), what]
-            return np.where(stamp == self._epoch[:, 2 * (j - w), None], now, entry)
+            entry = self._table[j - w, np.minimum(stamp, self._table.shape[1] - 1), what]
+            return np.where(stamp == self._epoch[2 * (j - w)], now, entry)
 
-        value: NDArray[Any] = C[r, r] * self._columns[f"H{r}"]
+        value: NDArray[Any] = scale[r] * self._columns[f"H{r}"]
         if r >= w:
             value = value * owed(r, w, 1.0)
         for j in at.takes.get(r, []):
-            value += (C[r, r] * owed(j, r, 0.0) + C[r, j] * owed(j, w, 1.0)) * self._columns[f"H{j}"]
-        return value.astype(self.dtype, copy=False)
+            value += (scale[r] * owed(j, r, 0.0) + scale[at.slot[r, j]] * owed(j, w, 1.0)) * self._columns[f"H{j}"]
+        return value.astype(self.dtype, copy=False)[None]
 
     def _settle(self) -> None:
-        _kernel(self.rule, self.dtype, "settle_all")(*self._state)
-
-    def place(self, ks: NDArray[np.int64], part: Any) -> None:
-        self._columns[ks], self._scale[ks], self._epoch[ks] = part._columns, part._scale, part._epoch
-        self._table[ks], self.scalars[ks] = part._table, part.scalars
+        self._compiled("settle_all")(*self._state)
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
         self._settle()
-        self._columns[f"H{r}"] = value
+        self._columns[f"H{r}"] = value[0]
 
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, Rows)
-        out = np.zeros((len(phi), self.K))
-        _kernel(self.rule, self.dtype, "predict")(*self._state, phi.start, phi.index, phi.value, out)
+        out = np.zeros((len(phi), 1))
+        self._compiled("predict")(*self._state, phi.start, phi.index, phi.value, out)
         predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
         return predictions
 
@@ -162,44 +156,45 @@ class Sparse(Engine):
         return SparseMany(self.rule, self.n, K, self.dtype)
 
     def pending(self) -> dict[str, NDArray[Any]]:
-        """C, H and the stamps as they are, and of the table what some column may still owe."""
-        used = int(self._epoch[:, ::2].max())
+        """C, H and the stamps as they are, and of the table what some column may still owe; each with an axis K = 1."""
+        used = int(self._epoch[::2].max(initial=0))
         fields = {name: self._columns[name] for name in self._layout.names}
-        fields["bounds"] = self.scalars[:, self.M : -1]
-        return fields | {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :, :used]}
+        kept = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :used]}
+        return {name: array[None] for name, array in (fields | kept).items()} | {
+            "bounds": self.scalars[:, self.M : -1]
+        }
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
         if not pending:
             return
-        K, traces, width = self.K, len(self.rule.traces), self._table.shape[3]
-        epoch, table = pending["epoch"], pending["table"]
-        hold("epoch", epoch, "int64", self._epoch.shape)
-        now = epoch[:, ::2]
-        if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= now) & (now < self._table.shape[2])).all():
+        traces, width = len(self.rule.traces), self._table.shape[2]
+        hold("epoch", pending["epoch"], "int64", (1, *self._epoch.shape))
+        epoch = pending["epoch"][0]
+        now = epoch[::2]
+        if not ((epoch[1::2] >= 0) & (epoch[1::2] <= now) & (now < self._table.shape[1])).all():
             raise ValueError("its epochs are out of range")
-        used = int(now.max())
-        hold("table", table[:, :, :used], "float64", (K, traces, used, width))
-        hold("scale", pending["scale"], "float64", self._scale.shape)
+        used = int(now.max(initial=0))
+        table = pending["table"][:, :, :used]
+        hold("table", table, "float64", (1, traces, used, width))
+        hold("scale", pending["scale"], "float64", (1, *self._scale.shape))
         if not (pending["scale"][:, : self._layout.m] != 0.0).all():
             raise ValueError("one of its scales is 0")
         for name in self._layout.names:
-            hold(name, pending[name], self._columns.dtype[name].name, (K, self.n))
+            hold(name, pending[name], self._columns.dtype[name].name, (1, self.n))
             if name[0] == "E":
                 stamp, j = pending[name], int(name[1:]) - self._layout.w
-                if not ((stamp >= 0) & (stamp <= now[:, j, None])).all():
+                if not ((stamp >= 0) & (stamp <= now[j])).all():
                     raise ValueError(f"its stamps {name!r} are out of range")
         bounds = self.scalars[:, self.M : -1]
         hold("bounds", pending["bounds"], "float64", bounds.shape)
         bounds[:] = believed(pending["bounds"], bounds)
         for name in self._layout.names:
-            self._columns[name] = pending[name]
-        self._scale[:], self._epoch[:] = pending["scale"], epoch
-        self._table[:, :, :used] = table[:, :, :used]
+            self._columns[name] = pending[name][0]
+        self._scale[:], self._epoch[:], self._table[:, :used] = pending["scale"][0], epoch, table[0]
 
     @property
     def nbytes(self) -> int:
-        arrays = (self._columns, self._scale, self._epoch, self._table, self.scalars, self._work)
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in (*self._state, self.scalars))
 
 
 def hold(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> None:
