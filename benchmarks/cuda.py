@@ -213,7 +213,7 @@ def table(copied: float, small: int) -> Iterator[Row]:
 def parts(rule: str, K: int, n: int, copied: float) -> Row:
     """A chunk's three kernels, each timed by itself, beside X read twice and written once."""
     engine = Cuda(emphatic.rules.get(rule), n, K, "float32")
-    engine._to_device()
+    engine.state.begin(np.zeros(K, np.bool_))
     block = chunk_of(engine, K, n)
     times = dict.fromkeys(("project", "dual", "update"), float("inf"))
     for _ in range(6):

@@ -50,7 +50,7 @@ def _step(engine: Cuda, block: Block, t: int, watch: Watch) -> int:
     if not bool(fine.all()):
         if not watch.freeze:
             return int((~fine).int().argmax())
-        watch.frozen |= (~fine).cpu().numpy()
+        watch.frozen[(~fine).cpu().numpy()] = True
         state.freeze(watch.frozen)
     if block.keep:
         block.out[t] = x[0, :, 0]
