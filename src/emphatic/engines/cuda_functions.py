@@ -17,10 +17,13 @@ A weight's own scale is in ``a`` what it has over 1 (see ``rule_functions``), an
 
 from __future__ import annotations
 
+import ast
 import inspect
 import textwrap
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from emphatic.engines import cuda_kernels, cuda_rows
 from emphatic.engines.unrolled import HUGE, tuple_of, unrolled
@@ -127,8 +130,28 @@ def module_text(rule: Rule, dtype: str) -> str:
         which=tuple_of(f"{p}_varies" for p in each),
     )
     future = "from __future__ import annotations\n"
-    parts = [_HEADER + rule.source, *_Functions(rule, dtype).text, *kernels, entry]
+    parts = [_HEADER + _in_float64(rule.source), *_Functions(rule, dtype).text, *kernels, entry]
     return future + "\n\n".join(part.replace(future, "", 1) for part in parts)
+
+
+def _in_float64(source: str) -> str:
+    """The rule, where a number that it returns as it stands is not made a float32 on the way: max, as above, is not."""
+    tree = ast.parse(source)
+    for returned in ast.walk(tree):
+        for group in ast.walk(returned) if isinstance(returned, ast.Return) else ():
+            if isinstance(group, ast.Tuple):
+                group.elts = [_exact(entry) for entry in group.elts]
+    return ast.unparse(tree)
+
+
+def _exact(entry: ast.expr) -> ast.expr:
+    try:
+        value = ast.literal_eval(entry)
+    except ValueError:
+        return entry
+    if not isinstance(value, float) or float(np.float32(value)) == value:
+        return entry
+    return ast.parse(f"max({value!r}, {value!r})", mode="eval").body
 
 
 class _Functions:

@@ -160,9 +160,7 @@ class Sparse(Engine):
         used = int(self._epoch[::2].max(initial=0))
         fields = {name: self._columns[name] for name in self._layout.names}
         kept = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :used]}
-        return {name: array[None] for name, array in (fields | kept).items()} | {
-            "bounds": self.scalars[:, self.M : -1]
-        }
+        return {name: array[None] for name, array in (fields | kept).items()} | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
         if not pending:

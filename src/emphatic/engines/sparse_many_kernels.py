@@ -140,9 +140,7 @@ def clear(active: Times, count: int, phi: Floats) -> None:
 
 
 @inner
-def lengths(
-    active: Times, count: int, phi: Floats, active_next: Times, count_next: int, phi_next: Floats
-) -> Scalars:
+def lengths(active: Times, count: int, phi: Floats, active_next: Times, count_next: int, phi_next: Floats) -> Scalars:
     """φ·φ, φ·φ', φ'·φ'."""
     pp, pq, qq = 0.0, 0.0, 0.0
     for a in range(count):
