@@ -197,12 +197,12 @@ KERNEL_SLIPS = [
     ("sparse_many_kernels", "h = H[i, k] if touched >= since[k] else real(0)", "h = H[i, k]"),
     ("sparse_many_kernels", "= clock[0], clock[1], i", "= clock[0], places[WHERE, i], i"),
     ("chunked_kernels", "g_p, g_next = G[p, row], G[p + 1, row]", "g_p, g_next = G[p, row], G[p, row]"),
-    ("chunked_kernels", "h_p, h_next = G[p, row], G[p + 1, row], G[p, row + 1]", "h_p, h_next = G[p, row], G[p + 1, row], G[p, row]"),
+    ("chunked_kernels", "G[p, row], G[p + 1, row], G[p, row + 1]", "G[p, row], G[p + 1, row], G[p, row]"),
     ("chunked_kernels", "np.float64(G[p, p + 1])", "np.float64(G[p, p])"),
     ("chunked_kernels", "= V[r, p + ahead, k]", "= V[r, p, k]"),
     ("chunked_kernels", "values[t0 + t, first + k]", "values[t, first + k]"),
     ("chunked_kernels", "if t == 0 or values.strides[0] != 0:", "if t == 0:"),
-    ("chunked_kernels", "predictions[t0 + t, first + k] = V[0, p, k]", "predictions[t0 + t, first + k] = V[0, p + 1, k]"),
+    ("chunked_kernels", "first + k] = V[0, p, k]", "first + k] = V[0, p + 1, k]"),
     ("chunked_kernels", "if PAIRED else p + 1", "if PAIRED else p + 2"),
     ("chunked_kernels", "z0 + a0_2 * z2 + b0 * p + d0 * q", "z0 + a0_2 * z2 + b0 * p"),
     ("chunked_kernels", "W[r, row, k] = real(0)", "pass"),
@@ -215,6 +215,14 @@ KERNEL_SLIPS = [
     ("chunked_kernels", "T1_4 = T1_1 * a1_4 + T1_4 * a4_4", "T1_4 = T1_4 * a4_4"),
     ("chunked_kernels", "T2_2 = T2_2 * a2_2", "T2_2 = a2_2"),
     ("chunked_kernels", "new[0] + tails[0] * z[0] + tails[5] * z[2]", "new[0] + tails[0] * z[0]"),
+    ("lanes_kernels", "return (Phi[t, 0], Phi[t, 1]", "return (Phi[t, 0], Phi[t, 0]"),
+    ("lanes_kernels", "z0 + a0_2 * z2 + b0 * p + d0 * q", "z0 + a0_2 * z2 + b0 * p"),
+    ("lanes_kernels", "(sums, vectors[1], p[1], q[1])", "(sums, vectors[1], q[1], q[1])"),
+    ("lanes_kernels", "return (S[0 + k], S[64 + k]", "return (S[0 + k], S[64]"),
+    ("lanes_kernels", "S[64 + k] = memory[1]", "pass"),
+    ("lanes_kernels", "row = t if values.shape[0] > 1 else 0", "row = 0"),
+    ("lanes_kernels", "if t == t0 or values.shape[0] > 1:", "if t == t0:"),
+    ("lanes_kernels", "Z[384 + k] = z[1]", "pass"),
 ]  # fmt: skip
 
 #: The same, of what is only there for a run that is watched.
@@ -224,8 +232,18 @@ WATCH_SLIPS = [
     ("dense_kernels", "square += h * h", "square = h * h"),
     ("dense_kernels", "frozen[k] = True", "pass"),
     ("dense_kernels", "(t - begin) % every", "t % every"),
-    ("dense_kernels", "errors[t // every, k]", "errors[t, k]"),
-]
+    ("dense_kernels", "errors[(t - begin) // every, k]", "errors[t, k]"),
+    ("lanes_kernels", "u1_2 * z2", "u1_2 * z1"),
+    ("lanes_kernels", " - u2_6", ""),
+    ("lanes_kernels", " + u6_6 * u6_6", ""),
+    ("lanes_kernels", "(t - begin) % every", "t % every"),
+    ("lanes_kernels", "errors[(t - begin) // every, who[k]]", "errors[(t - begin) // every, first + k]"),
+    ("lanes_kernels", "predictions[t, who[k]]", "predictions[t, first + k]"),
+    ("lanes_kernels", "values[row, learners[k]]", "values[row, k]"),
+    ("lanes_kernels", "X[r, who[k], i] = ", "X[r, first + k, i] = "),
+    ("lanes_kernels", "failed[count] = who[k]", "failed[count] = first + k"),
+    ("lanes_kernels", "scalars[who[k], COUNTER] += t1 - t0", "scalars[who[k], COUNTER] += 1"),
+]  # fmt: skip
 
 
 def mutant(rule: Rule, old: str, new: str, number: Any = itertools.count()) -> Rule:  # noqa: B008

@@ -38,7 +38,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     functions = sparse_functions(rule, dtype)
     functions.add_learn("columns, scale, epoch, table, scalars, index, value, index_next, value_next")
     module = compiled.module(f"sparse_{rule.name}_{dtype}", compiled.compose(functions, "sparse_kernels"))
-    column: Any = numba.from_dtype(Layout(rule).fields(dtype))  # type: ignore[no-untyped-call]
+    column: Any = numba.from_dtype(Layout(rule).fields(dtype))
     flat, scalars = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
     state = (types.Array(column, 1, "C"), flat, types.Array(i8, 1, "C"), types.Array(f8, 3, "C"))
     index, value = types.Array(i8, 1, "C", readonly=True), types.Array(f8, 1, "A", readonly=True)
@@ -100,12 +100,13 @@ class Sparse(Engine):
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)
         T, t = len(phi), 0
+        status: int
         if not watch.frozen[0]:
             rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-            t = self._compiled("run")(*self._state, self.scalars, *rows, parameters, predictions, self.delta)
-            if t == -1 or not watch.freeze:
-                return t
-            watch.frozen[0] = True
+            status = self._compiled("run")(*self._state, self.scalars, *rows, parameters, predictions, self.delta)
+            if status == -1 or not watch.freeze:
+                return status
+            t, watch.frozen[0] = status, True
         with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
             if len(predictions):
                 predictions[t:T] = self.predict(phi.block(t, T))

@@ -1,7 +1,7 @@
 """The sparse engine's steps for one learner: ``learn_step`` and ``run``; and what reads and settles its columns.
 
-X = C·H: ``columns`` are those of H, with a value for each vector and a stamp for each trace, and ``scale`` is C. SPARSE.md
-derives what is done here. Functions that are not here are those of the rule: see ``rule_functions`` and
+X = C·H: ``columns`` are those of H, with a value for each vector and a stamp for each trace, and ``scale`` is C.
+SPARSE.md derives what is done here. Functions that are not here are those of the rule: see ``rule_functions`` and
 ``sparse_functions``.
 """
 
@@ -125,8 +125,8 @@ def close_epoch(scale: Floats, epoch: Integers, table: Floats, trace: int) -> No
 
 @small
 def products(
-    columns: Columns, scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats, begin: int, end: int,
-    index_next: Integers, value_next: Floats, begin_next: int, end_next: int,
+    columns: Columns, scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats, begin: int,
+    end: int, index_next: Integers, value_next: Floats, begin_next: int, end_next: int,
 ) -> tuple[Scalars, Scalars, Scalars]:  # fmt: skip
     """X·φ, X·φ' and (φ·φ, φ·φ', φ'·φ'). The active columns are up to date then.
 
@@ -163,8 +163,8 @@ def products(
 
 @small
 def move(
-    columns: Columns, scale: Floats, epoch: Integers, table: Floats, c: Scalars, index: Integers, value: Floats, begin: int,
-    end: int, index_next: Integers, value_next: Floats, begin_next: int, end_next: int,
+    columns: Columns, scale: Floats, epoch: Integers, table: Floats, c: Scalars, index: Integers, value: Floats,
+    begin: int, end: int, index_next: Integers, value_next: Floats, begin_next: int, end_next: int,
 ) -> None:  # fmt: skip
     """C ← A C, epochs closed where that is due, and C⁻¹B [φ; φ'] added to the active columns."""
     advance(scale, c)
@@ -194,8 +194,8 @@ def move(
 
 @inner
 def move_plain(
-    columns: Columns, scale: Floats, epoch: Integers, table: Floats, c: Scalars, index: Integers, value: Floats, begin: int,
-    end: int, index_next: Integers, value_next: Floats, begin_next: int, end_next: int,
+    columns: Columns, scale: Floats, epoch: Integers, table: Floats, c: Scalars, index: Integers, value: Floats,
+    begin: int, end: int, index_next: Integers, value_next: Floats, begin_next: int, end_next: int,
 ) -> tuple[bool, Scalars]:  # fmt: skip
     """The same on X itself, which is H then, if it is finite after the step; whether it is, and max |X_r| then.
 
@@ -257,7 +257,7 @@ def are_sound(n: int, index: Integers, value: Floats) -> bool:
     fine = value.shape[0] == index.shape[0]
     for a in range(index.shape[0]):
         fine = fine and -1 <= index[a] < n
-    return fine
+    return bool(fine)
 
 
 @inner
@@ -326,7 +326,7 @@ def predict_one(
     """θ·φ; NaN if these are not features of n."""
     if not are_sound(columns.shape[0], index, value):
         return np.nan
-    return value_of(columns, scale, epoch, table, index, value, 0, index.shape[0])  # type: ignore[no-any-return]
+    return value_of(columns, scale, epoch, table, index, value, 0, index.shape[0])
 
 
 def predict(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numba import types
@@ -41,7 +41,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     text = compiled.compose(sparse_many_functions(rule, dtype), "columns_kernels", "sparse_many_kernels")
     module = compiled.module(f"sparse_many_{rule.name}_{dtype}", text)
 
-    def array(of: Any, ndim: int, layout: str = "C", readonly: bool = False) -> Any:
+    def array(of: Any, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:
         return types.Array(of, ndim, layout, readonly=readonly)
 
     index = array(i8, 1, readonly=True)

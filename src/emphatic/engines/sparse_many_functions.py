@@ -8,7 +8,7 @@ A_rj likewise; then B of every vector for φ, and of every weight for φ'.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +64,9 @@ def sparse_many_functions(rule: Rule, dtype: str) -> Functions:
     fed = [(r, j - u.w) for r in u.weights for j in u.feeds[r]]
     add("feeds(r, j)", f"return {' or '.join(f'(r == {r} and j == {j})' for r, j in fed) or 'False'}")
     add("products(x, k, K)", f"return {tuple_of(f'x[{r} * K + k]' for r in u.vectors)}")
-    row = {f"a{r}_{r}": r for r in u.vectors}
-    row |= {f"a{r}_{u.w + j}": rows["TAKE"] + r * len(u.traces) + j for r, j in fed}
-    row |= {f"b{r}": rows["PHI"] + r for r in u.vectors} | {f"d{r}": rows["PHI_NEXT"] + r for r in u.takes_next}
-    add("put_form(form, k, c)", *functions.unpack("c"), *(f"form[{i}, k] = {u.entry(name)}" for name, i in row.items()))
+    where = {f"a{r}_{r}": r for r in u.vectors}
+    where |= {f"a{r}_{u.w + j}": rows["TAKE"] + r * len(u.traces) + j for r, j in fed}
+    where |= {f"b{r}": rows["PHI"] + r for r in u.vectors} | {f"d{r}": rows["PHI_NEXT"] + r for r in u.takes_next}
+    entries = (f"form[{i}, k] = {u.entry(name)}" for name, i in where.items())
+    add("put_form(form, k, c)", *functions.unpack("c"), *entries)
     return functions

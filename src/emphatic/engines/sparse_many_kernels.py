@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from emphatic.engines.rule_functions import (
         COUNTER,
         LIMIT,
+        MEMORY,
         TRACES,
         VECTORS,
         WEIGHTS,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     )
     from emphatic.engines.sparse_many_functions import (
         LEFT,
-        MEMORY,
         NEAR_THE_END,
         NEXT,
         OWN_SCALES,
@@ -111,12 +111,10 @@ def run(
 @inner
 def fits(index: Integers, value: Floats, n: int) -> bool:
     """Whether these features exist, with a value each."""
-    if value.shape[0] != index.shape[0]:
-        return False
+    fine = value.shape[0] == index.shape[0]
     for a in range(index.shape[0]):
-        if not -1 <= index[a] < n:
-            return False
-    return True
+        fine = fine and -1 <= index[a] < n
+    return bool(fine)
 
 
 @inner
@@ -215,10 +213,10 @@ def judge(
 @inner
 def is_plain(scale: Floats, k: int) -> bool:
     """Whether C = 1 for learner k."""
+    plain = True
     for row in range(PEAK):
-        if scale[row, k] != (1.0 if row < VECTORS else 0.0):
-            return False
-    return True
+        plain = plain and bool(scale[row, k] == (1.0 if row < VECTORS else 0.0))
+    return plain
 
 
 @inner
@@ -236,7 +234,7 @@ def component(X: Array, form: Floats, r: int, k: int, K: int, p: float, q: float
         z += form[PHI_NEXT + r, k] * q
         for j in range(TRACES):
             z += form[TAKE + r * TRACES + j, k] * X[(WEIGHTS + j) * K + k]
-    return z
+    return float(z)
 
 
 @inner
@@ -250,7 +248,7 @@ def try_step(
         after[k, MEMORY + r] = 0.0
         for i in range(H.shape[0]):
             size = abs(np.float64(real(component(H[i], form, r, k, K, phi[i], phi_next[i]))))
-            fine = fine and size <= LIMIT
+            fine = fine and bool(size <= LIMIT)
             if size > after[k, MEMORY + r]:
                 after[k, MEMORY + r] = size
     return fine
