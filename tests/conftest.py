@@ -1,7 +1,7 @@
 """Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
-Tests marked ``plain`` run kernels as the Python that they are; so does every test of a rule whose structure is that of
-another one, unless it is asked to be ``compiled``. Tests of one rule go to one worker, and benchmarks come last, so
+Tests marked ``plain`` run kernels as the Python that they are; so does, in files of short streams, every test of a rule
+whose structure is that of another one, unless it is asked to be ``compiled``. Tests of one rule go to one worker, and benchmarks come last, so
 that no kernel is compiled twice.
 """
 
@@ -23,6 +23,9 @@ settings.register_profile(
 )
 settings.load_profile("emphatic")
 
+#: Files of short streams, which ask the same of every rule.
+SHORT = ("test_contract", "test_invariants", "test_checks", "test_checkpoint", "test_old_checkpoints", "test_freezing")
+
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = rule.name if isinstance(rule, Rule) else rule
         if not name:
             continue
-        if name not in STRUCTURES and not given.get("compiled"):
+        if item.path.stem in SHORT and name not in STRUCTURES and not given.get("compiled"):
             item.add_marker(pytest.mark.plain)
         if config.pluginmanager.hasplugin("xdist"):
             item.add_marker(pytest.mark.xdist_group(str(name)))

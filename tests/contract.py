@@ -13,6 +13,7 @@ import numpy as np
 
 from emphatic import Learner
 from emphatic.engines import chunked
+from tests.plain import WIDE
 from tests.streams import TOLERANCE, Expected, Stream, make, relative_error
 
 Maker = Callable[[int, int | None], Learner]
@@ -48,7 +49,7 @@ def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[s
         "dense": make(seed, n=6, **of),
         "separate": make(seed + 1, n=6, separate=True, given="eta", **of),
         "binary": make(seed + 2, n=23, active=4, given="", **of),
-        "wide": make(seed + 4, n=300, **(of | {"T": min(T, 31) // 3})),
+        "wide": make(seed + 4, n=WIDE if T < chunked.STEPS else 300, **(of | {"T": min(T, 31)})),
         "signed": make(seed + 3, n=19, active=3, binary=False, separate=True, **of),
     }
     rng = np.random.default_rng(7)

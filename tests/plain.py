@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import numba.core.config
 import pytest
 
+from emphatic.engines import dense
 from emphatic.engines.chunked import Chunked
 
-__all__ = ["CHUNK", "plain_python"]
+__all__ = ["CHUNK", "WIDE", "plain_python"]
 
-#: Steps a chunk.
-CHUNK = 13
+#: Steps a chunk; features from which on they are looked over ahead.
+CHUNK, WIDE = 13, 30
 
 
 @contextmanager
@@ -22,4 +23,5 @@ def plain_python() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba.core.config, "DISABLE_JIT", 1)
         patch.setattr(Chunked, "length", CHUNK)
+        patch.setattr(dense, "_WIDE", WIDE)
         yield

@@ -78,17 +78,18 @@ NAMESAKE = Rule(
 )
 
 
-@pytest.mark.parametrize("name", NASTY)
-def test_every_nasty_name_is_a_parameters_name(name: str) -> None:
-    """A parameter alone, compared on every engine as plain Python: the same numbers under any name."""
+@pytest.mark.parametrize("names", [NASTY[i : i + 6] for i in range(0, len(NASTY), 6)], ids=" ".join)
+def test_every_nasty_name_is_a_parameters_name(names: tuple[str, ...]) -> None:
+    """The same numbers under any names, on every engine as plain Python."""
 
     def scaled(step, memory, x, x_next, g):  # type: ignore[no-untyped-def]
-        alpha, I, lambda_, rho, gamma_next, delta, own = step
+        alpha, I, lambda_, rho, gamma_next, delta, one, two, three, four, five, six = step
         (gamma,) = memory
-        w = own * alpha * delta
-        return ((1.0, w * gamma * lambda_), (0.0, gamma * lambda_)), ((w, 0.0), (1.0, 0.0)), (gamma_next,)
+        w = one * two * alpha * delta + 0.1 * three * four
+        return ((1.0, w * gamma * lambda_), (0.0, gamma * lambda_ * five)), ((w, 0.0), (six, 0.0)), (gamma_next,)
 
-    rule = Rule("scaled", scaled, weights=("theta",), traces=("e",), memory=("gamma",), extra=(name,))
+    extra = (*names, *[f"spare{i}" for i in range(6 - len(names))])
+    rule = Rule("scaled", scaled, weights=("theta",), traces=("e",), memory=("gamma",), extra=extra)
     with plain_python():
         for engine in ENGINES:
             if engine != "cuda":  # an interpreter within an interpreter: the random rules have such names there too
