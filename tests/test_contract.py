@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.engines import chunked, wide
+from emphatic.engines import chunked, lanes
 from tests.contract import STRUCTURES, T, violations
 from tests.equations import RULES
 from tests.plain import CHUNK, plain_python
@@ -90,8 +90,8 @@ def test_more_learners_than_lanes_and_more_steps_than_a_block(rule: str, engine:
 
     There are only seven different learners, which come again and again.
     """
-    stream = make(11, 2 * max(chunked.STEPS, wide.STEPS) + 5, 6, 7, rule=rule)
-    which = np.arange(2 * max(chunked.LANES, wide.LANES) + 3) % 7
+    stream = make(11, 2 * max(chunked.STEPS, lanes.STEPS) + 5, 6, 7, rule=rule)
+    which = np.arange(2 * max(chunked.LANES, lanes.LANES) + 3) % 7
     learner = emphatic.Learner(rule, stream.n, len(which), engine=engine, threads=threads)
     predictions = stream.of_learners(which).run(learner)
     expected = stream.expected(rule)

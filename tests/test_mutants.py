@@ -148,7 +148,7 @@ SLIPS = [
 #: (kernel, what its source or that of the rule's small functions says, what the slip makes of it)
 KERNEL_SLIPS = [
     ("dense_kernels", "sums[2] + z[0] * q", "sums[2] + z[0] * p"),
-    ("dense_kernels", "sums[5] + p * q", "sums[5] + p * p"),
+    ("dense_kernels", "sums[4] + p * q", "sums[4] + p * p"),
     ("dense_kernels", "z0 + a0_1 * z1 + b0 * p", "z0 + a0_1 * z1 + b0 * q"),
     ("dense_kernels", "a1_1 * z1 + b1 * p", "a1_1 * z1"),
     ("dense_kernels", "X[1, k, i] = z[1]", "pass"),
@@ -162,6 +162,37 @@ KERNEL_SLIPS = [
     ("dense_kernels", "(sums, z, Phi[s, i], Phi_next[s, i])", "(sums, z, Phi[s, i], Phi[s, i])"),
     ("dense_kernels", "delta = step[5] + step[4] * x_next[0] - x[0]", "delta = step[5] + x_next[0] - x[0]"),
     ("dense_kernels", "memory, size, c = kept(work, k)", "memory, size, c = kept(work, 0)"),
+    ("chunked_kernels", "g_p, g_next = G[p, row], G[p + 1, row]", "g_p, g_next = G[p, row], G[p, row]"),
+    ("chunked_kernels", "G[p + 1, row], G[p, row + 1]", "G[p + 1, row], G[p, row]"),
+    ("chunked_kernels", "update(q, y, h_p, h_next)", "update(q, z, h_p, h_next)"),
+    ("chunked_kernels", "np.float64(G[p, p + 1])", "np.float64(G[p, p])"),
+    ("chunked_kernels", "= V[r, p + ahead, k]", "= V[r, p, k]"),
+    ("chunked_kernels", "values[t0 + t, first + k]", "values[t, first + k]"),
+    ("chunked_kernels", "if t == 0 or values.strides[0] != 0:", "if t == 0:"),
+    ("chunked_kernels", "first + k] = V[0, p, k]", "first + k] = V[0, p + 1, k]"),
+    ("chunked_kernels", "for row in range(p + 1, alone, 2):", "for row in range(p + 3, alone, 2):"),
+    ("chunked_kernels", "for row in range(alone, rows):", "for row in range(alone + 1, rows):"),
+    ("chunked_kernels", "W[r, row, k] = real(0)", "pass"),
+    ("chunked_kernels", "for t in range(L - 1, -1, -1):", "for t in range(L):"),
+    ("chunked_kernels", "w0_1 = T1_1 * b1 + T1_2 * b2", "w0_1 = T1_1 * b1"),
+    ("chunked_kernels", "w1_0 = T0_0 * d0", "w1_0 = d0 * 0.0"),
+    ("chunked_kernels", "W[r, p + ahead, k] += real(", "W[r, p, k] += real("),
+    ("chunked_kernels", "W[r, p + ahead, k] += real(", "W[r, p + ahead, k] = real("),
+    ("chunked_kernels", "T1_2 = T1_1 * a1_2 + T1_2 * a2_2", "T1_2 = T1_1 * a1_2 + T1_2"),
+    ("chunked_kernels", "T1_2 = T1_1 * a1_2 + T1_2 * a2_2", "T1_2 = T1_2 * a2_2"),
+    ("chunked_kernels", "T2_2 = T2_2 * a2_2", "T2_2 = a2_2"),
+    ("chunked_kernels", "tails[1] * z[1] + tails[3] * z[2]", "tails[1] * z[1]"),
+    ("chunked_kernels", "scalars[first + k, i] = after[first + k, i]", "pass"),
+    ("lanes_kernels", "Phi[t, 0], Phi[t, 1]", "Phi[t, 0], Phi[t, 0]"),
+    ("lanes_kernels", "add_products(sums, vectors[1], p[1], q[1])", "add_products(sums, vectors[1], p[1], p[1])"),
+    ("lanes_kernels", "z = update(c, vectors[1], p[1], q[1])", "z = update(c, vectors[0], p[1], q[1])"),
+    ("lanes_kernels", "move_lane(Z, k, rounded(c), vectors, p, q)", "move_lane(Z, k, rounded(c), vectors, p, p)"),
+    ("lanes_kernels", "S[at + k] = values[row, learners[k]]", "S[at + k] = values[row, learners[0]]"),
+    ("lanes_kernels", "if t == t0 or values.shape[0] > 1:", "if t == t0:"),
+    ("lanes_kernels", "row = t if values.shape[0] > 1 else 0", "row = 0"),
+    ("lanes_kernels", "row[k] = S[AT_PREDICTION + k]", "row[k] = S[AT_PREDICTION]"),
+    ("lanes_kernels", "X[r, who[k], i] = Z", "X[r, who[0], i] = Z"),
+    ("lanes_kernels", "scalars[who[k], i] = S", "scalars[who[0], i] = S"),
 ]  # fmt: skip
 
 #: The same, of what is only there for a run that is watched.
@@ -171,7 +202,12 @@ WATCH_SLIPS = [
     ("dense_kernels", "square += h * h", "square = h * h"),
     ("dense_kernels", "frozen[k] = True", "pass"),
     ("dense_kernels", "(t - begin) % every", "t % every"),
-    ("dense_kernels", "errors[t // every, k]", "errors[t, k]"),
+    ("dense_kernels", "errors[(t - begin) // every, k]", "errors[t, k]"),
+    ("lanes_kernels", "u1_2 * z2", "u1_2 * z1"),
+    ("lanes_kernels", " - u2_6", ""),
+    ("lanes_kernels", "(t - begin) % every", "t % every"),
+    ("lanes_kernels", "errors[(t - begin) // every, who[k]]", "errors[t, who[k]]"),
+    ("lanes_kernels", "failed[count] = who[k]", "failed[count] = who[0]"),
 ]
 
 
@@ -213,7 +249,7 @@ EXAMPLES: dict[str, tuple[str, str, tuple[int | None, ...]]] = {
     "dense_kernels": ("dense", "true_online_etd", (None, 2)),
     "sparse_kernels": ("sparse", "true_online_etd", (None,)),
     "sparse_many_kernels": ("sparse", "true_online_etd", (2, 7)),
-    "chunked_kernels": ("chunked", "true_online_gtd", (None, 2)),
+    "chunked_kernels": ("chunked", "proximal_gtd2", (None, 2)),
     "lanes_kernels": ("dense", "gtd", (9,)),
 }
 

@@ -18,12 +18,12 @@ import scipy.sparse as sp
 
 import emphatic
 from emphatic import Diverged, Learner
-from emphatic.engines import dense, wide
+from emphatic.engines import dense, lanes
 from emphatic.engines.probe import Probe
 
 Array = npt.NDArray[Any]
 
-T = 3 * wide.STEPS + 37
+T = 3 * lanes.STEPS + 37
 #: Two that live; two that stop in one chunk of steps, others in others. For any K these come again and again.
 ALPHA = {
     "float64": np.array([1e-3, 8.0, 64.0, 0.2, 16.0, 512.0, 9.0]),
@@ -32,7 +32,7 @@ ALPHA = {
 #: Of a number that has grown for hundreds of steps.
 CLOSE = {"float64": 1e-10, "float32": 1e-2}
 #: Learners: one, few, and two full blocks of lanes with a ragged last one.
-LANES = 2 * wide.LANES + 3
+LANES = 2 * lanes.LANES + 3
 
 
 def log(n: int) -> dict[str, Array]:
@@ -126,7 +126,7 @@ def differences_in_blocks(K: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_learners_stop_where_they_are_meant_to() -> None:
     for dtype in ALPHA:
         stops = [alone(6, dtype, which).stop for which in range(7)]
-        chunks = [stop // wide.STEPS for stop in stops if stop < T]
+        chunks = [stop // lanes.STEPS for stop in stops if stop < T]
         assert stops.count(T) == 2
         assert len(set(chunks)) == 3 < len(chunks)
         assert len(set(stops)) == 6
@@ -143,7 +143,7 @@ def test_the_learners_stop_where_they_are_meant_to() -> None:
         ("dense", 70, 7, "float64"),
     ],
 )
-@pytest.mark.parametrize("cuts", [(), (1, 2, 100, wide.STEPS, wide.STEPS + 1, 2 * wide.STEPS, T - 1)])
+@pytest.mark.parametrize("cuts", [(), (1, 2, 100, lanes.STEPS, lanes.STEPS + 1, 2 * lanes.STEPS, T - 1)])
 def test_each_is_as_if_alone(
     engine: str, n: int, K: int | None, dtype: str, cuts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +159,7 @@ def test_each_is_as_if_alone(
 
 
 @pytest.mark.parametrize("engine", ["reference", "dense"])
-@pytest.mark.parametrize("every", [2, 7, wide.STEPS, T, 5 * T])
+@pytest.mark.parametrize("every", [2, 7, lanes.STEPS, T, 5 * T])
 def test_every_so_many_steps_and_without_predictions(engine: str, every: int) -> None:
     """Also where this many do not divide the run or a chunk."""
     of = np.arange(7 if engine == "reference" else LANES) % 7

@@ -104,7 +104,7 @@ class Engine(ABC):
         T, probed, plain = len(phi), watch.steps(len(phi)), replace(watch, probe=None)
         for begin, end in itertools.pairwise(sorted({0, *probed, T})):
             if begin in probed:
-                watch.write(begin, self.vector(0))
+                watch.write(begin, begin + 1, self.vector(0))
             status = self.take(
                 block(phi, begin, end),
                 block(phi_next, begin, end),

@@ -1,11 +1,7 @@
 """What the chunked kernel needs of a rule besides ``rule_functions``: where lanes keep things, and the scan of the A.
 
-A block of learners goes side by side, a learner a lane. What there is one of in each lane stands in one flat array at
-constant distances, a form of which LLVM makes vectors.
-
-T is the product of the A of all steps after some step: an arrow as every A is, of whose entries ``pairs`` may differ
-from 0. ``Tails`` are these entries. In the text the entry of vectors r, c is T{r}_{c}; other names are as in
-``unrolled``.
+T is the product of the A of all steps after some step: an arrow as every A is, of which the entries at ``pairs``, the
+*tails*, may differ from 0. In the text they are T{r}_{c} for vectors r, c; other names are as in ``unrolled``.
 """
 
 from __future__ import annotations
@@ -16,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.engines.slots import Slots
 from emphatic.engines.unrolled import Functions, Unrolled, tuple_of
 from emphatic.rules import Rule, Scalars
 
@@ -24,7 +21,7 @@ Floats = NDArray[np.float64]
 
 #: Learners a block.
 LANES = 256
-#: Places in a lane; where in S the first lane has what.
+#: Places in a lane, and where in S the first lane has what.
 SLOTS: int
 AT_MEMORY: int
 AT_GROWTH: int
@@ -91,26 +88,20 @@ def chunked_functions(rule: Rule, dtype: str) -> Functions:
     growing = [r for r in u.vectors if u.A[r][r] is None or abs(u.A[r][r] or 0.0) > 1.0]
     tails = [f"T{r}_{c}" for r, c in pairs(u)]
     shares, scan = _scan(u)
-    slots = {
-        "memory": u.M,
-        "size": u.m,
-        "growth": len(growing),
-        "step": len(rule.parameters),
-        "products": len(products),
-        "delta": 1,
-        "amiss": 1,
-        "c": len(u.coefficients),
-        "tails": len(tails),
-        "shares": len(shares),
-    }
-    made.constant("LANES", LANES)
-    lane: dict[str, list[str]] = {}
-    taken = 0
-    for name, count in slots.items():
-        made.constant(f"AT_{name.upper()}", taken * LANES)
-        lane[name] = [f"S[{slot * LANES} + k]" for slot in range(taken, taken + count)]
-        taken += count
-    made.constant("SLOTS", taken)
+    slots = Slots(
+        made,
+        LANES,
+        memory=u.M,
+        size=u.m,
+        growth=len(growing),
+        step=len(rule.parameters),
+        products=len(products),
+        delta=1,
+        amiss=1,
+        c=len(u.coefficients),
+        tails=len(tails),
+        shares=len(shares),
+    )
     made.constant("PRODUCTS", tuple(products))
     made.constant("SHARES", tuple((r, side) for r, side in shares))
     made.constant("TAILS", len(tails))
@@ -119,22 +110,16 @@ def chunked_functions(rule: Rule, dtype: str) -> Functions:
     made.constant("PAIRED", written * (written - 1) // 2 + written * len(u.coefficients) <= _COMPARED)
     made.constant("OVER", tuple(float(f"a{r}_{c}" in u.scales) for r, c in pairs(u)))
 
-    def get(*names: str) -> str:
-        return "return " + ", ".join(tuple_of(lane[name]) for name in names)
-
-    def put(*names: str) -> list[str]:
-        return [f"{slot} = {name}[{i}]" for name in names for i, slot in enumerate(lane[name])]
-
-    found = {product: lane["products"][i] for i, product in enumerate(products)}
+    found = {product: slots.places["products"][i] for i, product in enumerate(products)}
     x, x_next = (tuple_of(found.get((r, side), "0.0") for r in u.vectors) for side in (0, 1))
-    add("lane_state(S, k)", get("memory", "size", "growth"))
-    add("lane_step(S, k)", get("step"))
+    add("lane_state(S, k)", slots.get("memory", "size", "growth"))
+    add("lane_step(S, k)", slots.get("step"))
     add("lane_products(S, k)", f"return {x}, {x_next}")
-    add("lane_coefficients(S, k)", get("c"))
-    add("lane_tails(S, k)", get("tails"))
-    put_delta = f"{lane['delta'][0]} = delta"
-    add("set_state(S, k, memory, size, growth, delta, c)", *put("memory", "size", "growth", "c"), put_delta)
-    add("set_scan(S, k, shares, tails)", *put("shares", "tails"))
+    add("lane_coefficients(S, k)", slots.get("c"))
+    add("lane_tails(S, k)", slots.get("tails"))
+    put_delta = f"{slots.places['delta'][0]} = delta"
+    add("set_state(S, k, memory, size, growth, delta, c)", *slots.put("memory", "size", "growth", "c"), put_delta)
+    add("set_scan(S, k, shares, tails)", *slots.put("shares", "tails"))
     add("coefficients_at(Q, t, k)", f"return {tuple_of(f'Q[{i}, t, k]' for i in range(len(u.coefficients)))}")
 
     own = [f"max(growth[{i}], 1.0) * abs({u.entry(f'a{r}_{r}')})" for i, r in enumerate(growing)]

@@ -2,7 +2,7 @@
 
 X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time; m n
 numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
-diverges all stand before that same step. Learners of few features go side by side: see ``wide``.
+diverges all stand before that same step. Learners of few features go side by side: see ``lanes``.
 
 A step that is probed costs n²/2 more, whatever the number of states. A learner that is frozen costs nothing but what it
 leaves to be written down.
@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from emphatic.engines import compiled, wide
+from emphatic.engines import compiled, lanes
 from emphatic.engines.base import UNFIT, Arrays, Engine, Features
 from emphatic.engines.unrolled import HUGE, Functions, unrolled
 from emphatic.engines.watch import Watch
@@ -156,24 +156,24 @@ class Dense(Engine):
         watch: Watch,
     ) -> int:  # fmt: skip
         T, given = len(phi), (phi, phi_next, top, parameters, predictions, watch)
-        few = self.n <= wide.MOST_FEATURES and self.K >= _SEVERAL
-        steps = wide.stepper(self.rule, (self.X, self.scalars, self.delta), *given) if few else None
-        size = wide.STEPS if few else _STEPS
+        few = self.n <= lanes.MOST_FEATURES and self.K >= _SEVERAL
+        steps = lanes.stepper(self.rule, (self.X, self.scalars, self.delta), *given) if few else None
+        size = lanes.STEPS if few else _STEPS
         moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         for t0 in range(0, T, size):
             t1 = min(t0 + size, T)
             if len(frozen):
                 self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
-                for t in watch.steps(T)[-(-(t0 - watch.first) // watch.every) : -(-(t1 - watch.first) // watch.every)]:
-                    watch.write(t, self.X[0, frozen], frozen)
+                watch.write(t0, t1, self.X[0, frozen], frozen)
             before = None if watch.freeze or steps is None else (self.X.copy(), self.scalars.copy())
             unsure = moving if steps is None else steps(moving, t0, t1)
             if not len(unsure):
                 continue
-            if before is not None:  # all are to stand before the same step
-                (self.X[:], self.scalars[:]), unsure = before, moving
             # Where something may overflow, step by step says exactly where.
             status = self._step_by_step(unsure, t0, t1, *given)
+            if status != -1 and before is not None:  # all are to stand before the same step
+                self.X[:], self.scalars[:] = before
+                status = self._step_by_step(moving, t0, t1, *given)
             if status != -1:
                 return status
             if watch.frozen[unsure].any():

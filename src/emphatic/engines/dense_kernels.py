@@ -285,9 +285,9 @@ def run_many(
     Before step ``begin`` and every ``every``-th after it the learners' errors are written down, if there is a goal.
     """
     for t in range(t0, t1):
-        if goal.shape[0] > 0 and (t - begin) % every == 0:
+        if goal.shape[0] > 0 and t >= begin and (t - begin) % every == 0:
             for k in learners:
-                errors[t // every, k] = value_error(goal, X[0, k])
+                errors[(t - begin) // every, k] = value_error(goal, X[0, k])
         k = step_learners(
             X, scalars, last_delta, learners, frozen, freeze, Phi[t], Phi_next[t], top, parameters, t, predictions, work
         )

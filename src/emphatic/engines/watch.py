@@ -32,7 +32,8 @@ class Watch:
         """The steps of T before which errors are written down."""
         return range(T, T) if self.probe is None else range(self.first, T, self.every)
 
-    def write(self, t: int, theta: NDArray[Any], learners: Any = slice(None)) -> None:
-        """The errors of these learners with these weights, before step t."""
-        assert self.probe is not None
-        self.errors[(t - self.first) // self.every, learners] = self.probe(theta)
+    def write(self, begin: int, end: int, theta: NDArray[Any], learners: Any = slice(None)) -> None:
+        """The errors of these learners before steps begin … end − 1, their weights being the same all the while."""
+        if self.probe is not None:
+            rows = slice(*(max(0, -(-(t - self.first) // self.every)) for t in (begin, end)))
+            self.errors[rows, learners] = self.probe(theta)
