@@ -1,8 +1,8 @@
 """Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
 Tests marked ``plain`` run kernels as the Python that they are; so does, in files of short streams, every test of a rule
-whose structure is that of another one, unless it is asked to be ``compiled``. Tests of one rule go to one worker, and benchmarks come last, so
-that no kernel is compiled twice.
+whose structure is that of another one, unless it is asked to be ``compiled``. Tests of one rule go to one worker, and
+benchmarks come last, so that no kernel is compiled twice.
 """
 
 from collections.abc import Generator

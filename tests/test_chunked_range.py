@@ -285,8 +285,8 @@ def test_the_frozen_do_not_move() -> None:
 
 def test_cuts_at_the_grain_and_threads_give_the_same_bits() -> None:
     log = wild(3)
-    steps, lanes = Chunked.grain
     whole = run(Chunked, log, freeze=True)
+    steps, lanes = whole.engine.grain
     cut = run(Chunked, log, freeze=True, cuts=(steps, 2 * steps))
     threaded = run(Chunked, log, freeze=True, threads=2)
     for other in (cut, threaded):

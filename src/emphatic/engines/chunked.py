@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from emphatic.engines import compiled
 from emphatic.engines.base import Arrays, Engine, Features
-from emphatic.engines.chunked_functions import LANES, chunked_functions, pairs
+from emphatic.engines.chunked_functions import LANES, chunked_functions
+from emphatic.engines.chunked_room import Room
 from emphatic.engines.dense import Dense
-from emphatic.engines.unrolled import unrolled
 from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
@@ -56,53 +56,6 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
         "fold": (X, scalars, X, table, scalars, flags, i8, i8),
     }  # fmt: skip
     return compiled.kernel(module, name, *signature[name])
-
-
-class _Room:
-    """What a run needs besides the state, as long as it lasts: every block's outcome, and scratch for each thread."""
-
-    def __init__(self, engine: Chunked, steps: int, rows: int) -> None:
-        self.fits = _fits(engine, steps, rows)
-        u, K, dtype = unrolled(engine.rule), engine.K, engine.dtype
-        lanes = min(LANES, K)
-        self.blocks = [slice(first, min(first + LANES, K)) for first in range(0, K, LANES)]
-        self.W = np.empty((len(self.blocks), u.m, rows, lanes), dtype)
-        self.tail = np.empty((len(pairs(u)), K), dtype)
-        self.after = np.empty_like(engine.scalars)
-        self.amiss = np.empty(K, np.bool_)
-        #: (V, Q, new): a thread takes one and puts it back.
-        self.scratch = deque(
-            (
-                np.empty((u.m, rows, lanes), dtype),
-                np.empty((len(u.coefficients), steps, lanes), dtype),
-                np.empty((u.m, lanes, engine.n), dtype),
-            )
-            for _ in range(min(engine.threads, len(self.blocks)))
-        )
-        every = (self.W, self.tail, self.after, *(array for some in self.scratch for array in some))
-        self.nbytes = sum(array.nbytes for array in every)
-
-    @staticmethod
-    def of(engine: Chunked, steps: int, rows: int) -> _Room:
-        """The one kept from a run of the same kind, or another."""
-        with suppress(IndexError):
-            room = _kept.pop()
-            if room.fits == _fits(engine, steps, rows):
-                return room
-        return _Room(engine, steps, rows)
-
-    def leave(self) -> None:
-        if self.nbytes <= _KEEP:
-            _kept.append(self)
-
-
-#: The last room, if it was small, whosever run it was: to ask for the memory each time can take as long as a short run.
-_kept: deque[_Room] = deque(maxlen=1)
-_KEEP = 1 << 22
-
-
-def _fits(engine: Chunked, steps: int, rows: int) -> tuple[object, ...]:
-    return engine.rule, engine.n, engine.K, engine.dtype, engine.threads, steps, rows
 
 
 class Chunked(Dense):
@@ -145,7 +98,7 @@ class Chunked(Dense):
             return super().take(*given)
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
         steps = min(self.length, T)
-        room = _Room.of(self, steps, steps + 1 if one_log else 2 * steps)
+        room = Room.of(self, steps, steps + 1 if one_log else 2 * steps)
         # A pool of one thread would cost more than it gives.
         workers = ThreadPoolExecutor(len(room.scratch)) if len(room.scratch) > 1 else nullcontext()
         with compiled.blas_threads(1), workers as pool:
@@ -174,7 +127,7 @@ class Chunked(Dense):
 
     @_quiet()
     def _look(
-        self, room: _Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
+        self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
         predictions: NDArray[Any], block: slice,
     ) -> None:  # fmt: skip
         """Project a block of learners on P and take the chunk's steps there."""
@@ -204,7 +157,7 @@ class Chunked(Dense):
         return status
 
     @_quiet()
-    def _move(self, room: _Room, P: NDArray[Any], apart: NDArray[np.bool_], block: slice) -> None:
+    def _move(self, room: Room, P: NDArray[Any], apart: NDArray[np.bool_], block: slice) -> None:
         """Put a block's outcome back into X and the scalars."""
         lanes, rows = block.stop - block.start, len(P)
         V, Q, new = room.scratch.pop()

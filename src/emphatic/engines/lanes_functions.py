@@ -1,7 +1,7 @@
 """What the lanes kernel needs of a rule besides ``rule_functions``, for one n: every component is written out.
 
-As a loop over components it takes three times as long. ``vectors`` is a tuple of all components of all vectors: for
-each component its z.
+As a loop over components it takes three times as long. ``vectors`` is a tuple of all components of all vectors: a z for
+each component.
 """
 
 from __future__ import annotations
