@@ -48,7 +48,7 @@ def run(engine: str, rule: str, dtype: str, n: int, K: int | None, T: int, activ
     }
     return lambda: learner.run(
         Phi, given["R"], given["gamma_next"], **{k: v for k, v in given.items() if k not in ("R", "gamma_next")}
-    )  # type: ignore[no-any-return]
+    )
 
 
 def learn(n: int, K: int | None, calls: int) -> Callable[[], object]:

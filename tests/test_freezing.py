@@ -114,7 +114,8 @@ def test_a_single_learner(engine: str) -> None:
     """K=None: frozen by run, a number for its TD error, the same weights; bad input freezes nothing."""
     with plain_python():
         stream = wild_stream("true_online_etd", "dense").of_learners([1])
-        single = Stream(**{name: v[:, 0] for name, v in stream.parameters().items()}, Phi=stream.Phi)
+        of: Any = {name: v[:, 0] for name, v in stream.parameters().items()}
+        single = Stream(Phi=stream.Phi, **of)
         learner = Learner("true_online_etd", 6, engine=engine)
         bad = np.array(single.Phi)
         bad[20, 3] = np.nan

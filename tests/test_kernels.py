@@ -6,6 +6,7 @@ import ast
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ ALLOWED = {"emphatic.engines.compiled", "emphatic.engines.intrinsics"}
 
 def imported(tree: ast.Module) -> dict[str, str]:
     """Every name that a module imports at run time, and from where."""
-    found = {}
+    found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             found |= {alias.asname or alias.name: str(node.module) for alias in node.names}
@@ -57,7 +58,7 @@ def test_no_name_of_a_rule_leaves_its_function() -> None:
         w = alpha * delta * one + other
         return ((1.0, w), (0.0, gamma * lambda_)), ((w, 0.0), (1.0, 0.0)), (gamma_next,)
 
-    of = {"weights": ("theta",), "traces": ("e",), "memory": ("gamma",)}
+    of: Any = {"weights": ("theta",), "traces": ("e",), "memory": ("gamma",)}
     texts = {
         tuple(Functions(emphatic.Rule("r", scaled, extra=extra, **of), "float64").text)
         for extra in (("one", "other"), ("p", "X"), ("decide", "real"))

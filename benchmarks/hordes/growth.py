@@ -15,6 +15,7 @@ from benchmarks.measure import Gate, Side, fastest
 from benchmarks.report import Row
 from emphatic import rules
 from emphatic.engines.chunked import Chunked
+from emphatic.engines.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def run_engine(engine: Chunked, stream: Horde) -> Array:
     Phi, top = stream.dense, float(np.abs(stream.dense).max())
     parameters = tuple(np.broadcast_to(stream.parameters[name], (stream.T, stream.K)) for name in ORDER)
     predictions = np.empty((stream.T, stream.K), stream.dtype)
-    status, _ = engine.run(Phi[:-1], Phi[1:], top, parameters, predictions)
+    status = engine.run(Phi[:-1], Phi[1:], top, parameters, predictions, Watch(np.zeros(stream.K, bool)))
     assert status == -1
     return predictions
 
