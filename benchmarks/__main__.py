@@ -16,7 +16,6 @@ SUITES = {
     "live": "benchmarks.live",
     "studies": "benchmarks.studies",
     "cuda": "benchmarks.cuda",
-    "versions": "benchmarks.versions",
 }
 
 
@@ -25,14 +24,13 @@ def main() -> int:
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement")
     parser.add_argument("--out", type=Path, default=None, metavar="DIR")
-    parser.add_argument("--against", type=Path, metavar="DIR", help="for versions: a checkout of the other version")
     args = parser.parse_args()
 
     one_thread()  # before a suite imports numpy
     suite = importlib.import_module(SUITES[args.suite])
     report = importlib.import_module("benchmarks.report")
     try:
-        gates, rows = suite.run(args.quick, **({"against": args.against} if args.against else {}))
+        gates, rows = suite.run(args.quick)
     except GateFailed as failure:
         print(f"gate failed, nothing timed: {failure}", file=sys.stderr)
         return 1

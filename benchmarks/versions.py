@@ -1,4 +1,4 @@
-"""The versions suite: this checkout beside another one, ``python -m benchmarks versions --against DIR``.
+"""This checkout beside another one: ``python -m benchmarks.versions DIR [--quick] [--out FOLDER]``.
 
 Two processes, one with each version, take turns; nothing is compared with a number from another run. The first call of
 each case is made with an empty cache: its processor time is what compiling costs.
@@ -6,6 +6,7 @@ each case is made with an empty cache: its processor time is what compiling cost
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -16,7 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Gate
+import numpy as np
+
+from benchmarks import report
+from benchmarks.measure import Gate, gate
 from benchmarks.report import Row
 
 ROOT = Path(__file__).parent.parent
@@ -78,42 +82,60 @@ class Version:
         command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("version_cases.py"))]
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def time(self, case: Case, seconds: float) -> tuple[float, float]:
-        """The least time of a call, and the processor time of the first, in seconds."""
+    def time(self, case: Case, seconds: float) -> tuple[float, float, list[float]]:
+        """The least time of a call, and the processor time of the first, in seconds; and the end of what it gave."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"kind": case.kind, "of": case.of, "seconds": seconds}) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
-        return answer["least"], answer["first"]
+        return answer["least"], answer["first"], answer["outcome"]
 
     def close(self) -> None:
         self.process.communicate()
 
 
-def run(quick: bool = False, against: Path | None = None) -> tuple[list[Gate], list[Row]]:
+def run(against: Path, quick: bool = False) -> tuple[list[Gate], list[Row]]:
     """Every case in both versions, in turn."""
-    if against is None or not (against / "src" / "emphatic").is_dir():
-        raise SystemExit("say --against DIR, a checkout of the version to compare with (git worktree add DIR v0.1.0)")
     rounds, seconds = (1, 0.0) if quick else (9, 0.1)
+    gates: list[Gate] = []
     with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
         versions = [Version(ROOT, ours), Version(against, theirs)]
-        rows = [row for case in cases(quick) for row in _rows(case, versions, rounds, seconds)]
+        rows = [row for case in cases(quick) for row in _rows(case, versions, rounds, seconds, gates)]
         for version in versions:
             version.close()
-    return [], sorted(rows, key=lambda row: row.section.startswith("cold"))
+    return gates, sorted(rows, key=lambda row: row.section.startswith("cold"))
 
 
-def _rows(case: Case, versions: list[Version], rounds: int, seconds: float) -> Iterator[Row]:
-    least, first = [float("inf")] * 2, [0.0] * 2
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.versions", description=__doc__)
+    parser.add_argument("against", type=Path, metavar="DIR", help="a checkout of the other version")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement")
+    parser.add_argument("--out", type=Path, default=Path("versions"), metavar="FOLDER")
+    args = parser.parse_args()
+    if not (args.against / "src" / "emphatic").is_dir():
+        parser.error(f"{args.against} is no checkout of emphatic: git worktree add DIR COMMIT makes one")
+    gates, rows = run(args.against, args.quick)
+    report.publish("versions", "python -m benchmarks.versions DIR", gates, rows, args.out)
+    return 0
+
+
+def _rows(case: Case, versions: list[Version], rounds: int, seconds: float, gates: list[Gate]) -> Iterator[Row]:
+    least, first, outcomes = [float("inf")] * 2, [0.0] * 2, []
     for turn in range(rounds):
         for i, version in enumerate(versions):
-            time, begin = version.time(case, seconds)
+            time, begin, outcome = version.time(case, seconds)
             least[i] = min(least[i], time)
-            first[i] = begin if turn == 0 else first[i]
+            if turn == 0:
+                first[i] = begin
+                outcomes.append(np.array(outcome))
+    name = f"{case.section}: {case.what}"
+    if outcomes[0].size:
+        gates.append(gate(name, outcomes[0], outcomes[1], tolerance=1e-4 if "float32" in case.what else 1e-9))
     (ours, theirs), versus = (1e6 * time / case.steps for time in least), "the other version"
     yield Row(
-        case.section, case.what, gates=(), ours=ours, alternative=theirs, versus=versus, ratio=ours / theirs,
+        case.section, case.what, gates=(name,) if outcomes[0].size else (), ours=ours, alternative=theirs,
+        versus=versus, ratio=ours / theirs,
         at_most=case.at_most, note="time, the other version = 1",
     )  # fmt: skip
     if case.compiles and first[1] > 0.5:
@@ -121,3 +143,7 @@ def _rows(case: Case, versions: list[Version], rounds: int, seconds: float) -> I
             "cold compilation, processor time", f"{case.section}: {case.what}", gates=(), ours=first[0],
             alternative=first[1], versus=versus, unit="s", ratio=first[0] / first[1], at_most=1.6,
         )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -89,7 +89,7 @@ def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str
         for learner in (saved, plain, loaded):
             stream[80:].learn(learner)
     assert state(saved) == state(plain) == state(loaded)
-    if engine == "sparse":
+    if engine == "sparse" and saved.rule.traces:  # without traces there is nothing to be lazy about
         arrays = load_file(path)
         if K is None:
             assert arrays["sparse.table"].shape[2] > 3, "no lazy state was pending"

@@ -100,11 +100,9 @@ def test_before_an_engine_is_chosen() -> None:
 @pytest.mark.parametrize("K", [None, 20])
 def test_features_that_are_converted_in_blocks(K: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run cuts a long log of indices itself, for an engine that reads arrays: at the grain too."""
-    from emphatic import learner as module
-
     stream = make(5, 127 * 6, 6, K, active=2)
     whole, parts = (Learner("td", 6, K, engine="chunked") for _ in range(2))
-    monkeypatch.setattr(module, "_BLOCK", 6 * 300)
+    monkeypatch.setattr("emphatic.runs._CONVERTED", 6 * 300)
     expected = outcome(whole, stream.run(whole))
     assert outcome(parts, in_pieces(parts, stream, 127 * 3)) == expected
     arrays = Learner("td", 6, K, engine="chunked")

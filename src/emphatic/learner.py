@@ -169,7 +169,7 @@ class Learner(State):
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
         check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
         goal = None if probe is None else inputs.probe(probe, self.n)
-        every = 1 if probe_every == 1 else inputs.whole("probe_every", probe_every, "run")
+        every = inputs.whole("probe_every", probe_every, "run")
         _warn_of(check.least_rows(log.parameters[4]))
         self._decide(log.phi, T)
 

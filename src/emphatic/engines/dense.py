@@ -171,9 +171,13 @@ class Dense(Engine):
                 continue
             # Where something may overflow, step by step says exactly where.
             status = self._step_by_step(unsure, t0, t1, *given)
-            if status != -1 and before is not None:  # all are to stand before the same step
+            if (
+                status != -1 and before is not None
+            ):  # all are to stand before the same step, as a run up to there leaves
                 self.X[:], self.scalars[:] = before
-                status = self._step_by_step(moving, t0, t1, *given)
+                assert steps is not None
+                end = status // self.K
+                self._step_by_step(steps(moving, t0, end), t0, end, *given)
             if status != -1:
                 return status
             if watch.frozen[unsure].any():

@@ -35,7 +35,7 @@ RANGES = {
 #: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (``theta`` is θ.)
 ATTRIBUTES = frozenset((
     "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain",
-    "learn", "run", "predict", "cut", "copy", "select", "save", "load_with",
+    "learn", "run", "position", "predict", "cut", "copy", "select", "save", "load_with",
 ))  # fmt: skip
 
 #: Keywords of ``Learner.learn`` and ``Learner.run``: an extra parameter of such a name could not be given.
