@@ -6,7 +6,7 @@ visited, the latest touched first. A learner that forgets its trace (ρ, γ or �
 since it last did so, and nothing where no weight has taken of the trace since.
 
 Cost a step: O(m K active), and O(m K live columns) each time the traces have shrunk to 1/100. Memory: m K n numbers and
-24 bytes a feature.
+44 bytes a feature.
 """
 
 from __future__ import annotations
