@@ -77,13 +77,17 @@ def strict(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """A function that kernels call."""
-    return _njit(function, **OPTIONS, **INNER)
+    """A function that kernels call.
+
+    LLVM makes it a part of them: called as it is, a process that has just compiled it would use another copy, with
+    other last bits, than one that reads the kernel from the disk.
+    """
+    return _njit(function, forceinline=True, **OPTIONS, **INNER)
 
 
 def exact(function: F) -> F:
     """A function that kernels call, in which every operation is rounded as it stands, as NumPy would."""
-    return _njit(function, **OPTIONS | {"fastmath": False}, **INNER)
+    return _njit(function, forceinline=True, **OPTIONS | {"fastmath": False}, **INNER)
 
 
 def _njit(function: F, **options: Any) -> F:
