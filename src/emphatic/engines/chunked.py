@@ -50,7 +50,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), len(rule.parameters))
     signature = {
         "dual": (
-            X, X, X, table, table, types.Array(i8, 1, "C"), f8, scalars, scalars, types.Array(f8, 1, "C"), flags,
+            X, X, X, table, table, table, types.Array(i8, 1, "C"), f8, scalars, scalars, types.Array(f8, 1, "C"), flags,
             i8, i8, i8, i8, parameters, table,
         ),
         "fold": (X, scalars, X, table, scalars, flags, i8, i8),
@@ -99,6 +99,8 @@ class Chunked(Dense):
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
         steps = min(self.length, T)
         room = Room.of(self, steps, steps + 1 if one_log else 2 * steps)
+        frozen = bool(watch.frozen.any())
+        blocks = _moving(room, watch) if frozen else room.blocks
         # A pool of one thread would cost more than it gives.
         workers = ThreadPoolExecutor(len(room.scratch)) if len(room.scratch) > 1 else nullcontext()
         with compiled.blas_threads(1), workers as pool:
@@ -111,17 +113,16 @@ class Chunked(Dense):
                     P, at = _merged(phi[t0:t1], phi_next[t0:t1])
                 with _quiet():
                     G = P @ P.T
-                blocks = [block for block in room.blocks if not watch.frozen[block].all()]
-                if t1 - t0 < _FEW_STEPS or _underflows(P, G):
-                    blocks, room.amiss[:] = [], True
                 look = functools.partial(self._look, room, P, G, at, top, t0, parameters, predictions)
-                deque(for_each(look, blocks), 0)
-                apart = room.amiss | watch.frozen
-                if apart.any():
+                amiss, apart = sum(for_each(look, blocks)), room.amiss
+                if amiss or frozen:
+                    apart = room.amiss | watch.frozen
                     status = self._take_apart(apart, t0, t1, *given)
                     if status != -1:
                         return status
                 deque(for_each(functools.partial(self._move, room, P, apart), blocks), 0)
+                if amiss and watch.freeze:
+                    frozen, blocks = bool(watch.frozen.any()), _moving(room, watch)
         room.leave()
         return -1
 
@@ -129,17 +130,18 @@ class Chunked(Dense):
     def _look(
         self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
         predictions: NDArray[Any], block: slice,
-    ) -> None:  # fmt: skip
-        """Project a block of learners on P and take the chunk's steps there."""
+    ) -> int:  # fmt: skip
+        """Project a block of learners on P and take the chunk's steps there; how many are amiss."""
         lanes, rows = block.stop - block.start, len(P)
         V, Q, new = room.scratch.pop()
         for r, v in enumerate(V):
             np.matmul(P, self.X[r, block].T, out=v[:rows, :lanes])
-        self._compiled("dual")(
-            V, room.W[block.start // LANES], Q, room.tail, G, at, top, self.scalars, room.after, self.delta, room.amiss,
-            block.start, lanes, t0, rows, parameters, predictions,
+        count: int = self._compiled("dual")(
+            V, room.W[block.start // LANES], Q, room.tail, P, G, at, top, self.scalars, room.after, self.delta,
+            room.amiss, block.start, lanes, t0, rows, parameters, predictions,
         )  # fmt: skip
         room.scratch.append((V, Q, new))
+        return count
 
     def _take_apart(
         self, apart: NDArray[np.bool_], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
@@ -176,8 +178,6 @@ def _merged(phi: NDArray[Any], phi_next: NDArray[Any]) -> tuple[NDArray[Any], ND
     return P, at
 
 
-def _underflows(P: NDArray[Any], G: NDArray[Any]) -> bool:
-    """Whether a row of P is so short, but not 0, that its products are not exact."""
-    kind = np.finfo(P.dtype)
-    short = G.diagonal() < kind.tiny / kind.eps
-    return bool(short.any() and P[short].any())
+def _moving(room: Room, watch: Watch) -> list[slice]:
+    """The blocks in which not all learners are frozen."""
+    return [block for block in room.blocks if not watch.frozen[block].all()]

@@ -42,6 +42,8 @@ OVER: tuple[float, ...]
 PRODUCTS: tuple[tuple[int, int], ...]
 SHARES: tuple[tuple[int, int], ...]
 
+#: If φ·φ is less than this, its last digits are beyond the range.
+SHORTEST: float
 #: Whether rows of V go in pairs, which share what is read of Q: faster, as long as LLVM makes vectors of the loop.
 PAIRED: bool
 
@@ -106,6 +108,7 @@ def chunked_functions(rule: Rule, dtype: str) -> Functions:
     made.constant("SHARES", tuple((r, side) for r, side in shares))
     made.constant("TAILS", len(tails))
     made.constant("GROWING", len(growing))
+    made.constant("SHORTEST", float(np.finfo(dtype).tiny) / precision)
     written = 2 * u.m
     made.constant("PAIRED", written * (written - 1) // 2 + written * len(u.coefficients) <= _COMPARED)
     made.constant("OVER", tuple(float(f"a{r}_{c}" in u.scales) for r, c in pairs(u)))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emphatic.engines.compiled import inner
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         PAIRED,
         PRODUCTS,
         SHARES,
+        SHORTEST,
         SLOTS,
         TAILS,
         are_within,
@@ -66,15 +69,25 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
+@inner
+def underflows(P: Array, G: Array) -> bool:
+    """Whether a row of P is so short, but not 0, that its products are not exact."""
+    for row in range(P.shape[0]):
+        if G[row, row] < SHORTEST:
+            for i in range(P.shape[1]):
+                if P[row, i] != 0.0:
+                    return True
+    return False
+
+
 def dual(
-    V: Array, W: Array, Q: Array, tail: Array, G: Array, at: NDArray[np.int64], top: float, scalars: Floats,
+    V: Array, W: Array, Q: Array, tail: Array, P: Array, G: Array, at: NDArray[np.int64], top: float, scalars: Floats,
     after: Floats, last_delta: Floats, amiss: NDArray[np.bool_], first: int, lanes: int, t0: int, rows: int,
     parameters: tuple[Floats, ...], predictions: Array,
-) -> None:  # fmt: skip
-    """The steps from t0 on of a block of learners on V; their outcome in W, tail and after.
+) -> int:  # fmt: skip
+    """The steps from t0 on of a block of learners on V; their outcome in W, tail and after. How many are ``amiss``:
 
-    It means nothing for learners that are then ``amiss``: their numbers, or what the chunk makes of them, may overflow.
-    They harm no other lane.
+    For them it means nothing. Their numbers, or what the chunk makes of them, may overflow. They harm no other lane.
     """
     keeps = predictions.shape[0] > 0
     lanes = min(lanes, LANES)
@@ -86,8 +99,9 @@ def dual(
     for i in range(GROWING):
         for k in range(lanes):
             S[AT_GROWTH + i * LANES + k] = 0.0
+    doubtful = 1.0 if underflows(P, G) else 0.0
     for k in range(lanes):
-        S[AT_AMISS + k] = 0.0
+        S[AT_AMISS + k] = doubtful
     for t in range(L):
         p = at[t]
         g = (np.float64(G[p, p]), np.float64(G[p, p + 1]), np.float64(G[p + 1, p + 1]))
@@ -154,7 +168,11 @@ def dual(
     for k in range(lanes):
         after[first + k, COUNTER] = scalars[first + k, COUNTER] + L
         last_delta[first + k] = S[AT_DELTA + k]
+    count = 0
+    for k in range(lanes):
         amiss[first + k] = S[AT_AMISS + k] > 0.0
+        count += amiss[first + k]
+    return count
 
 
 def fold(
