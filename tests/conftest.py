@@ -1,8 +1,8 @@
 """Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
 Tests marked ``plain`` run kernels as the Python that they are; so does, in files of short streams, every test of a rule
-whose structure is that of another one, unless it is asked to be ``compiled``. Tests of one rule go to one worker, and
-benchmarks come last, so that no kernel is compiled twice.
+whose structure is that of another one (``tests.contract``), unless it is asked to be ``compiled``. Tests of one rule go
+to one worker, and benchmarks come last, so that no kernel is compiled twice.
 """
 
 from collections.abc import Generator
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from emphatic.rules import Rule
-from tests.contract import STRUCTURES
+from tests.contract import SINGLE, STRUCTURES
 from tests.plain import plain_python
 
 settings.register_profile(
@@ -24,7 +24,10 @@ settings.register_profile(
 settings.load_profile("emphatic")
 
 #: Files of short streams, which ask the same of every rule.
-SHORT = ("test_contract", "test_invariants", "test_checks", "test_checkpoint", "test_old_checkpoints", "test_freezing")
+SHORT = (
+    "test_checkpoint", "test_checks", "test_contract", "test_diverged", "test_forward_view", "test_freezing",
+    "test_identities", "test_invariants", "test_old_checkpoints",
+)  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
@@ -36,7 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = rule.name if isinstance(rule, Rule) else rule
         if not name:
             continue
-        if item.path.stem in SHORT and name not in STRUCTURES and not given.get("compiled"):
+        structures = SINGLE if given.get("dtype") == "float32" else STRUCTURES
+        if item.path.stem in SHORT and name not in structures and not given.get("compiled"):
             item.add_marker(pytest.mark.plain)
         if config.pluginmanager.hasplugin("xdist"):
             item.add_marker(pytest.mark.xdist_group(str(name)))

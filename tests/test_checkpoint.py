@@ -146,8 +146,8 @@ def test_another_engine_can_go_on(tmp_path: Path, old: str, new: str, K: int | N
 @pytest.mark.parametrize("K", [None, 3])
 def test_auto_that_has_not_decided(tmp_path: Path, active: bool, K: int | None) -> None:
     """It is saved as undecided, and decides by what it meets after loading; decided, it stays so."""
-    stream = stream_for("td", K)
-    learner = Learner("td", n, K, dtype="float32", threads=2)
+    stream = stream_for("true_online_etd", K)
+    learner = Learner("true_online_etd", n, K, dtype="float32", threads=2)
     theta = np.arange(n, dtype=np.float32) * np.ones((K or 1, 1), np.float32)
     learner.theta = theta if K else theta[0]
     learner.save(tmp_path / "m")
@@ -194,7 +194,7 @@ def test_resume_near_the_end_of_the_range(tmp_path: Path, dtype: str, size: floa
     rng = np.random.default_rng(0)
     index = np.array([rng.choice(n, 3, replace=False) for _ in range(401)])
     R = rng.normal(size=400) * size
-    learner = Learner("true_online_td", n, dtype=dtype, engine="sparse")
+    learner = Learner("true_online_etd", n, dtype=dtype, engine="sparse")
 
     def go(x: Learner, a: int, b: int) -> None:
         x.run(Active(index[a : b + 1]), R[a:b], 0.9, alpha=0.1, lambda_=0.8)
@@ -212,7 +212,7 @@ def test_resume_near_the_end_of_the_range(tmp_path: Path, dtype: str, size: floa
 
 def different(engine: str, K: int = 3) -> Learner:
     """Learner 1 stopped at step 2 of 5."""
-    learner = Learner("td", n, K, engine=engine)
+    learner = Learner("true_online_etd", n, K, engine=engine)
     alpha, R = np.full((5, K), 0.1), np.ones((5, K))
     alpha[2:, 1] = R[2:, 1] = 1e300
     learner.run(np.ones((6, n)), R, 0.5, alpha=alpha, on_divergence="freeze")
@@ -350,7 +350,7 @@ def test_more_that_is_damaged(tmp_path: Path) -> None:
 def test_no_second_copy_in_memory(tmp_path: Path, engine: str, K: int | None, size: int) -> None:
     """A large state goes to the file and back in small pieces, whether it is of many learners or of one."""
     path = tmp_path / "m"
-    learner = Learner("td", size, K, dtype="float32", engine=engine)
+    learner = Learner("true_online_etd", size, K, dtype="float32", engine=engine)
     learner.theta = np.linspace(-1.0, 2.0, size, dtype=np.float32)
     state_size = 2 * (K or 1) * size * 4
     tracemalloc.start()
@@ -497,7 +497,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_saved(tmp_path: Path) -> None:
     """An ``OSError`` that names the path; nothing is left behind and nothing that is there is replaced."""
-    learner = Learner("td", 3)
+    learner = Learner("true_online_etd", 3)
     file, folder, pipe = tmp_path / "file", tmp_path / "folder", tmp_path / "pipe"
     file.write_text("mine")
     folder.mkdir()

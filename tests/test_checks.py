@@ -24,8 +24,8 @@ from emphatic import Active, Learner
 from tests.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
-#: The rule with the most of everything: memory γ, D, F and the extra parameter β.
-RULE = "true_online_etd_beta"
+#: The rule of w besides θ, with memory and the extra parameters β and κ.
+RULE = "tdrc"
 n, T = 5, 8
 STREAMS = {K: make(3, T, n, K, beta=True) for K in (None, 3)}
 #: The least and the largest that each parameter of a step may be.
@@ -270,7 +270,7 @@ def test_a_bad_row_far_into_a_wide_log(engine: str, K: int | None) -> None:
     wide = 40_000
     Phi = np.zeros((7, wide))
     Phi[:, :3] = 1.0
-    learner = Learner("td", wide, K, engine=engine)
+    learner = Learner("true_online_etd", wide, K, engine=engine)
     learner.run(Phi, 1.0, 0.9, alpha=0.1, lambda_=0.5)
     Phi[5, wide - 1] = math.nan
     words = ("'Phi", "nan", f"feature {wide - 1}")
@@ -304,7 +304,7 @@ def test_bad_features_of_predict(engine: str, K: int | None) -> None:
 @pytest.mark.parametrize("K", [None, 3])
 def test_what_float32_cannot_hold(engine: str, K: int | None) -> None:
     """1e300 is a fine number, but not in a float32 learner, however it comes."""
-    learner = warm(engine, K, rule="td", dtype="float32")
+    learner = warm(engine, K, rule="true_online_etd", dtype="float32")
     Phi = np.full((T + 1, n), 1e300)
     where = {"an array": Phi, "a list": Phi.tolist(), "a CSR array": sp.csr_array(Phi)}
     where["an Active"] = Active([[0]] * (T + 1), np.full((T + 1, 1), 1e300))
@@ -338,21 +338,23 @@ def test_where_T_is_K(engine: str) -> None:
         one.run(stream.Phi, **{**p, "alpha": view})
         other.run(stream.Phi, **{**p, "alpha": full})
         assert state(one) == state(other)
-    single = Learner("td", 2, 1, engine=engine)
+    single = Learner("true_online_etd", 2, 1, engine=engine)
     assert single.run(np.ones((2, 2)), [1.0], [0.5], alpha=[0.1]).shape == (1, 1)  # T = K = 1: no doubt
 
 
+@pytest.mark.plain
 @engines
 @both_K
 def test_missing_and_unknown_extra_parameters(engine: str, K: int | None) -> None:
-    learner, plain = warm(engine, K), warm(engine, K, rule="td")
+    rule = "true_online_etd_beta"  # the extra parameter of which is required
+    learner, plain = warm(engine, K, rule=rule), warm(engine, K, rule="td")
     one, many = without_beta(step(K)), without_beta(log(K))
-    found = objection(partial(learner.learn, **one), "'beta' parameter of learn", "required", RULE, learner=learner)
-    found += objection(partial(learner.run, **many), "'beta' parameter of run", "required", RULE, learner=learner)
+    found = objection(partial(learner.learn, **one), "'beta' parameter of learn", "required", rule, learner=learner)
+    found += objection(partial(learner.run, **many), "'beta' parameter of run", "required", rule, learner=learner)
     for name in ("beta", "X", "k", "scalars", "index", "pi"):
         for call in (partial(plain.learn, **one), partial(plain.run, **many)):
             found += objection(partial(call, **{name: 0.5}), f"'{name}' parameter", "'td'", learner=plain)
-    found += objection(partial(learner.learn, **one, Beta=0.5), "'Beta'", RULE, "beta", learner=learner)
+    found += objection(partial(learner.learn, **one, Beta=0.5), "'Beta'", rule, "beta", learner=learner)
     none_of(found)
     with pytest.raises(TypeError):
         plain.learn(0.1, 1.0)  # type: ignore[call-arg]
@@ -570,7 +572,7 @@ def test_whole_numbers_and_booleans(engine: str, K: int | None) -> None:
     rng = np.random.default_rng(4)
     Phi = rng.integers(-1, 2, (T + 1, n))
     R, end, went = rng.integers(-3, 4, T), rng.random(T) < 0.7, rng.random(T) < 0.5
-    learners = [Learner("etd", n, K, engine=engine) for _ in range(7)]
+    learners = [Learner("true_online_etd", n, K, engine=engine) for _ in range(7)]
     floats: dict[str, Any] = {"alpha": 0.125, "lambda_": 1.0, "I": 1.0}
     expected = learners[0].run(Phi.astype(float), R.astype(float), end.astype(float), rho=went.astype(float), **floats)
     many: list[tuple[Any, Any, Any, Any]] = [
@@ -747,9 +749,9 @@ def test_without_predictions(engine: str, K: int | None) -> None:
 def test_what_is_read_is_a_copy(engine: str, K: int | None) -> None:
     """θ, e and memory cannot be written to, nor do they change when the learner does."""
     learner = warm(engine, K) if engine != "auto" else Learner(RULE, n, K)
-    seen = {name: getattr(learner, name) for name in ("theta", "e", "gamma", "D", "F")}
+    seen = {name: getattr(learner, name) for name in ("theta", "w", "e", "gamma", "ew", "ee")}
     kept = {name: np.array(value) for name, value in seen.items()}
-    for name in ("theta", "e"):
+    for name in ("theta", "w", "e"):
         with pytest.raises(ValueError, match="read-only"):
             seen[name][...] = 1.0
     answers = [learner.run(**log(K)), learner.learn(**step(K)), learner.predict(STREAMS[K].Phi)]
@@ -758,11 +760,11 @@ def test_what_is_read_is_a_copy(engine: str, K: int | None) -> None:
     learner.learn(**step(K))
     assert all(np.array_equal(a, b) for a, b in zip(answers, copies, strict=True))
     assert all(np.array_equal(seen[name], kept[name]) for name in seen)
-    for name in ("e", "F", "D", "gamma", "n", "K", "steps", "engine", "dtype", "nope"):
+    for name in ("e", "w", "ew", "gamma", "n", "K", "steps", "engine", "dtype", "nope"):
         with pytest.raises(AttributeError, match=name):
             setattr(learner, name, getattr(learner, name, 1))
-    with pytest.raises(AttributeError, match=r"'w'.*theta, e, gamma, D, F"):
-        learner.w  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'F'.*theta, w, e, gamma, ew, ee"):
+        learner.F  # noqa: B018
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
@@ -772,7 +774,7 @@ def test_theta_can_be_set_at_any_time(engine: str, K: int | None, dtype: str) ->
     """Before the first step and in mid-stream; traces and memory stay, and the caller's array is not kept."""
     rng = np.random.default_rng(2)
     first, second = (rng.normal(size=n if K is None else (K, n)).astype(dtype) for _ in range(2))
-    rule = RULE if dtype == "float64" else "td"
+    rule = RULE if dtype == "float64" else "true_online_etd"
     learner, reference = (Learner(rule, n, K, engine=e, dtype=dtype) for e in (engine, "reference"))
     stream = make(3, T, n, K, beta=rule == RULE)
     for each in (learner, reference):
@@ -880,7 +882,7 @@ def test_repr() -> None:
 )
 def test_gamma_that_never_falls_below_1(engine: str, K: int | None, gamma_next: Any, whose: str) -> None:
     """A warning that points at the user's own line; as an error, it comes before the first step."""
-    learner = Learner("td", n, K, engine=engine)
+    learner = Learner("true_online_etd", n, K, engine=engine)
     Phi = np.ones((21, n))
     with pytest.warns(emphatic.UndiscountedWarning, match=whose) as record:
         learner.run(Phi, 0.5, gamma_next, alpha=0.01)
@@ -940,7 +942,7 @@ def test_rows_of_an_active_are_learned_from(engine: str, K: int | None) -> None:
     weight, R = rng.normal(size=index.shape), rng.normal(size=T)
     for values in (None, weight):
         Phi = Active(index, values)
-        sliced, plain = (Learner("td", n, K, engine=engine) for _ in range(2))
+        sliced, plain = (Learner("true_online_etd", n, K, engine=engine) for _ in range(2))
 
         def alone(rows: Any, values: Any = values) -> Active:
             return Active(index[rows].copy(), None if values is None else values[rows].copy())
@@ -960,7 +962,7 @@ def test_rows_within_n_of_a_log_beyond_n() -> None:
     """What counts is what the rows themselves hold."""
     Phi = Active([[0], [1], [7], [2]])
     for engine in ENGINES:
-        learner = Learner("td", 3, engine=engine)
+        learner = Learner("true_online_etd", 3, engine=engine)
         learner.run(Phi[:2], 1.0, 0.9, alpha=0.5)
         learner.learn(0.5, 1.0, 0.0, Phi[0], 1.0, 1.0, Phi[3], 0.9)
         assert learner.steps == 2

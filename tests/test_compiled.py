@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import platform
 import re
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numba.core.dispatcher import Dispatcher
+from numba.core import event
 
 import emphatic
 from emphatic import Active, Learner
@@ -197,14 +196,6 @@ def test_an_edited_rule_meets_no_old_kernel(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ in this process
 
 
-def overloads() -> dict[str, int]:
-    """How many sets of types each function of this library has been compiled for, or read from the disk for."""
-    gc.collect()
-    dispatchers: list[Any] = [o for o in gc.get_objects() if Dispatcher in type(o).__mro__]
-    found = [o for o in dispatchers if "emphatic" in o.py_func.__module__]
-    return {f"{o.py_func.__module__}.{o.py_func.__qualname__}": len(o.signatures) for o in found}
-
-
 def use(learner: Learner, Phi: Any, index: Any, R: Any, one: Any) -> None:
     """Everything that a learner does, with features and numbers of some make."""
     learner.theta = np.zeros_like(learner.theta)
@@ -237,19 +228,19 @@ def test_no_input_compiles_again(engine: str, dtype: str, K: int | None) -> None
         array.flags.writeable = False
         return array
 
-    learner = Learner("td", n, K, engine=engine, dtype=dtype)
+    learner = Learner("true_online_etd", n, K, engine=engine, dtype=dtype)
     use(learner, Phi, index, R, 0.0)
-    before = overloads()
-    use(learner, Phi.astype(dtype), index, R.astype(dtype), np.dtype(dtype).type(0.0))
-    use(learner, Phi.astype(np.int64), index.astype(np.int32), R.astype(np.int32), 0)
-    use(learner, Phi.astype(np.float32), index.astype(">i8"), R.astype(np.float32), np.float32(0.0))
-    use(learner, Phi.astype(bool), index.astype(np.uint8), R.astype(bool), False)
-    use(learner, fixed(Phi), fixed(index), fixed(R), np.float64(0.0))
-    use(learner, np.asfortranarray(Phi), np.asfortranarray(index), R[::-1], np.array(0.0))
-    use(learner, Phi[::-1], index[:, ::-1], np.repeat(R, 2)[::2], np.int8(0))
-    use(learner, Phi.tolist(), index.tolist(), R.tolist(), 0.0)
-    use(Learner("td", n, K, engine=engine, dtype=dtype), Phi, index, R, 1.0)
-    assert overloads() == before
+    with event.install_recorder("numba:compile") as recorder:
+        use(learner, Phi.astype(dtype), index, R.astype(dtype), np.dtype(dtype).type(0.0))
+        use(learner, Phi.astype(np.int64), index.astype(np.int32), R.astype(np.int32), 0)
+        use(learner, Phi.astype(np.float32), index.astype(">i8"), R.astype(np.float32), np.float32(0.0))
+        use(learner, Phi.astype(bool), index.astype(np.uint8), R.astype(bool), False)
+        use(learner, fixed(Phi), fixed(index), fixed(R), np.float64(0.0))
+        use(learner, np.asfortranarray(Phi), np.asfortranarray(index), R[::-1], np.array(0.0))
+        use(learner, Phi[::-1], index[:, ::-1], np.repeat(R, 2)[::2], np.int8(0))
+        use(learner, Phi.tolist(), index.tolist(), R.tolist(), 0.0)
+        use(Learner("true_online_etd", n, K, engine=engine, dtype=dtype), Phi, index, R, 1.0)
+    assert recorder.buffer == []
 
 
 LIGHT = """

@@ -77,12 +77,12 @@ def test_a_horde_in_parts_of_the_grain(engine: str, n: int, rule: str) -> None:
 
 def test_the_grain_of_each_engine() -> None:
     """What others may build on; a chunked or dense learner cut elsewhere is the same to rounding only."""
-    grains = {engine: Learner("td", 6, 5, engine=engine).grain for engine in ENGINES}
+    grains = {engine: Learner("true_online_etd", 6, 5, engine=engine).grain for engine in ENGINES}
     assert grains == {"reference": (1, 1), "dense": (1, 8), "sparse": (1, 5), "chunked": (127, 256)}
-    grains = {engine: Learner("td", 6, engine=engine).grain for engine in ENGINES}
+    grains = {engine: Learner("true_online_etd", 6, engine=engine).grain for engine in ENGINES}
     assert grains == {"reference": (1, 1), "dense": (0, 1), "sparse": (1, 1), "chunked": (127, 256)}
     stream = make(5, 250, 6, 16)
-    whole, cut = (Learner("td", 6, 16, engine="chunked") for _ in range(2))
+    whole, cut = (Learner("true_online_etd", 6, 16, engine="chunked") for _ in range(2))
     stream.run(whole)
     in_pieces(cut, stream, 100)
     assert not np.array_equal(whole.theta, cut.theta)
@@ -90,7 +90,7 @@ def test_the_grain_of_each_engine() -> None:
 
 
 def test_before_an_engine_is_chosen() -> None:
-    learner = Learner("td", 6, 16)
+    learner = Learner("true_online_etd", 6, 16)
     with pytest.raises(ValueError, match=r"'engine' parameter .* chosen by a first step"):
         _ = learner.grain
     make(5, 20, 6, 16).run(learner)
@@ -101,9 +101,9 @@ def test_before_an_engine_is_chosen() -> None:
 def test_features_that_are_converted_in_blocks(K: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run cuts a long log of indices itself, for an engine that reads arrays: at the grain too."""
     stream = make(5, 127 * 6, 6, K, active=2)
-    whole, parts = (Learner("td", 6, K, engine="chunked") for _ in range(2))
+    whole, parts = (Learner("true_online_etd", 6, K, engine="chunked") for _ in range(2))
     monkeypatch.setattr("emphatic.runs._CONVERTED", 6 * 300)
     expected = outcome(whole, stream.run(whole))
     assert outcome(parts, in_pieces(parts, stream, 127 * 3)) == expected
-    arrays = Learner("td", 6, K, engine="chunked")
+    arrays = Learner("true_online_etd", 6, K, engine="chunked")
     assert outcome(arrays, stream.run(arrays, active=False)) == expected

@@ -165,17 +165,17 @@ def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, feat
     Phi = np.ones((steps + 1, features)) / np.sqrt(features) * rng.choice([0.9, 1.1], (steps + 1, 1))
     alpha = np.array([0.1, 5.0, 0.5, 9.0, 1.0])
     R = rng.normal(size=steps)
-    horde = Learner("td", features, K=5, engine=engine)
+    horde = Learner("true_online_etd", features, K=5, engine=engine)
     predictions = horde.run(Phi, R, 0.0, alpha=alpha, on_divergence="freeze")
     assert horde.frozen.tolist() == [False, True, False, True, False]
     assert np.isfinite(horde.theta).all()
     fine = [0, 2, 4]
-    alone = Learner("td", features, K=3, engine=engine)
+    alone = Learner("true_online_etd", features, K=3, engine=engine)
     assert relative_error(predictions[:, fine], alone.run(Phi, R, 0.0, alpha=alpha[fine])) <= TOLERANCE["float64"]
     assert relative_error(horde.theta[fine], alone.theta) <= TOLERANCE["float64"]
     # Frozen learners stand where they stood before the step that would have overflowed.
     for k in (1, 3):
-        single = Learner("td", features, engine=engine)
+        single = Learner("true_online_etd", features, engine=engine)
         with pytest.raises(emphatic.Diverged) as info:
             single.run(Phi, R, 0.0, alpha=alpha[k])
         scale = np.abs(single.theta).max()

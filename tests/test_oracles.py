@@ -132,6 +132,7 @@ def test_two_states_in_closed_form() -> None:
     assert TWO.fixed_point(1.0, emphatic=True).m == pytest.approx(TWO.d)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("rule", "lambda_", "A"),
@@ -158,6 +159,7 @@ def test_two_states_expected_update(rule: str, lambda_: float, A: float, engine:
     assert limit == pytest.approx(A, rel=EXPECTED[rule])
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rule", sorted(set(RULES) - {"gtd2", "proximal_gtd2", "gq", "residual_gradient"}))
 def test_two_states_one_step(rule: str, engine: str) -> None:
@@ -173,6 +175,7 @@ def test_two_states_one_step(rule: str, engine: str) -> None:
         assert learner.theta == pytest.approx([theta], rel=1e-15)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rule", ["etd", "true_online_etd"])
 def test_two_states_followon_trace(rule: str, engine: str) -> None:
@@ -238,6 +241,7 @@ def test_five_states_with_interest_in_closed_form() -> None:
     assert point.theta == pytest.approx([31 / 15, 17 / 15, -1 / 15])  # 2.066667, 1.133333, −.066667
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("rule", [*PLAIN, *TRUE_ONLINE])

@@ -33,6 +33,7 @@ def emphases(rule: str, engine: str, I: npt.ArrayLike, lambda_: npt.ArrayLike, r
     return seen
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rule", EMPHATIC)
 @pytest.mark.parametrize(
@@ -118,6 +119,7 @@ BAIRD_GAMMA = 0.99
 UNSEEN = np.array([1.0, 1, 1, 1, 1, 1, 4, -2])  # orthogonal to every φ
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rule", ["td", "true_online_td", "etd", "true_online_etd"])
 def test_baird_keeps_what_no_feature_sees(rule: str, engine: str) -> None:
@@ -253,6 +255,7 @@ def test_two_steps_by_hand(
         assert learner.theta == pytest.approx(w, rel=1e-14), rule
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rule", EMPHATIC)
 def test_emphatic_sequence_by_hand(rule: str, engine: str) -> None:

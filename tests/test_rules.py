@@ -69,6 +69,7 @@ def toy_in_vectors(stream: Any, kappa: npt.NDArray[Any], k: int) -> tuple[npt.ND
     return theta, w, e
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", emphatic.engines.available())
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("active", [None, 3])
@@ -88,6 +89,7 @@ def test_a_rule_of_three_vectors_runs_on_every_engine(engine: str, dtype: str, a
         assert relative_error(learner.ew[k], e @ w) <= TOLERANCE[dtype]
 
 
+@pytest.mark.plain
 def test_a_weight_that_scales_itself_away_is_settled_in_time() -> None:
     """The toy's w decays by 1 − ακ each step: its lazy scale leaves any bounds again and again."""
     rng = np.random.default_rng(0)
@@ -422,6 +424,7 @@ DRESSED = {
 }
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("K", [None, 3])
 @pytest.mark.parametrize("engine", emphatic.engines.available())
 @pytest.mark.parametrize("name", DRESSED)

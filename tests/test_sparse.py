@@ -234,7 +234,7 @@ def test_time_begins_anew() -> None:
     """The clock is a small number; where it would run out, all is settled and it starts again."""
     rng = np.random.default_rng(1)
     Phi, R = features(rng, 60, True), rng.normal(size=60)
-    horde, dense = (emphatic.Learner("td", n, 3, engine=engine) for engine in ("sparse", "dense"))
+    horde, dense = (emphatic.Learner("tdrc", n, 3, engine=engine) for engine in ("sparse", "dense"))
     horde._engine._clock[0] = columns_kernels.NEVER - 35  # type: ignore[attr-defined]
     for learner in (horde, dense):
         for begin in range(0, 60, 10):
