@@ -323,6 +323,7 @@ def test_what_float32_cannot_hold(engine: str, K: int | None) -> None:
     none_of(found)
 
 
+@pytest.mark.plain
 @engines
 def test_where_T_is_K(engine: str) -> None:
     """A 1-D array could be either: it is refused with the remedy, and the remedy works."""

@@ -71,16 +71,12 @@ import numpy as np, sys
 from numba.core import event
 import emphatic
 with event.install_recorder("numba:compile") as recorder:
-    thetas = []
-    for K in (None, 9):
-        rng = np.random.default_rng(0)
-        index = np.array([rng.choice(50, 5, replace=False) for _ in range(301)])
-        learner = emphatic.Learner("true_online_etd", 50, K, engine="sparse")
-        R = rng.normal(size=300)
-        learner.run(emphatic.Active(index), R if K is None else R[:, None], 0.9, alpha=0.07, lambda_=0.7)
-        thetas.append(learner.theta.tobytes().hex())
-print(thetas)
-print(len({e.data["dispatcher"].py_func.__module__ for _, e in recorder.buffer}))
+    rng = np.random.default_rng(0)
+    index = np.array([rng.choice(50, 5, replace=False) for _ in range(301)])
+    learner = emphatic.Learner("true_online_etd", 50, 9, engine="sparse")
+    learner.run(emphatic.Active(index), rng.normal(size=(300, 1)), 0.9, alpha=0.07, lambda_=0.7)
+    print(learner.theta.tobytes().hex())
+print(len(recorder.buffer))
 """
 NAMES = """
 import sys
@@ -100,7 +96,7 @@ def test_an_edited_constant_meets_no_old_kernel(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     env = environment(EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=package.parent)
     cold, first = start(env, code=USE)
-    assert int(first) >= 2
+    assert int(first) >= 1
     warm, again = start(env, code=USE)
     assert again == "0"
     assert warm == cold
