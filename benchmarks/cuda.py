@@ -16,8 +16,8 @@ from benchmarks.cases import RULE
 from benchmarks.cuda_steps import StepByStep
 from benchmarks.measure import Gate, GateFailed, gate
 from benchmarks.report import Row
-from emphatic.engines.cuda import Cuda
-from emphatic.engines.cuda_blocks import Block, Log
+from emphatic.engines.cuda.cuda_blocks import Block, Log
+from emphatic.engines.cuda.engine import Cuda
 
 TOLERANCE = 1e-5
 #: A chunk's steps: T is a multiple, so that no chunk is a short one.
@@ -57,7 +57,7 @@ def checks(T: int) -> Iterator[Gate]:
 
 def check(rule: str, T: int) -> list[tuple[str, Any, Any, float]]:
     """θ and predictions after T steps of a stream that varies everything, beside NumPy's in float64."""
-    from tests.streams import make
+    from tests.support.streams import make
 
     found = []
     for separate in (False, True):

@@ -20,8 +20,8 @@ from benchmarks.cases import Case, Effort, run_cases
 from benchmarks.measure import Gate, gate
 from benchmarks.report import Row
 from emphatic.features import Features
-from emphatic.horde import Horde
-from emphatic.settings import Settings
+from emphatic.hordes.horde import Horde
+from emphatic.nexting.settings import Settings
 
 
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:

@@ -1,8 +1,8 @@
 """Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
 Tests marked ``plain`` run kernels as the Python that they are; so does, in files of short streams, every test of a rule
-whose structure is that of another one (``tests.contract``), unless it is asked to be ``compiled``. Tests of one rule go
-to one worker, and benchmarks come last, so that no kernel is compiled twice.
+whose structure is that of another one (``tests.support.contract``), unless it is asked to be ``compiled``. Tests of one
+rule go to one worker, and benchmarks come last, so that no kernel is compiled twice.
 """
 
 from collections.abc import Generator
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from emphatic.rules import Rule
-from tests.contract import SINGLE, STRUCTURES
-from tests.plain import plain_python
+from tests.support.contract import SINGLE, STRUCTURES
+from tests.support.plain import plain_python
 
 settings.register_profile(
     "emphatic",

@@ -2,8 +2,9 @@
 
     python -m tools.make_checkpoints
 
-They are for later versions to load (``tests/test_old_checkpoints.py``): run it once, in a checkout of a release, and
-never again for that release. The same code on the same machine writes the same bytes. See ``tests/checkpoints.py``.
+They are for later versions to load (``tests/learning/test_old_checkpoints.py``): run it once, in a checkout of a
+release, and never again for that release. The same code on the same machine writes the same bytes.
+See ``tests/support/checkpoints.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: the cuda engi
 import numpy as np
 
 import emphatic
-from tests import checkpoints
+from tests.support import checkpoints
 
 
 def main() -> None:
@@ -55,7 +56,7 @@ def main() -> None:
 
 def hordes(folder: Path) -> None:
     """A horde that was saved by itself, and the model of ``emphatic nexting``."""
-    from emphatic import cli
+    from emphatic.cli import commands as cli
 
     folder.mkdir()
     learned = checkpoints.horde()

@@ -14,7 +14,7 @@ from benchmarks.hordes.streams import Array, Horde
 from benchmarks.measure import Gate, Side, fastest
 from benchmarks.report import Row
 from emphatic import rules
-from emphatic.engines.chunked import Chunked
+from emphatic.engines.chunked.engine import Chunked
 from emphatic.engines.watch import Watch
 
 

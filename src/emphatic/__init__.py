@@ -14,34 +14,39 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from emphatic import _moved
+
 if TYPE_CHECKING:
     from functools import partial
 
     from emphatic import data as data
     from emphatic import engines as engines
     from emphatic import features as features
+    from emphatic import nexting as nexting
     from emphatic import problems as problems
     from emphatic import reference as reference
     from emphatic import rules as rules
+    from emphatic import scores as scores
     from emphatic import stepsizes as stepsizes
     from emphatic import streams as streams
     from emphatic import studies as studies
-    from emphatic.active import Active as Active
+    from emphatic import tables as tables
     from emphatic.errors import CheckpointError as CheckpointError
     from emphatic.errors import Diverged as Diverged
-    from emphatic.horde import Horde as Horde
-    from emphatic.joining import join as join
-    from emphatic.learner import Learner as Learner
-    from emphatic.loading import load as load
-    from emphatic.questions import GVF as GVF
-    from emphatic.questions import Policy as Policy
+    from emphatic.hordes.horde import Horde as Horde
+    from emphatic.learning.active import Active as Active
+    from emphatic.learning.joining import join as join
+    from emphatic.learning.learner import Learner as Learner
+    from emphatic.learning.loading import load as load
+    from emphatic.learning.sequences import UndiscountedWarning as UndiscountedWarning
+    from emphatic.learning.sequences import interest as interest
+    from emphatic.learning.sequences import returns as returns
+    from emphatic.learning.sequences import rho as rho
+    from emphatic.learning.sequences import terminal_cumulant as terminal_cumulant
+    from emphatic.learning.sequences import xi as xi
+    from emphatic.questions.gvf import GVF as GVF
+    from emphatic.questions.gvf import Policy as Policy
     from emphatic.rules import Rule as Rule
-    from emphatic.sequences import UndiscountedWarning as UndiscountedWarning
-    from emphatic.sequences import interest as interest
-    from emphatic.sequences import returns as returns
-    from emphatic.sequences import rho as rho
-    from emphatic.sequences import terminal_cumulant as terminal_cumulant
-    from emphatic.sequences import xi as xi
 
     # One for each rule, as ``python -m tools.list_rules`` writes them.
     TD: partial[Learner]
@@ -64,19 +69,24 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
+_moved.install()
+
 _HOME = {
-    "active": ("Active",),
     "errors": ("CheckpointError", "Diverged"),
-    "horde": ("Horde",),
-    "joining": ("join",),
-    "learner": ("Learner",),
-    "loading": ("load",),
-    "questions": ("GVF", "Policy"),
+    "hordes.horde": ("Horde",),
+    "learning.active": ("Active",),
+    "learning.joining": ("join",),
+    "learning.learner": ("Learner",),
+    "learning.loading": ("load",),
+    "learning.sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
+    "questions.gvf": ("GVF", "Policy"),
     "rules": ("Rule",),
-    "sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
-_MODULES = ("data", "engines", "features", "problems", "reference", "rules", "stepsizes", "streams", "studies")
+_MODULES = (
+    "data", "engines", "features", "nexting", "problems", "reference", "rules", "scores", "stepsizes", "streams",
+    "studies", "tables",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -91,7 +101,7 @@ def __getattr__(name: str) -> Any:
     elif name == "__all__":
         value = sorted([*_MODULE, *_MODULES, *_class_names()])
     elif name[0].isupper() and name in _class_names():
-        value = getattr(importlib.import_module("emphatic.shortcuts"), name)
+        value = getattr(importlib.import_module("emphatic.learning.shortcuts"), name)
     else:
         raise AttributeError(f"module 'emphatic' has no attribute {name!r}")
     globals()[name] = value

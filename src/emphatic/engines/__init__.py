@@ -77,7 +77,7 @@ def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int 
                 f"The 'engine' parameter must be one that is installed. Got {name!r} instead, which needs "
                 "pip install 'emphatic[cuda]'."
             )
-        from emphatic.engines.cuda import Cuda
+        from emphatic.engines.cuda.engine import Cuda
 
         return Cuda(rule, n, K or 1, dtype, exact=name == "cuda")
     if name == "reference":
@@ -85,17 +85,17 @@ def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int 
 
         return Reference(rule, n, K or 1, dtype)
     if name == "dense":
-        from emphatic.engines.dense import Dense
+        from emphatic.engines.dense.engine import Dense
 
         return Dense(rule, n, K or 1, dtype)
     if name == "chunked":
-        from emphatic.engines.chunked import Chunked
+        from emphatic.engines.chunked.engine import Chunked
 
         return Chunked(rule, n, K or 1, dtype, threads)
     if K is None:
-        from emphatic.engines.sparse import Sparse
+        from emphatic.engines.sparse.engine import Sparse
 
         return Sparse(rule, n, 1, dtype)
-    from emphatic.engines.sparse_many import SparseMany
+    from emphatic.engines.sparse.sparse_many import SparseMany
 
     return SparseMany(rule, n, K, dtype)

@@ -12,7 +12,7 @@ import dataclasses
 from typing import Any
 
 from emphatic.features.parts import Bias, Change, Missing, OneHot, Part, SoftBins, Tiles, TimeOfDay, TimeOfWeek, Trace
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 
 __all__ = ["from_config"]
 

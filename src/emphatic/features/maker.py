@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.active import Active, trusted
 from emphatic.errors import CheckpointError
 from emphatic.features import readings
 from emphatic.features.config import from_config
@@ -18,7 +17,8 @@ from emphatic.features.parts import Missing, OneHot, Part
 from emphatic.features.plan import CYCLE, Plan, plan
 from emphatic.features.ranges import knots as made_knots
 from emphatic.features.readings import Array, Labels
-from emphatic.inputs import refusal
+from emphatic.learning.active import Active, trusted
+from emphatic.learning.inputs import refusal
 
 __all__ = ["Features"]
 

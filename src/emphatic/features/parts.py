@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from emphatic.features.records import Record, at_least_two, check_names, is_number, listed, plain
-from emphatic.inputs import refusal, whole
+from emphatic.learning.inputs import refusal, whole
 
 __all__ = ["Bias", "Change", "Missing", "OneHot", "Part", "SoftBins", "Tiles", "TimeOfDay", "TimeOfWeek", "Trace"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.features.parts import Change, Missing, OneHot, Part, SoftBins, Tiles, TimeOfDay, TimeOfWeek, Trace
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 
 __all__ = ["Plan", "Scale", "Source", "Unit", "plan"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.features.plan import Scale
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 
 __all__ = ["knots"]
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from emphatic.inputs import refusal, whole
+from emphatic.learning.inputs import refusal, whole
 
 
 class Record:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.inputs import numbers, refusal
+from emphatic.learning.inputs import numbers, refusal
 
 __all__ = [
     "FloatArray",

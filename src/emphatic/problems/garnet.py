@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from emphatic.inputs import refusal, whole
+from emphatic.learning.inputs import refusal, whole
 from emphatic.problems.checks import FloatArray, seeds
 from emphatic.problems.mdp import MDP
 

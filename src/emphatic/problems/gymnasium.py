@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 from emphatic.problems.mdp import MDP
 
 __all__ = ["from_gymnasium"]

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from emphatic import rules
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
+from emphatic.learning.sequences import xi
 from emphatic.problems import checks, exact
 from emphatic.problems.checks import FloatArray, kept
 from emphatic.problems.simulate import Outcomes, outcomes, simulate
 from emphatic.problems.stream import Stream
 from emphatic.rules import Rule
-from emphatic.sequences import xi
 
 __all__ = ["MDP"]
 

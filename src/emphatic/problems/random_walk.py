@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from emphatic.inputs import refusal, whole
+from emphatic.learning.inputs import refusal, whole
 from emphatic.problems.mdp import MDP
 
 

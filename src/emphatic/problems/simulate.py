@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.inputs import whole
+from emphatic.learning.inputs import whole
 from emphatic.problems.checks import FloatArray, seeds
 from emphatic.problems.stream import Stream
 

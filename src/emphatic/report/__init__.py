@@ -1,13 +1,12 @@
 """Pages to look at: one self-contained HTML file each, made from plain data.
 
 ``page`` is the shell that any page shares (style, script, plotly.js, all inline), ``table`` a sortable table,
-``Plot`` a figure of panels that is drawn when it comes into view. ``nexting_page``, ``sweep_page`` and
-``reproduction_page`` put them together.
+``Plot`` a figure of panels that is drawn when it comes into view. ``sweep_page`` and ``reproduction_page`` put them
+together.
 """
 
 from __future__ import annotations
 
-from emphatic.report.nexting import Nexting, nexting_page
 from emphatic.report.page import Html, Key, Plots, page, section, text
 from emphatic.report.plots import Axis, Level, Line, Marks, Panel, Plot, category, shades
 from emphatic.report.reproduction import Figure, ReproductionPage, reproduction_page, reproductions_index, verdict
@@ -24,7 +23,6 @@ __all__ = [
     "Level",
     "Line",
     "Marks",
-    "Nexting",
     "Panel",
     "Plot",
     "Plots",
@@ -34,7 +32,6 @@ __all__ = [
     "SweepPage",
     "amount",
     "category",
-    "nexting_page",
     "page",
     "reproduction_page",
     "reproductions_index",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 
 __all__ = ["CATEGORIES", "Axis", "Level", "Line", "Marks", "Panel", "Plot", "Store", "category", "shades"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 
 __all__ = ["SignalPlot", "Stretch", "signal_plot", "thin"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 
 __all__ = ["KNOWN", "SEEN", "known_return"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 from emphatic.scores.measures import finite, measures, running_mean
 from emphatic.scores.offline import offline
 from emphatic.scores.returns import known_return

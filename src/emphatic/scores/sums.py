@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.active import Active
-from emphatic.inputs import refusal
+from emphatic.learning.active import Active
+from emphatic.learning.inputs import refusal
 
 __all__ = ["Array", "Features", "Sums", "blocks", "gather", "survey"]
 

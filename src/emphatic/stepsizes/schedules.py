@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from emphatic.active import Active
+from emphatic.learning.active import Active
 
 __all__ = ["constant", "decaying"]
 

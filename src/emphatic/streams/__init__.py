@@ -1,20 +1,5 @@
-"""Where experience comes from: tables in files and frames.
+"""Where experience comes from: tables (``emphatic.tables``), and environments beside an agent (``gymnasium``)."""
 
->>> import emphatic
->>> table = emphatic.streams.open_table(emphatic.data.household())
->>> table.names[:3], table.time, table.rows
-(('Global_active_power', 'Global_reactive_power', 'Voltage'), 'time', 129600)
->>> clock, hold = table.clock(), emphatic.streams.Hold(len(table.names))
->>> for block in table.blocks():
-...     gap = clock.follow(block.time)
-...     values, missing = hold.fill(block.values)
->>> clock.step, clock.gaps, hold.missing[0].item(), hold.longest[0].item()
-(60.0, 0, 3726, 3723)
-"""
-
-from emphatic.streams.clock import Clock
-from emphatic.streams.errors import TableError
-from emphatic.streams.hold import Hold
-from emphatic.streams.table import Block, Table, open_table
+from emphatic.tables import Block, Clock, Hold, Table, TableError, open_table
 
 __all__ = ["Block", "Clock", "Hold", "Table", "TableError", "open_table"]

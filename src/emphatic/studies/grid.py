@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 from emphatic.rules import Rule
 from emphatic.studies.values import numbers
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.inputs import refusal, whole
+from emphatic.learning.inputs import refusal, whole
 from emphatic.studies.conditions import on_one_thread
 from emphatic.studies.grid import Settings, settings
 from emphatic.studies.recorded import Recorded

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import inputs, rules
-from emphatic.active import Active
-from emphatic.learner import Learner
-from emphatic.nexting import Nexting
+from emphatic import rules
+from emphatic.learning import inputs
+from emphatic.learning.active import Active
+from emphatic.learning.learner import Learner
+from emphatic.learning.sequences import UndiscountedWarning, returns
+from emphatic.nexting.runner import Nexting
+from emphatic.nexting.settings import Settings as Asked
 from emphatic.scores import known_return
-from emphatic.sequences import UndiscountedWarning, returns
-from emphatic.settings import Settings as Asked
 from emphatic.studies.grid import Settings
 from emphatic.studies.scores import Scores
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import inputs, rules
-from emphatic.inputs import refusal
-from emphatic.learner import Learner
+from emphatic import rules
+from emphatic.learning import inputs
+from emphatic.learning.inputs import refusal
+from emphatic.learning.learner import Learner
+from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.problems import MDP
-from emphatic.sequences import UndiscountedWarning
 from emphatic.studies.grid import Settings
 from emphatic.studies.scores import Scores
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emphatic.inputs import refusal, whole
+from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, get
 from emphatic.studies.parts import Parts
 from emphatic.studies.plan import Plan, Task

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from emphatic.expressions import Expression
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
+from emphatic.questions.expressions import Expression
 
 __all__ = ["numbers"]
 

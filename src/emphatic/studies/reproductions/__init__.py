@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emphatic.inputs import refusal
+from emphatic.learning.inputs import refusal
 from emphatic.studies.agreement import Outcome
 from emphatic.studies.conditions import Conditions, Progress, silent
 

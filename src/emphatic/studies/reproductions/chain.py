@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import problems
-from emphatic.learner import Learner
+from emphatic.learning.learner import Learner
 from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, compare
 from emphatic.studies.conditions import Conditions, Progress

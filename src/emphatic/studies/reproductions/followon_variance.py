@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from emphatic import problems
-from emphatic.learner import Learner
+from emphatic.learning.learner import Learner
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category
 from emphatic.studies.agreement import Outcome, compare
 from emphatic.studies.conditions import Conditions

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import problems
-from emphatic.learner import Learner
+from emphatic.learning.learner import Learner
 from emphatic.report import Axis, Figure, Key, Level, Marks, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, finding
 from emphatic.studies.conditions import Conditions

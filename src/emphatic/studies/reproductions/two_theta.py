@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import problems
-from emphatic.learner import Learner
+from emphatic.learning.learner import Learner
 from emphatic.report import Axis, Figure, Key, Line, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, claim, compare, finding
 from emphatic.studies.conditions import Conditions

@@ -1,0 +1,215 @@
+"""The command line, ``emphatic``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="emphatic",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"emphatic {version('emphatic')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Learn long-term predictions online, from any stream of experience."""
+
+
+@app.command()
+def demo(
+    steps: Annotated[int, typer.Option(help="Steps of experience to learn from.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Seed of the sampled experience, 0 or more.")] = 0,
+) -> None:
+    """Learn a five-state chain off-policy, beside plain TD.
+
+    The chain is that of Sutton, Mahmood & White (2016): behaviour goes mostly left, the question is about
+    always going right, and three features must do for five states. The table shows the exact values, what
+    true online emphatic TD and off-policy TD learned from the same stream, and the fixed point of each.
+    """
+    from emphatic.cli.demo import show
+
+    try:
+        show(steps, seed)
+    except (ArithmeticError, ValueError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@app.command()
+def nexting(
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help="CSV, Parquet, Arrow or JSON lines, or - for a pipe; by default a household's electric power."
+        ),
+    ] = None,
+    predict: Annotated[
+        str | None, typer.Option(help="Columns to predict, with commas; by default all of numbers.")
+    ] = None,
+    horizons: Annotated[
+        str | None, typer.Option(help="How far ahead, with commas: steps (2,9,36) or durations (2min,1h,1d).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; by default nexting/NAME.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags come before it.")] = None,
+    print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
+    time: Annotated[
+        str | None, typer.Option(help="The column of time stamps, '' for none; found where it is obvious.")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="What separates the columns of CSV; found by itself.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    model: Annotated[
+        Path | None, typer.Option(help="With a pipe: the model to go on from and to save to.", rich_help_panel="Live")
+    ] = None,
+    no_learn: Annotated[
+        bool, typer.Option("--no-learn", help="With a pipe: only predict.", rich_help_panel="Live")
+    ] = False,
+    every: Annotated[
+        str | None, typer.Option(help="With a pipe: a line every N readings, or every 5s.", rich_help_panel="Live")
+    ] = None,
+    save_every: Annotated[
+        str, typer.Option(help="With a pipe: how often the model is saved.", rich_help_panel="Live")
+    ] = "30s",
+    warm_up: Annotated[
+        int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel="Live")
+    ] = 500,
+) -> None:
+    """Learn predictions of every signal in a table at several horizons, in one pass.
+
+    Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
+    is the weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
+    """
+    from emphatic.terminal import nexting as terminal
+
+    if table == "-":
+        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        raise typer.Exit(code)
+    if model is not None or no_learn or every is not None:
+        typer.echo("Error: --model, --no-learn and --every go with a pipe: emphatic nexting - --model FILE.", err=True)
+        raise typer.Exit(2)
+    raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same questions of fewer runs, with tolerances to match.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
+    jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one a core.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+) -> None:
+    """Run published studies again and compare: agree or disagree, number by number.
+
+    Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
+    """
+    from emphatic.cli.reproduce import reproduce as command
+
+    raise typer.Exit(command(names or [], every, quick, out, jobs, seed))
+
+
+@app.command()
+def sweep(
+    problem: Annotated[
+        str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="Rules, with commas; by default td, etd and their true online forms.")
+    ] = None,
+    alpha: Annotated[
+        str | None, typer.Option(help="Step sizes: .1,.01 or 2^-12..2^-1 (by doubling), the default.")
+    ] = None,
+    lambda_: Annotated[
+        str | None, typer.Option("--lambda", help="Values of λ, by default 0,.5,.9,1; 0..1:+.25 goes by adding.")
+    ] = None,
+    eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
+    beta: Annotated[str | None, typer.Option(help="β, itself.", rich_help_panel="Grid")] = None,
+    kappa: Annotated[str | None, typer.Option(help="κ of tdrc.", rich_help_panel="Grid")] = None,
+    zeta: Annotated[str | None, typer.Option(help="ζ of abtd.", rich_help_panel="Grid")] = None,
+    xi: Annotated[str | None, typer.Option(help="ξ of abtd, itself.", rich_help_panel="Grid")] = None,
+    runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; by default 10.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of a run; by default 10,000.")] = None,
+    every: Annotated[int | None, typer.Option(help="Steps from one error to the next; by default 1.")] = None,
+    points: Annotated[
+        str | None, typer.Option(help="Points of a learning curve: how many (50), or the steps, with commas.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all runs; by default 0.")] = None,
+    theta: Annotated[str | None, typer.Option(help="The first weights, with commas; by default 0.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; by default sweep/NAME.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file; flags come before it.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with a sweep that was stopped, or start anew.")
+    ] = True,
+    options: Annotated[
+        list[str] | None, typer.Option("--with", help="An option of the problem, NAME=VALUE; may be repeated.")
+    ] = None,
+    predict: Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel="Of a log")] = None,
+    horizon: Annotated[
+        str | None, typer.Option(help="How far ahead: steps, or 15min.", rich_help_panel="Of a log")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="The column of time stamps, '' for none.", rich_help_panel="Of a log")
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates the columns of CSV.", rich_help_panel="Of a log")
+    ] = None,
+) -> None:
+    """Try every setting of a grid of rules and parameters, on a problem with exact answers or on a log.
+
+    All settings of a rule learn side by side. Writes results.parquet (a row a setting and run), settings.parquet (a
+    row a setting), summary.json (the best of each rule) and report.html. A sweep that was stopped goes on when the
+    same command is given again.
+    """
+    from emphatic.cli.common import as_horizon
+    from emphatic.cli.sweep import sweep as command
+
+    flags: dict[str, object] = {
+        "problem": problem, "runs": runs, "steps": steps, "every": every, "points": points, "seed": seed,
+        "theta": theta,
+        "predict": predict, "horizon": None if horizon is None else as_horizon(horizon),
+        "time": False if time == "" else time, "delimiter": "\t" if delimiter == "\\t" else delimiter,
+    }  # fmt: skip
+    grid = {
+        "rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta,
+        "xi": xi,
+    }  # fmt: skip
+    given = {name: value for name, value in grid.items() if value is not None}
+    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume))
+
+
+@app.command()
+def rules() -> None:
+    """List the rules: name, update, paper, extra parameters."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import emphatic.rules as family
+
+    table = Table(title="Rules", show_lines=True)
+    for column in ("rule", "update", "paper", "extra parameters"):
+        table.add_column(column)
+    for name in family.names():
+        rule = family.get(name)
+        extra = ", ".join(f"{name}={rule.defaults[name]}" if name in rule.defaults else name for name in rule.extra)
+        table.add_row(rule.name, rule.update.replace("; ", "\n"), rule.paper, extra)
+    Console().print(table)

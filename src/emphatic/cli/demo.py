@@ -1,0 +1,100 @@
+"""``emphatic demo``: five states, off-policy, and what emphasis does about it.
+
+The chain of Sutton, Mahmood & White (2016), ``emphatic.problems.chain``: the target policy π always goes right, the
+behaviour policy μ mostly left, and three features must do for five values. Where π goes but μ seldom does,
+off-policy TD hardly looks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Chain", "learn_chain", "show"]
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_STEPS = 10_000_000  # about 1 GB
+
+
+class Chain(NamedTuple):
+    """The value of each state, exact, as the two algorithms converge to it and as they learned it."""
+
+    d_mu: FloatArray
+    v_pi: FloatArray
+    etd_fixed_point: FloatArray
+    etd: FloatArray
+    td_fixed_point: FloatArray
+    td: FloatArray
+
+    def msve(self, v: FloatArray) -> float:
+        """The mean squared value error Σ_s d_μ(s) (v(s) − v_π(s))²."""
+        return float(self.d_mu @ (v - self.v_pi) ** 2)
+
+
+def learn_chain(steps: int, seed: int) -> Chain:
+    """Learn v_π from one stream of behaviour under μ by true online ETD(0) and by off-policy TD(0).
+
+    Both see the same steps with the same step sizes. F reaches 40 on three moves to the right, which is why
+    α starts at 0.005: ραMφ·φ is then at most 1.2.
+
+    >>> chain = learn_chain(100_000, seed=0)
+    >>> chain.msve(chain.etd) < chain.msve(chain.td)
+    True
+    """
+    if not 1 <= steps <= MOST_STEPS:
+        raise ValueError(f"The 'steps' parameter of demo must be between 1 and {MOST_STEPS}. Got {steps} instead.")
+    if seed < 0:
+        raise ValueError(f"The 'seed' parameter of demo must be at least 0. Got {seed} instead.")
+    from emphatic import problems
+    from emphatic.learning.learner import Learner
+    from emphatic.stepsizes import decaying
+
+    chain = problems.chain()
+    stream = chain.simulate(steps, seed=seed)
+    alpha = decaying(0.005, steps, after=2000)
+    values = []
+    for rule in ("true_online_etd", "td"):
+        learner = Learner(rule, chain.n)
+        learner.run(**stream.inputs(rule), alpha=alpha, predictions=False)
+        values += [chain.Phi @ chain.fixed_point(rule), chain.Phi @ learner.theta]
+    return Chain(chain.d_mu, chain.v_pi, *values)
+
+
+def show(steps: int, seed: int) -> None:
+    """Learn the chain and print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    with console.status(f"Learning from {steps:,} steps, twice …"):
+        chain = learn_chain(steps, seed)
+    table = Table(title=f"The five-state chain, off-policy, {steps:,} steps (seed {seed})")
+    table.add_column("state")
+    for above, below in (
+        ("exact", "v_π"),
+        ("true online ETD", "learned"),
+        ("", "fixed point"),
+        ("off-policy TD", "learned"),
+        ("", "fixed point"),
+    ):
+        table.add_column(f"{above}\n{below}", justify="right")
+    columns = (chain.v_pi, chain.etd, chain.etd_fixed_point, chain.td, chain.td_fixed_point)
+    for s, row in enumerate(zip(*columns, strict=True), start=1):
+        table.add_row(str(s), *(f"{v:.3f}" for v in row), end_section=s == 5)
+    table.add_row("MSVE", *(f"{chain.msve(v):.3f}" for v in columns))
+    console.print(table)
+    console.print(reading(chain), highlight=False)
+
+
+def reading(chain: Chain) -> str:
+    """What the numbers say, in a line."""
+    etd = np.abs(chain.etd - chain.etd_fixed_point).max()
+    td = np.abs(chain.td - chain.td_fixed_point).max()
+    ratio = chain.msve(chain.etd) / chain.msve(chain.td)
+    return (
+        f"Largest distance from the fixed point: ETD {etd:.3f}, TD {td:.3f}. "
+        f"Emphasis brings the error (MSVE, weighted by d_μ) to {ratio:.2f} of TD's."
+    )

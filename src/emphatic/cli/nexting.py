@@ -1,0 +1,118 @@
+"""``emphatic nexting``, on a table and on a pipe."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from emphatic.cli.common import FAILURES, as_horizon, bars, carried_out, told
+
+__all__ = ["live", "nexting"]
+
+
+def nexting(
+    source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
+    print_config: bool, time: str | None, delimiter: str | None, resume: bool,
+) -> int:  # fmt: skip
+    """The command; its exit code."""
+    from emphatic.nexting.runner import Nexting
+
+    def command() -> int:
+        settings = _settings(config, predict, horizons, time, delimiter)
+        path = source or _household()
+        folder = out or Path("nexting") / _stem(path)
+        if print_config:
+            print(Nexting(path, settings, folder).open().settings.toml(), end="")
+            return 0
+        with bars(lambda phase, speed: f"{speed:,.0f} rows/s" if phase != "scoring" else "") as progress:
+            run = Nexting(path, settings, folder, progress)
+            run.run(resume)
+        _show(run)
+        return 0
+
+    return carried_out(command, "Stopped; go on with --resume.")
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """What stands between commas; a name that has one itself stands in double quotes."""
+    return tuple(part.strip() for part in next(csv.reader([text], skipinitialspace=True), [""]))
+
+
+def live(
+    predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
+    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int,
+) -> int:  # fmt: skip
+    """The command on a pipe; its exit code."""
+    from emphatic.nexting.live import Every, Live
+    from emphatic.questions import durations
+
+    try:
+        settings = _settings(config, predict, horizons, time, None)
+        path = model or (out or Path("nexting") / "live") / "model.safetensors"
+        if no_learn and not path.exists():
+            raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
+        if warm_up < 3:
+            raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
+        Live(path, settings, not no_learn, Every(every), durations.seconds(save_every), warm_up).run()
+        return 0
+    except FAILURES as error:
+        return told(error)
+
+
+def _settings(
+    config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None
+) -> Any:
+    """A file of settings, and the flags before it."""
+    from emphatic.nexting.settings import Settings
+
+    settings = Settings.read(config) if config else Settings()
+    flags: dict[str, Any] = {"time": time if time != "" else False}
+    flags["delimiter"] = "\t" if delimiter == "\\t" else delimiter
+    flags["predict"] = None if predict is None else _listed(predict)
+    flags["horizons"] = None if horizons is None else tuple(map(as_horizon, _listed(horizons)))
+    settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
+    settings.check("nexting")
+    return settings
+
+
+def _household() -> str:
+    from emphatic import data
+
+    return str(data.household())
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.split(".")[0] or "table"
+
+
+def _show(run: Any) -> None:
+    """Median scores for each horizon, and where the files are."""
+    from rich.console import Console
+    from rich.table import Table
+
+    C = len(run.settings.predict)
+    median = f"median over {C} signals, " if C > 1 else ""
+    table = Table(title=f"Variance explained in the second half, {median}{run.rows:,} rows")
+    table.add_column("horizon")
+    for name in ("learned online", "offline fit", "persistence", "mean"):
+        table.add_column(name, justify="right")
+    for horizon in run.settings.horizons:
+        rows = [row for row in run.summary if row["horizon"] == horizon]
+        said = [_median([row["variance_explained"] for row in rows])]
+        said += [
+            _median([row[name]["variance_explained"] for row in rows]) for name in ("offline", "persistence", "mean")
+        ]
+        table.add_row(str(horizon), *said)
+    Console().print(table)
+    frozen = int(run.horde.learner.frozen.sum())
+    if frozen:
+        print(f"{frozen} of {run.horde.learner.K} learners diverged and stand still.")
+    print(f"Learned in {run.seconds['learning']:.1f} s. Report: {run.out / 'report.html'}")
+
+
+def _median(values: list[float | None]) -> str:
+    there = [value for value in values if value is not None]
+    return f"{statistics.median(there):.3f}" if there else "–"

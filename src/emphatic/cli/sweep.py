@@ -1,0 +1,104 @@
+"""``emphatic sweep``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from emphatic.cli.common import bars, carried_out
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    config: Path | None, flags: Mapping[str, Any], grid: Mapping[str, str], options: Sequence[str], out: Path | None,
+    jobs: int | None, resume: bool,
+) -> int:  # fmt: skip
+    """The command; its exit code."""
+    from emphatic.studies import sweep as swept
+    from emphatic.studies.order import Order
+
+    def command() -> int:
+        told = Order.read(config) if config else {}
+        told |= {name: value for name, value in flags.items() if value is not None}
+        given = {name: value for name, value in grid.items() if value is not None}
+        grids = tuple(told.get("grid", ()))
+        if given and len(grids) > 1:
+            raise ValueError(
+                f"--{next(iter(given))} does not say which of the {len(grids)} grids of {config} it is for."
+            )
+        if given:
+            told["grid"] = ((dict(grids[0]) if grids else Order.usual(given.get("rule"))) | given,)
+        if isinstance(told.get("points"), str):
+            chosen = [_step(part) for part in told["points"].split(",")]
+            told["points"] = chosen if len(chosen) > 1 else chosen[0]
+        told["options"] = dict(told.get("options", {})) | dict(map(_option, options))
+        order = Order(**told)
+        if not order.problem:
+            raise ValueError("name a problem or a log: emphatic sweep chain.")
+        folder = out or Path("sweep") / order.name
+        with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
+            found = swept(
+                order.source(), order.grids, **order.asked, jobs=jobs, out=folder, resume=resume,
+                progress=lambda done, total: progress("learning", done, total),
+            )  # fmt: skip
+        _show(found, folder)
+        return 0
+
+    return carried_out(command, "Stopped; the same command goes on from here.")
+
+
+def _step(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"--points takes whole numbers with commas. Got {text!r}.") from None
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """An option of a problem, NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise ValueError(f"--with takes NAME=VALUE. Got {text!r}.")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def _show(found: Any, folder: Path) -> None:
+    """The best setting of each rule, and where the files are."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from emphatic.studies.page import shown
+
+    plan = found.plan
+    runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
+    what = escape(plan.source.name)  # a column of a log may be called "power [kW]"
+    table = Table(title=f"{what}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps")
+    table.add_column("rule", no_wrap=True)
+    names = list(found.parameters)
+    for name in (*names, "mean", "final", "diverged"):
+        table.add_column(name, justify="right")
+    for row in found.best:
+        values = [shown(row[name]) if name in row else "" for name in names]
+        errors = [_with_error(row, name) for name in ("mean", "final")]
+        table.add_row(row["rule"], *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
+    Console().print(table)
+    if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
+        print("The first weights have no error here: begin with others, --theta.")
+    told = int(found.diverged.any(axis=1).sum())
+    if told:
+        print(f"{told:,} of {len(found.mean):,} settings diverged in some run.")
+    rate = plan.learner_steps / max(found.seconds, 1e-9) / 1e6
+    took = f"{plan.learner_steps:,} learner-steps in {found.seconds:.1f} s ({rate:,.0f} M/s)"
+    print(f"{took}. Report: {folder / 'report.html'}")
+
+
+def _with_error(row: Mapping[str, Any], name: str) -> str:
+    error = row.get(f"{name}_se")
+    return f"{row[name]:.4g}" + (f" ± {error:.2g}" if error is not None and error == error else "")

@@ -1,0 +1,1 @@
+"""The chunked form on a GPU, by Triton (CUDA.md)."""

@@ -1,0 +1,230 @@
+"""The steps of a chunk on V, and what they make of X, in Triton.  Derived in CUDA.md.
+
+One thread has one learner. A chunk's steps go in groups, and the numbers of a group's rows form a *ring*, a tuple of
+rows, which a GPU keeps in registers. Its first rows are those of the step's φ and φ'; a step moves all others and puts
+the coefficients of the rows it has used at the end, so that when V is used up the ring holds W.
+
+Functions that are not here are those of the rule, declared in ``cuda_functions``, and of ``cuda_rows``; what is
+compiled is one text of them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import triton
+import triton.language as tl
+
+from emphatic.engines.cuda.cuda_products import inner, product, split
+
+if TYPE_CHECKING:
+    from emphatic.engines.cuda.cuda_functions import (
+        GROUP,
+        REAL,
+        TAKES_NEXT,
+        VECTORS,
+        add_late,
+        apply,
+        apply_to,
+        bounds,
+        compose,
+        decide,
+        identity,
+        is_fine,
+        late_row,
+        leave,
+        leave_both,
+        make_late,
+        move,
+        move_late,
+        multiply,
+        no_late,
+        products,
+        round_total,
+        store_late,
+    )
+    from emphatic.engines.cuda.cuda_rows import (
+        add_parts,
+        along_rows,
+        load_ring,
+        load_rows,
+        load_state,
+        load_step,
+        load_total,
+        store_ring,
+        store_row,
+        store_rows,
+        store_state,
+        store_total,
+        vary_step,
+    )
+
+
+@triton.jit
+def take_chunk(
+    Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, parameters, varies, t0, L, turns, chunk, K, parts,
+    APART: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """L steps on V, (parts, m, ROWS, K) in Z, from step t0 of a block on; W in its place, and A_total in TAIL.
+
+    FLAG is lowered to the chunk if a learner may overflow. Each of ``parameters`` is a pointer and its distances from
+    step to step and from learner to learner; ``varies`` says which of them vary from step to step.
+    """
+    STRIDE: tl.constexpr = 2 if APART else 1
+    RING: tl.constexpr = GROUP if APART else GROUP + 1
+    STEPS: tl.constexpr = GROUP // STRIDE
+    wide = tl.cast(K, tl.int64)
+    k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    ok = k < K
+    # Frozen learners go along, and are not written down. No load of V is masked by this: Triton arranges a product by
+    # the smallest numbers that any of its factors depends on, and cannot do so for float64.
+    moves = ok & (tl.load(FROZEN + k, mask=ok, other=1) == 0)
+    none = 0 * k  # makes an answer of each learner's own of one for all: Triton's interpreter confuses masks otherwise
+    nought = tl.zeros((BLOCK,), tl.float64)
+    z = Z + k
+    G += chunk * ROWS * ROWS
+    # From 1 on, sizes bound besides X all it is made of: W, as if a row were 1, and products of A, as if X were 1.
+    top = tl.maximum(tl.load(TOP + chunk).to(REAL), 1.0)
+    memory, size = load_state(BEFORE, wide, k, ok)
+    constant = load_step(parameters, k, ok)
+    i = tl.arange(0, GROUP)
+    within = ok[None, :] & (i[:, None] < ROWS)
+    if parts > 1:
+        add_parts(z, wide, within, parts, ROWS)
+        tl.debug_barrier()
+    fine = ok == ok
+    delta_last = tl.zeros((BLOCK,), tl.float64)
+    late = no_late(nought)
+    total = identity(nought)
+    for group in range((L + STEPS - 1) // STEPS):
+        first = group * STEPS
+        row0 = group * GROUP + 0 * L  # (a tensor also where Triton interprets)
+        y = z + row0 * wide
+        ring = load_ring(y, wide, ok, ok & (row0 + none + GROUP < ROWS), RING, ROWS)
+        size = at_least_1(size)
+        of_group = identity(nought)
+        before = late
+        late = no_late(nought)
+        for j in range(turns):
+            t = first + j
+            when = t0 + t + 0 * wide  # (in 64 bits: K steps of K numbers are beyond 32)
+            live = t + none < L
+            h = H + (chunk * ROWS + t) * (2 * RING)
+            step = vary_step(constant, parameters, varies, when, k, ok & live)
+            x, x_next, g = products(ring[0], ring[1], h, nought, RING)
+            delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
+            size = bounds(c, size, top)
+            fine = fine & (is_fine(delta, memory, c, size) | (live == 0))
+            if KEEP:
+                tl.store(OUT + when * wide + k, ring[0][0], mask=moves & live)
+            delta_last = tl.where(live, delta, delta_last)
+            ring = turn(ring, c, late, nought, h, STRIDE, RING)
+            if not APART:
+                late = make_late(live, c, late)
+                before = move_late(c, before)
+            of_group = multiply(c, of_group)
+        store_ring(y, wide, ok, ring, RING - GROUP, ROWS)
+        scale = along_rows(round_total(of_group))
+        tl.debug_barrier()
+        for other in range(0, row0, GROUP):
+            at = z[None, :] + (other + i)[:, None] * wide
+            store_rows(at, wide, within, apply(scale, load_rows(at, wide, within, ROWS)), ROWS)
+        for other in range(row0 + GROUP, 2 * L if APART else L + 1, GROUP):
+            at = z[None, :] + (other + i)[:, None] * wide
+            moved = apply(scale, load_rows(at, wide, within, ROWS))
+            near = tl.load(G + (row0 + i)[None, :] * ROWS + other + i[:, None])
+            beyond = tl.load(G + (row0 + GROUP) * ROWS + other + i)[:, None]
+            moved = spread(moved, near, y, wide, within, late, beyond, APART, ROWS, PRECISION)
+            store_rows(at, wide, within, moved, ROWS)
+        tl.debug_barrier()
+        if not APART:
+            # The first row's share from the step before the group, which V has had already.
+            store_late(y, ROWS * wide, ok, ring[1], before)
+        total = compose(of_group, total)
+    # The last φ' of a chunk that ends with a group has a row of its own, of which only weights take.
+    if (L % GROUP == 0) & (L < ROWS) & (not APART):
+        store_row(z + L * wide, wide, ok, late_row(late, nought), ROWS)
+    tl.store(DELTA + k, delta_last, mask=moves)
+    store_state(AFTER, wide, k, moves, memory, size)
+    store_total(TAIL, wide, k, ok, round_total(total))
+    if tl.max(tl.where(moves & (fine == 0), 1, 0)) > 0:
+        tl.atomic_min(FLAG, chunk)
+
+
+@inner
+def at_least_1(size):
+    out = ()
+    for r in tl.static_range(VECTORS):
+        out = out + (tl.maximum(size[r], 1.0),)
+    return out
+
+
+@inner
+def turn(ring, c, late, nought, h, STRIDE: tl.constexpr, RING: tl.constexpr):
+    """The ring after a step: all but its first rows moved, and the coefficients of those at the end."""
+    out = ()
+    for i in tl.static_range(STRIDE, RING):
+        g = tl.load(h + i)
+        g_next = tl.load(h + RING + i) if TAKES_NEXT else g
+        out = out + (move(c, ring[i], g, g_next),)
+    return out + ((leave(c, late, nought),) if STRIDE == 1 else leave_both(c, nought))
+
+
+@inner
+def spread(
+    moved, near, y, wide, within, late, beyond, APART: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr
+):
+    """V of rows to come with what the group's W adds: ``near`` are their products with its rows."""
+    i = tl.arange(0, GROUP)
+    more = ()
+    for r in tl.static_range(VECTORS):
+        w = tl.load(y[None, :] + (r * ROWS + i)[:, None] * wide, mask=within, other=0.0)
+        more = more + (tl.dot(near, w, input_precision=PRECISION, out_dtype=REAL),)
+    if not APART:
+        more = add_late(more, late, beyond)
+    out = ()
+    for r in tl.static_range(VECTORS):
+        out = out + (moved[r] + more[r],)
+    return out
+
+
+@triton.jit(do_not_specialize=["chunk"])
+def update(
+    X, Z, TAIL, FLAG, FROZEN, P, P_rest, chunk, K, n, span,
+    FIRST: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    THREE: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """X ← A_total X + W P for a block of learners and ``span`` columns, vectors FIRST to LAST; P is (n, ROWS)."""
+    if tl.load(FLAG) <= chunk:
+        return
+    wide = tl.cast(K, tl.int64)
+    k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    ok = k < K
+    moves = ok & (tl.load(FROZEN + k, mask=ok, other=1) == 0)  # (see ``take_chunk``)
+    j = tl.arange(0, ROWS)
+    i = tl.arange(0, TILE)
+    first = tl.program_id(1) * span
+    total = load_total(TAIL, wide, k, moves)
+    W = ()
+    for r in tl.static_range(FIRST, LAST + 1):
+        w = tl.load(Z + (r * ROWS + j)[None, :] * wide + k[:, None], mask=ok[:, None], other=0.0)
+        W = W + (split(w, THREE),)
+    at = ()
+    for r in tl.static_range(VECTORS):
+        at = at + (X + (r * wide + k)[:, None] * n,)
+    P += chunk * ROWS * n
+    P_rest += chunk * ROWS * n
+    count = (tl.minimum(first + span, n) - first + TILE - 1) // TILE
+    for tile in tl.range(0, count, num_stages=STAGES):
+        # Each program begins elsewhere, or all would ask the same few channels of memory at a time.
+        c = first + (tile + tl.program_id(0)) % count * TILE + i
+        inside = c < n
+        p = tl.load(P + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0)
+        rest = tl.load(P_rest + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0) if THREE else p
+        there = moves[:, None] & inside[None, :]
+        made = ()
+        for r in tl.static_range(FIRST, LAST + 1):
+            old = apply_to(r, total, at, c, there)
+            made = made + (product(W[r - FIRST][0], W[r - FIRST][1], p, rest, old, THREE),)
+        for r in tl.static_range(FIRST, LAST + 1):
+            tl.store(at[r] + c[None, :], made[r - FIRST], mask=there)

@@ -1,0 +1,1 @@
+"""Hordes: many questions of one stream, on rows of a log or beside an agent."""

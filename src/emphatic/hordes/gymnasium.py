@@ -1,0 +1,242 @@
+"""Gymnasium: questions learned beside whatever agent acts, through the ordinary ``reset`` and ``step``.
+
+>>> import gymnasium
+>>> from emphatic import GVF, Policy
+>>> from emphatic.streams.gymnasium import LearnGVFs, tiles
+>>> env = gymnasium.make("CartPole-v1")
+>>> left = Policy({0: 1.0})  # always push left; the agent here pushes at random, the default for μ
+>>> fall = GVF(1.0, gamma=1.0, lambda_=0.9, policy=left, name="steps until the pole falls")
+>>> ranges = {"o0": (-2.4, 2.4), "o1": (-3, 3), "o2": (-0.21, 0.21), "o3": (-3.5, 3.5)}
+>>> env = LearnGVFs(env, [fall], tiles(env.observation_space, ranges=ranges))
+>>> observation, info = env.reset(seed=0)
+>>> observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+>>> info["predictions"].shape
+(1,)
+
+Rewards and observations pass through untouched. ``terminated`` is γ' = 0; what is truncated bootstraps from the final
+observation, and is then cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.features import Bias, Features, OneHot, Part, Tiles
+from emphatic.hordes.episodes import Episodes
+from emphatic.learning.inputs import refusal, whole
+from emphatic.questions.gvf import GVF
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+    from gymnasium.vector import AutoresetMode
+    from gymnasium.vector.utils import iterate
+except ImportError as error:
+    raise ImportError("emphatic.streams.gymnasium needs gymnasium: pip install 'emphatic[gym]'") from error
+
+__all__ = ["LearnGVFs", "LearnGVFsVector", "component_names", "tiles"]
+
+Array = NDArray[np.float64]
+
+
+class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Learns the answers to ``questions`` about an environment; ``info["predictions"]`` has them, (Q,).
+
+    The signals that a question may name are the observation's components, ``names`` (o0, o1, … unless given), and
+    "reward"; ``features`` is made of the same components. A question's functions are given (observation, action,
+    reward, next observation), a policy's (observation, action). Predictions are returns, not scaled.
+
+    ``mu`` is the probability (or density) with which the agent chose its action: a function of (observation,
+    action), or a number; by default all actions of a ``Discrete`` space are equally likely. ``env.mu = p`` says it
+    for the next step alone.
+
+    α is ``alpha``, a number or one a question, by default 0.1 over the mean of φ·φ. ``warm_up`` is the number of
+    observations to find ranges from, where the features have not been given them all; until then predictions are
+    NaN. With ``every`` above 1 there are predictions only at every so many steps, and where an episode begins or ends;
+    the steps in between are learned from together, which is quicker, and leads to the same weights. ``record=True``
+    keeps what the learner is given, for ``log``. ``extra`` is the rule's own: eta, beta, ….
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        questions: Sequence[GVF],
+        features: Features,
+        *,
+        names: Sequence[str] | None = None,
+        mu: Callable[[Any, Any], float] | float | None = None,
+        rule: str = "true_online_etd",
+        alpha: float | Sequence[float] | None = None,
+        warm_up: int = 0,
+        every: int = 1,
+        record: bool = False,
+        dtype: str = "float64",
+        engine: str = "sparse",
+        **extra: Any,
+    ) -> None:
+        super().__init__(env)
+        names = component_names(env.observation_space) if names is None else names
+        mu = _uniform(env.action_space) if mu is None else mu
+        #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
+        self.episodes = Episodes(
+            questions, features, names, _flat(env.observation_space), rule=rule, alpha=alpha, mu=mu, warm_up=warm_up,
+            record=record, dtype=dtype, engine=engine, **extra,
+        )  # fmt: skip
+        self._every, self._since = whole("every", every, "LearnGVFs"), 0
+        #: The probability of the next action, if it is known; forgotten after the step.
+        self.mu: float | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.episodes.begin(0, observation)
+        self._since = 0
+        info["predictions"] = self.episodes.predictions[0]
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        mu, self.mu = self.mu, None
+        self._since += 1
+        now = bool(terminated or truncated) or self._since >= self._every
+        self.episodes.step(0, action, reward, observation, bool(terminated), mu, now)
+        if now:
+            self._since = 0
+            info["predictions"] = self.episodes.predictions[0]
+        return observation, reward, terminated, truncated, info
+
+    def log(self) -> dict[str, Any]:
+        """What was recorded: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights."""
+        return self.episodes.log(0)
+
+
+class LearnGVFsVector(gymnasium.vector.VectorWrapper):
+    """The same for a vector environment: ``info["predictions"]`` is (envs, Q).
+
+    Each sub-environment is a sequence of its own. With ``weights="one"`` all learn one θ, one after the other in each
+    step (for rules whose only weights are θ); with "several" each learns its own. ``mu`` is as for ``LearnGVFs``;
+    ``env.mu`` is (envs,). All of Gymnasium's ways to reset are understood.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv[Any, Any, Any],
+        questions: Sequence[GVF],
+        features: Features,
+        *,
+        weights: str = "one",
+        names: Sequence[str] | None = None,
+        mu: Callable[[Any, Any], float] | float | None = None,
+        rule: str = "true_online_etd",
+        alpha: float | Sequence[float] | None = None,
+        warm_up: int = 0,
+        record: bool = False,
+        dtype: str = "float64",
+        engine: str = "sparse",
+        **extra: Any,
+    ) -> None:
+        super().__init__(env)
+        space = env.single_observation_space
+        names = component_names(space) if names is None else names
+        mu = _uniform(env.single_action_space) if mu is None else mu
+        #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
+        self.episodes = Episodes(
+            questions, features, names, _flat(space), sequences=env.num_envs, weights=weights, rule=rule, alpha=alpha,
+            mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
+        )  # fmt: skip
+        #: The probabilities of the next actions, if they are known; forgotten after the step.
+        self.mu: Any = None
+        self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self._over = np.zeros(env.num_envs, bool)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        # (the environment takes the mask out of the options)
+        mask = None if options is None else options.get("reset_mask")
+        begun = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
+        observations, infos = self.env.reset(seed=seed, options=options)
+        each = list(iterate(self.observation_space, observations))
+        for i in np.flatnonzero(begun):
+            self.episodes.begin(int(i), each[i])
+        self._over &= ~begun
+        infos["predictions"] = np.array(self.episodes.predictions)
+        return observations, infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        mu, self.mu = self.mu, None
+        each = list(iterate(self.observation_space, observations))
+        for i, action in enumerate(iterate(self.action_space, actions)):
+            chance = None if mu is None else float(mu[i])
+            if self._mode == AutoresetMode.NEXT_STEP and self._over[i]:
+                self.episodes.begin(i, each[i])  # the action was not taken
+                continue
+            over = terminated[i] or truncated[i]
+            same = over and self._mode == AutoresetMode.SAME_STEP
+            final = infos["final_obs"][i] if same else each[i]
+            self.episodes.step(i, action, rewards[i], final, bool(terminated[i]), chance)
+            if same:
+                self.episodes.begin(i, each[i])
+        self._over = np.logical_or(terminated, truncated)
+        infos["predictions"] = np.array(self.episodes.predictions)
+        return observations, rewards, terminated, truncated, infos
+
+    def log(self, i: int) -> dict[str, Any]:
+        """What sub-environment i's learner was given: ``Learner.run`` leads to its weights again.
+
+        Where there is one set of weights, these are its part of them, and all parts are to be added.
+        """
+        return self.episodes.log(i)
+
+
+def component_names(space: spaces.Space[Any]) -> tuple[str, ...]:
+    """o0, o1, …: a name for each component of an observation."""
+    count = 1 if isinstance(space, spaces.Discrete) else spaces.flatdim(space)
+    return tuple(f"o{i}" for i in range(count))
+
+
+def tiles(
+    space: spaces.Space[Any],
+    of: Sequence[Sequence[str]] | None = None,
+    *,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    tiles: int = 8,
+    tilings: int = 8,
+    hashed: int | None = None,
+    names: Sequence[str] | None = None,
+) -> Features:
+    """Tile coding of a space's observations, and a bias.
+
+    ``of`` lists groups of components, each tiled jointly; by default each component is tiled by itself. Ranges are the
+    space's own bounds unless given by name. Where a component has neither, the wrapper needs a ``warm_up``. A
+    ``Discrete`` space has a feature for each observation.
+    """
+    names = component_names(space) if names is None else tuple(names)
+    if isinstance(space, spaces.Discrete):
+        return Features([OneHot(names[0], categories=[float(space.start + i) for i in range(int(space.n))])])
+    if not isinstance(space, spaces.Box):
+        raise refusal("space", "tiles", "be a Box or Discrete", repr(space))
+    pairs = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
+    # Bounds near the end of the number range say no more than infinity does.
+    known = {name: pair for name, pair in zip(names, pairs, strict=True) if max(map(abs, pair)) < 1e30}
+    known |= dict(ranges or {})
+    parts: list[Part] = [Bias()]
+    for group in [[name] for name in names] if of is None else of:
+        span = [known[name] for name in group] if all(name in known for name in group) else None
+        parts.append(Tiles(list(group), tiles=tiles, tilings=tilings, hashed=hashed, range=span, spacing="equal"))
+    return Features(parts)
+
+
+def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
+    """Observations as arrays (C,): numbers as they are, and all else as Gymnasium flattens it."""
+    if isinstance(space, spaces.Box):
+        return lambda observation: np.asarray(observation, np.float64).reshape(-1)
+    if isinstance(space, spaces.Discrete):
+        return lambda observation: np.array([observation], np.float64)
+    return lambda observation: np.asarray(spaces.flatten(space, observation), np.float64)
+
+
+def _uniform(space: spaces.Space[Any]) -> float | None:
+    return 1.0 / float(space.n) if isinstance(space, spaces.Discrete) else None

@@ -1,0 +1,83 @@
+"""The same checks for an engine on a device: torch tensors stay what and where they are.
+
+Numbers in single precision stay so: on their way to a device, half the bytes are half the time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from emphatic.learning import inputs
+from emphatic.rules import Rule
+
+__all__ = ["features", "parameters", "series"]
+
+
+def features(name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True) -> tuple[Any, float]:
+    """``inputs.features``; of a tensor, one in the dtype on the same device."""
+    if not isinstance(value, torch.Tensor):
+        return inputs.features(name, value, function, n, dtype, look_over=look_over)
+    inputs.check_shape(name, value.shape, function, n)
+    given = value.reshape(-1, n)
+    cast = given.to(dtype=getattr(torch, dtype)).contiguous()
+    least, most = (float(end) for end in cast.aminmax()) if cast.numel() else (0.0, 0.0)
+    if not (math.isfinite(least) and math.isfinite(most)):
+        raise inputs.not_finite(name, function, dtype, given, cast.cpu().numpy(), value.ndim)
+    return cast, max(-least, most)
+
+
+def parameters(
+    rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Every parameter of the rule as a (T, K) array or tensor that takes no memory where it is constant."""
+    read = partial(series, function, T, K, rule)
+    return tuple(inputs.resolve(rule, function, values, extra, read, _product))
+
+
+def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> Any:
+    """A number a step and learner: ``inputs.series``, where tensors and single precision stay what they are."""
+    single = isinstance(value, np.ndarray) and value.dtype == np.float32
+    if not isinstance(value, torch.Tensor) and not single:
+        return inputs.series(function, T, K, rule, name, value)
+    tensor = torch.as_tensor(inputs.numbers(name, value, function)) if single else value
+    view = tensor.reshape(inputs.shape_of(name, tuple(value.shape), function, T, K))
+    view = view if view.is_floating_point() else view.double()
+    if view.numel():
+        low, high = inputs.bounds(rule, name)
+        least, most = (float(end) for end in view.aminmax())
+        if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
+            raise inputs.out_of_range(name, function, rule, view.cpu().numpy().astype(np.float64))
+    return view.expand(T, K or 1)
+
+
+def least_rows(p: Any) -> Any:
+    """Each learner's least value, (1, K), on the host."""
+    return p.amin(0, keepdim=True).cpu().numpy() if isinstance(p, torch.Tensor) and p.numel() else p
+
+
+def sum_squares(made: Any, aim: Any) -> Any:
+    """Each learner's sum of squared errors."""
+    goal = np.asarray(aim.cpu() if isinstance(aim, torch.Tensor) else aim, np.float64)
+    return np.square(made - goal).sum(axis=0)
+
+
+def _product(a: Any, b: Any) -> Any:
+    """a·b without expanding an axis along which both are constant."""
+    if not (isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor)):
+        return inputs.product(a, b)
+    device = (a if isinstance(a, torch.Tensor) else b).device
+    one, other = (_reduced(p, device) for p in (a, b))
+    return (one * other).expand(a.shape)
+
+
+def _reduced(p: Any, device: torch.device) -> torch.Tensor:
+    """Without what is repeated, in double precision."""
+    tensor = p if isinstance(p, torch.Tensor) else torch.from_numpy(np.array(p[: 1 if p.strides[0] == 0 else None]))
+    tensor = tensor[:1] if tensor.stride(0) == 0 else tensor
+    return (tensor[:, :1] if tensor.stride(1) == 0 else tensor).to(device).double()

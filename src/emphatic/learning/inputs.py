@@ -1,0 +1,325 @@
+"""The checks at the door: whatever a user passes, as arrays that engines can trust, or a ``ValueError``.
+
+Every message has one form: the parameter and the function, what it must be, what was got and where.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.engines.base import Arrays, Features
+from emphatic.engines.probe import Probe
+from emphatic.engines.rows import Rows, survey
+from emphatic.learning.active import Active
+from emphatic.rules import RANGES, Rule
+
+__all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
+
+#: What makes an array of a parameter, given its name and value; and what multiplies two.
+Reader = Callable[[str, Any], Any]
+Product = Callable[[Any, Any], Any]
+
+_GREEK = {"beta": "β"}
+_LARGEST = float(np.finfo(np.float64).max)
+#: Every whole number below this is a float64.
+_EXACT = 1 << 53
+
+#: How many dimensions φ may have: one step, many, or either.
+_NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
+
+
+def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
+    """The one sentence for every bad parameter."""
+    return ValueError(f"The '{name}' parameter of {function} must {wanted}. Got {got} instead.")
+
+
+def whole(name: str, value: Any, function: str = "Learner") -> int:
+    """A whole number of 1 or more, and not beyond any machine."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
+        raise refusal(name, function, "be a whole number of 1 or more", _shown(value))
+    return int(value)
+
+
+def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
+    """Real numbers in a regular array."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError):  # (a tensor on a device, for an engine that is not there)
+        raise refusal(name, function, "be real numbers in a regular array", _shown(value)) from None
+    if array.dtype.kind not in "fiub":
+        raise refusal(name, function, "be real numbers", _shown(value))
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
+        raise refusal(name, function, "have no masked value", _shown(value))
+    return array
+
+
+def features(
+    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True
+) -> tuple[Features, float]:
+    """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
+
+    Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN).
+    """
+    if isinstance(value, Active):
+        return _active(name, value, function, n, dtype)
+    if getattr(value, "format", None) == "csr":
+        return _compressed(name, value, function, n, dtype)
+    array = numbers(name, value, function)
+    check_shape(name, array.shape, function, n)
+    given = cast = array if array.ndim == 2 else array.reshape(-1, n)
+    flags = given.flags
+    if given.dtype != dtype or not (flags.c_contiguous and flags.aligned):  # compiled code reads whole words in order
+        with np.errstate(over="ignore"):
+            cast = np.array(given, dtype, order="C")
+    top = _largest(cast) if look_over else math.nan
+    if look_over and not math.isfinite(top):
+        raise not_finite(name, function, dtype, given, cast, array.ndim)
+    return cast, top
+
+
+def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> None:
+    """The shape of φ, or of many."""
+    ndims = _NDIMS[function]
+    if len(shape) not in ndims or shape[-1] != n:
+        shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
+        raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {tuple(shape)}")
+
+
+def not_finite(name: str, function: str, dtype: str, given: Any, cast: Any, ndim: int) -> ValueError:
+    """Where the first number is that is not finite."""
+    t, i = np.argwhere(~np.isfinite(cast))[0]
+    where = f"feature {i}" if ndim == 1 else f"step {t}, feature {i}"
+    return refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
+
+
+def parameters(
+    rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
+) -> Arrays:
+    """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
+    return tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
+
+
+def resolve(
+    rule: Rule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
+) -> list[Any]:
+    """What ``read`` makes of every parameter of the rule, those that were not given from their defaults."""
+    found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
+    if not rule.extra and not extra:
+        return found
+    of_eta = [name for name in rule.extra if rule.defaults.get(name) == "eta"]
+    names = (*rule.extra, "eta") if of_eta else rule.extra
+    for name in extra:
+        if name not in names:
+            known = f" Its extra parameters are: {', '.join(names)}." if names else ""
+            raise ValueError(f"The '{name}' parameter of {function} is not one of rule {rule.name!r}.{known}")
+    if "eta" in extra and of_eta and all(name in extra for name in of_eta):
+        given = of_eta[0]
+        raise ValueError(
+            f"The 'eta' parameter of {function} must not be given beside '{given}': {_GREEK.get(given, given)} = eta·α "
+            "unless given."
+        )
+    for name in rule.extra:
+        default = rule.defaults.get(name)
+        if name in extra:
+            found.append(read(name, extra[name]))
+        elif default == "eta":
+            found.append(product(read("eta", extra["eta"]), found[0]) if "eta" in extra else found[0])
+        elif isinstance(default, str):
+            found.append(found[rule.parameters.index(default)])
+        elif default is not None:
+            found.append(read(name, default))
+        else:
+            raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
+    return found
+
+
+def as_given(name: str, value: Any) -> Any:
+    """A parameter that a kernel will look at; but not at eta, of which β is made before."""
+    if name == "eta" and not np.all(np.isfinite(value) & (np.asarray(value) >= 0.0)):
+        raise ValueError("eta is out of range")
+    return value
+
+
+def product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """a·b without expanding an axis along which both are constant."""
+    axes = tuple(slice(None) if a.strides[axis] or b.strides[axis] else slice(0, 1) for axis in (0, 1))
+    return np.broadcast_to(a[axes] * b[axes], a.shape)
+
+
+def least_rows(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What ``warn_if_never_terminating`` need look at."""
+    return p
+
+
+def sum_squares(made: NDArray[Any], aim: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each learner's sum of squared errors."""
+    return np.asarray(np.square(made - aim).sum(axis=0))
+
+
+def probe(given: Any, n: int) -> Probe:
+    """(Phi_s, v, d) as what finds the root mean square value error of any θ."""
+    try:
+        Phi_s, v, d = (np.asarray(numbers("probe", part, "run"), np.float64) for part in given)
+        fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape == d.shape == Phi_s.shape[:1]
+        fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d)) and bool((d >= 0).all()) and d.sum() > 0
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        wanted = (
+            f"be (Phi_s, v, d) of shapes (S, {n}), (S,) and (S,), all finite, with weights d of 0 or more, not all 0"
+        )
+        raise refusal("probe", "run", wanted, _shown(given))
+    return Probe.of(Phi_s, v, d)
+
+
+def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tuple[Features, float]:
+    ndims = _NDIMS[function]
+    if value.indices.ndim not in ndims:
+        shapes = " or ".join({1: "(k,)", 2: "(T, k)"}[d] for d in ndims)
+        raise refusal(name, function, f"be Active of shape {shapes}", f"shape {value.shape}")
+    # (of rows taken from others, ``top`` is that of all the others)
+    if value.top >= n and len(above := np.argwhere(value.indices >= n)):
+        first = above[0]
+        at = f" at step {first[0]}" if value.indices.ndim == 2 else ""
+        raise refusal(name, function, f"have indices below n = {n}", f"{value.indices[tuple(first)]}{at}")
+    rows = value.rows
+    return rows, 1.0 if value.values.strides[0] == 0 else _held(name, function, rows, dtype)
+
+
+def _held(name: str, function: str, rows: Rows, dtype: str) -> float:
+    """The largest |value|, if the dtype can hold them all."""
+    top = float(np.abs(rows.value).max(initial=0.0))
+    limit = float(np.finfo(dtype).max)
+    if not top <= limit:
+        at = int(np.argmax(~(np.abs(rows.value) <= limit)))
+        t = int(np.searchsorted(rows.start, at, side="right")) - 1
+        raise refusal(name, function, f"be finite in {dtype}", f"{rows.value[at]} at step {t}")
+    return top
+
+
+def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple[Features, float]:
+    """The rows of a scipy CSR array."""
+    if 2 not in _NDIMS[function] or len(csr.shape) != 2 or csr.shape[1] != n:
+        raise refusal(
+            name, function, f"have {n} columns and be given to run or predict", f"a CSR array of shape {csr.shape}"
+        )
+    numbers(name, csr.data, function)
+    start, index = (np.ascontiguousarray(part, np.int64) for part in (csr.indptr, csr.indices))
+    rows = Rows(start, index, np.ascontiguousarray(csr.data, np.float64))
+    ends = len(start) == csr.shape[0] + 1 and start[0] == 0 and start[-1] <= len(index) == len(rows.value)
+    if not (ends and (np.diff(start) >= 0).all()):
+        raise refusal(name, function, "be a sound CSR array", "row starts that do not fit its columns and values")
+    top = _held(name, function, rows, dtype)
+    t, repeated, i = survey(index, start)
+    if t < 0 and index[: start[-1]].min(initial=0) < 0:
+        i = -1  # "none" in an Active, an error here
+    if t >= 0 or (not 0 <= i < n and start[-1]):
+        got = f"column {i} more than once at step {t}; call its sum_duplicates()" if repeated else f"column {i}"
+        raise refusal(name, function, f"have each of {n} columns at most once a row", got)
+    return rows, top
+
+
+def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> NDArray[np.float64]:
+    """A number a step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
+    if value.__class__ is float or (value.__class__ is int and -_EXACT < value < _EXACT):
+        low, high = bounds(rule, name)
+        if not (low <= value <= high and -_LARGEST <= value <= _LARGEST):
+            raise out_of_range(name, function, rule, np.full((1, 1), value, np.float64))
+        return _constant(T, K or 1, value)
+    array = numbers(name, value, function)
+    view = array.reshape(shape_of(name, array.shape, function, T, K))
+    if view.dtype != np.float64 or not view.flags.aligned:
+        with np.errstate(over="ignore"):
+            view = view.astype(np.float64)
+    if view.size and not _within(view, *bounds(rule, name)):
+        raise out_of_range(name, function, rule, view)
+    return view if view.shape == (T, K or 1) else np.broadcast_to(view, (T, K or 1))
+
+
+@lru_cache(256)
+def _constant(T: int, K: int, value: float) -> NDArray[np.float64]:
+    """(T, K) of one number, in the memory of one; a stream's constants come again with every call."""
+    return np.ndarray((T, K), np.float64, np.float64(value), strides=(0, 0))
+
+
+def shape_of(name: str, shape: tuple[int, ...], function: str, T: int, K: int | None) -> tuple[int, int]:
+    """What a parameter of this shape is: (1, 1), (T, 1), (1, K) or (T, K)."""
+    if not shape:
+        return 1, 1
+    if function == "learn" and K is not None and shape == (K,):
+        return 1, K
+    if function == "run" and shape == (T,) and (K != T or T == 1):
+        return T, 1
+    if function == "run" and K is not None and shape == (K,) and K != T:
+        return 1, K
+    if function == "run" and K is not None and shape in ((T, K), (T, 1), (1, K)):
+        return shape[0], shape[1]
+    raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
+
+
+def bounds(rule: Rule, name: str) -> tuple[float, float]:
+    """The least and the largest value that this parameter may have."""
+    return rule.ranges.get(name) or RANGES.get(name, (-math.inf, math.inf))
+
+
+def out_of_range(name: str, function: str, rule: Rule, view: NDArray[np.float64]) -> ValueError:
+    """Which of these numbers is the first that is not in its range."""
+    low, high = bounds(rule, name)
+    t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
+    where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
+    wanted = f"between {low:g} and {high:g}"
+    if low == high:
+        wanted = f"{low:g} for rule {rule.name!r}"
+    elif low == math.ulp(0.0):
+        wanted = f"greater than 0 and at most {high:g}"
+    elif low == -math.inf:
+        wanted = "finite"
+    elif high == math.inf:
+        wanted = f"{low:g} or more, and finite"
+    return refusal(name, function, f"be {wanted}", f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
+
+
+def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
+    """Whether every number is finite and in the range."""
+    if view.size == 1:
+        return low <= view.item() <= high and math.isfinite(view.item())
+    if low == 0.0 and view.flags.c_contiguous:
+        # As unsigned integers, floats from 0 on are in order, and negative ones, infinity and NaN come after them.
+        limit = np.nextafter(high, 0.0) if high == math.inf else high
+        if int(view.view(np.uint64).max()) <= int(np.float64(limit).view(np.uint64)):
+            return True
+    least, most = float(view.min()), float(view.max())
+    return low <= least and most <= high and math.isfinite(least) and math.isfinite(most)
+
+
+def _forms(function: str, shape: tuple[int, ...], T: int, K: int | None) -> str:
+    """What shapes a parameter may have."""
+    if function == "learn":
+        return "be a number" if K is None else f"be a number or have shape ({K},)"
+    if K is None:
+        return f"be a number or have shape ({T},)"
+    if shape == (T,):
+        return f"have shape ({T}, 1) if it is a value a step or (1, {K}) if a value a learner, where T = K = {K}"
+    return f"be a number or have shape ({T},), ({K},) or ({T}, {K})"
+
+
+def _largest(array: NDArray[Any]) -> float:
+    """max |x|, or infinity or NaN if not all are finite, at memory speed."""
+    if array.size < 4096:
+        return float(np.abs(array).max(initial=0.0))
+    from emphatic.engines import scan
+
+    integer = np.dtype(f"i{array.itemsize}").type
+    top = scan.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
+    return float(integer(top).view(array.dtype.type))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}…"

@@ -1,0 +1,33 @@
+"""Hordes put together; ``Learner.select`` takes them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from emphatic.learning import inputs
+from emphatic.learning.learner import Learner
+
+__all__ = ["join"]
+
+
+def join(hordes: Sequence[Learner]) -> Learner:
+    """One horde of all these learners, in order, as they are: frozen ones stay so, and each has its own steps.
+
+    They have the same rule, n, dtype and engine, and are at the same position of their stream.
+    """
+    first = hordes[0] if len(hordes) else None
+    if first is None:
+        raise inputs.refusal("hordes", "join", "be a list of one learner or more", "none")
+    for i, other in enumerate(hordes):
+        if (other.rule, other.n, other.dtype, other.engine) != (first.rule, first.n, first.dtype, first.engine):
+            raise inputs.refusal("hordes", "join", f"all be like the first, {first!r}", f"{other!r} at {i}")
+    positions = sorted({other.position for other in hordes})
+    if len(positions) > 1:
+        found = f"steps {', '.join(map(str, positions))}"
+        raise inputs.refusal("hordes", "join", "be at the same position of the stream", found)
+    parts = [other._engine for other in hordes]
+    whole = parts[0].like(sum(part.K for part in parts))
+    whole.join(parts)
+    return first._with(whole, whole.K, np.concatenate([other._frozen for other in hordes]), first.position)

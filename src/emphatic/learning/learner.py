@@ -1,0 +1,315 @@
+"""Learning: one step, a whole log, and what has been learned so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import mul
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emphatic.engines.base import Arrays, Features
+from emphatic.engines.rows import Rows, block
+from emphatic.engines.watch import Watch
+from emphatic.errors import Diverged
+from emphatic.learning import inputs
+from emphatic.learning.active import Active
+from emphatic.learning.runs import Collection, Log, check_outputs, fit
+from emphatic.learning.sequences import warn_if_never_terminating
+from emphatic.learning.state import State
+
+__all__ = ["Learner"]
+
+#: What kernels take without a second look; masked arrays and other subclasses go the long way.
+_plain = np.ndarray
+_FLOAT64 = np.dtype(np.float64)
+#: A log shorter than this may well lie within one episode, whose end is in the next call.
+_EPISODE = 10
+
+
+class Learner(State):
+    """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
+
+    ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is
+    one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
+    the most that an engine may use.
+
+    >>> import numpy as np
+    >>> learner = Learner("true_online_etd", 2)
+    >>> learner.learn(alpha=0.1, I=1.0, lambda_=0.9, phi=np.array([1.0, 0.0]), rho=1.0, R=0.5,
+    ...               phi_next=np.array([0.0, 1.0]), gamma_next=0.95)
+    0.5
+    >>> learner.predict([1.0, 0.0])
+    0.05
+    >>> learner
+    Learner('true_online_etd', n=2, dtype='float64', engine='dense')
+
+    The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies;
+    ``theta`` can be set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite
+    raises ``Diverged``.
+    """
+
+    __slots__ = ()
+
+    def learn(
+        self,
+        alpha: Any,
+        I: Any,
+        lambda_: Any,
+        phi: Any,
+        rho: Any,
+        R: Any,
+        phi_next: Any,
+        gamma_next: Any,
+        **extra: Any,
+    ) -> Any:
+        """One step in the seed's order: alpha through rho are at t, the rest at t+1. Returns the TD error δ.
+
+        φ and φ' are (n,) or ``Active``; every other argument is a number, or with K learners an array (K,). At a
+        termination pass ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first
+        state; or give the terminal state a call of its own with φ = 0 and I = 0.
+        """
+        step = self._stepper or self._make_stepper()
+        if step is not None:
+            # The kernel looks at everything but types, and answers NaN or None where anything is amiss.
+            try:
+                # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
+                if phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type is phi_next.dtype:
+                    one, one_next = phi, phi_next
+                else:
+                    one, one_next = self._active(phi), self._active(phi_next)
+                if extra or self._extra:
+                    values = (alpha, I, lambda_, rho, gamma_next, R)
+                    delta = step(
+                        one, one_next, *inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul)
+                    )
+                else:
+                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
+                if delta == delta if delta.__class__ is float else delta is not None:
+                    return delta
+            except Exception:  # not what a kernel takes: the long way says what is wrong
+                pass
+        return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
+
+    def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
+        """``learn`` with every check in words."""
+        check = self._inputs
+        now, top = check.features("phi", phi, "learn", self.n, self._dtype)
+        following, top_next = check.features("phi_next", phi_next, "learn", self.n, self._dtype)
+        parameters = check.parameters(self.rule, "learn", 1, self._K, values, extra)
+        self._decide(now, 1)
+        engine = self._engine
+        now, following = fit(now, engine), fit(following, engine)
+        step = self._stepper or self._make_stepper()
+        if step is not None:  # the same kernel as ever, so that the same steps give the same bits
+            one, one_next = (some if isinstance(some, Rows) else some[0] for some in (now, following))
+            if self._K is None:
+                delta = step(one, one_next, *(p.item() for p in parameters))
+                if delta != delta:
+                    raise Diverged(self.steps, of="learning")
+                return delta
+            deltas = step(one, one_next, *(p[0] for p in parameters))
+            if deltas is not None:
+                return deltas
+        none, position = np.empty((0, engine.K), self._dtype), self.position
+        status = engine.run(now, following, max(top, top_next), parameters, none, Watch(self._frozen))
+        if status != -1:
+            raise Diverged(self.steps, status, of="learning")
+        self._stand_at(position + 1)
+        return float(engine.delta[0]) if self._K is None else engine.delta.copy()
+
+    def run(
+        self,
+        Phi: Any,
+        R: Any,
+        gamma_next: Any,
+        *,
+        alpha: Any,
+        lambda_: Any = 0.0,
+        rho: Any = 1.0,
+        I: Any = 1.0,
+        Phi_next: Any = None,
+        predictions: bool | Literal["device"] | None = True,
+        returns: Any = None,
+        probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+        probe_every: int = 1,
+        on_divergence: Literal["raise", "freeze"] = "raise",
+        **extra: Any,
+    ) -> Any:
+        """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
+
+        ``Phi`` is (T+1, n), row t being φ_t; with ``Phi_next`` (where φ' of one step is not φ of the next) both are
+        (T, n). Either may be ``Active`` or a scipy CSR array. Every other quantity is a number, (T,), (K,) or (T,
+        K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` or None returns None in their
+        place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the ``returns`` that
+        the predictions were to foretell, each learner's mean squared error is returned in their place, (K,).
+
+        The cuda engine also takes torch tensors; those on its device are used where they are.
+
+        ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
+        each update, or before each ``probe_every``-th one: the result is then (predictions, error).
+
+        With ``on_divergence="freeze"`` a learner that would diverge keeps its last finite weights from there on, and
+        the others go on; ``frozen`` says which these are. By default ``Diverged`` is raised.
+
+        >>> import numpy as np
+        >>> learner = Learner("true_online_td", 1)
+        >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
+        array([0.   , 0.5  , 0.875])
+        """
+        values = (alpha, I, lambda_, rho, gamma_next, R)
+        # An engine that looks features over as it goes need not wait for a look before.
+        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
+        log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
+        T, check = len(log.phi), self._inputs
+        if trusting and T == 0:
+            self._features(Phi, Phi_next)  # no step will look at the one row there is
+        aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
+        check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
+        goal = None if probe is None else inputs.probe(probe, self.n)
+        every = inputs.whole("probe_every", probe_every, "run")
+        _warn_of(check.least_rows(log.parameters[4]))
+        self._decide(log.phi, T)
+
+        collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
+        before, position = self._engine.snapshot() if trusting else None, self.position
+        for begin, end, steps in log.blocks(self._engine, collection.most):
+            made = collection.room(begin, end)
+            watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
+            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, made, watch)
+            if status != -1:
+                if before is not None:
+                    self._refuse_unfit(before, Phi, Phi_next)
+                raise Diverged(begin + status // self._engine.K, status % self._engine.K)
+            collection.add(begin, end, made, check.sum_squares)
+        self._pass(position + T)
+        return self._answer(collection, predictions, aim, goal)
+
+    def _answer(self, collection: Collection, predictions: Any, aim: Any, goal: Any) -> Any:
+        """What ``run`` returns."""
+        if aim is not None:
+            mean = collection.squares / collection.T
+            answer: Any = mean if self._K is not None else float(mean[0])
+        else:
+            answer = self._drop_K(collection.predictions) if predictions else None
+        return answer if goal is None else (answer, self._drop_K(collection.errors))
+
+    def predict(self, phi: Any) -> Any:
+        """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
+        if self._predictor is None and self._K is None and self._decided:
+            self._predictor = self._engine.predictor()
+        value_at = self._predictor
+        if value_at is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
+            try:
+                value = value_at(phi)
+                if math.isfinite(value):
+                    return value
+            except Exception:
+                pass
+        features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
+        answer = self._engine.predict(fit(features, self._engine))
+        one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
+        if not one:
+            return self._drop_K(answer)
+        return float(answer[0, 0]) if self._K is None else answer[0]
+
+    # ------------------------------------------------------------------ inside
+
+    def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
+        """``run`` on a few rows, then ``predict`` at the last φ', (K,), for a caller who has checked what he gives.
+
+        No component of φ or φ' may be larger than ``top``; the parameters are (T, K). Who would diverge is frozen.
+        """
+        self._decide(phi, 1)
+        engine, watch, position = self._engine, Watch(self._frozen, True), self.position
+        predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
+        engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
+        self._pass(position + len(phi))
+        last: NDArray[Any] = predictions[-1]
+        return last
+
+    def _pass(self, position: int) -> None:
+        """Stand here in the stream after a run in which learners may have been frozen."""
+        if self._frozen.any():
+            self._stand_at(position)
+            self._stepper = None
+
+    def _log(
+        self, Phi: Any, Phi_next: Any, values: tuple[Any, ...], extra: dict[str, Any], *, look_over: bool = True
+    ) -> Log:
+        """Features and parameters of every step, checked."""
+        now, following, top = self._features(Phi, Phi_next, look_over=look_over)
+        return Log(now, following, top, self._inputs.parameters(self.rule, "run", len(now), self._K, values, extra))
+
+    def _features(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
+        """φ and φ' of every step, and the largest |component|."""
+        read = self._inputs.features
+        now, top = read("Phi", Phi, "run", self.n, self._dtype, look_over=look_over)
+        if Phi_next is None:
+            T = len(now) - 1
+            if T < 0:
+                raise inputs.refusal("Phi", "run", "have T+1 rows, one at least", "none")
+            return block(now, 0, T), block(now, 1, T + 1), top
+        following, top_next = read("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
+        if len(following) != len(now):
+            raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", str(len(following)))
+        return now, following, max(top, top_next)
+
+    def _refuse_unfit(self, before: Any, Phi: Any, Phi_next: Any) -> None:
+        """Raise if it was the features that are at fault, and then nothing has changed."""
+        try:
+            self._features(Phi, Phi_next)
+        except ValueError:
+            self._engine.restore(before)
+            raise
+
+    def _make_stepper(self) -> Callable[..., Any] | None:
+        """The engine's own way of taking one step, compiled when it is first wanted."""
+        if not self._decided or self._frozen.all():
+            return None
+        step = self._engine.stepper(self._K is None)
+        if step is not None and self._K is not None:
+            step = _for_horde(step, len(self.rule.parameters), self._K, self._frozen)
+        self._stepper = step
+        return step
+
+    def _resolve(self, extra: dict[str, Any], *values: Any) -> list[Any]:
+        """The rule's own parameters after those of every step, as they were given or from their defaults."""
+        return inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul)
+
+    def _active(self, phi: Any) -> Any:
+        """One φ given as ``Active``, as the engine reads it; an error if it is not one of n features."""
+        if phi.__class__ is not Active or phi.indices.ndim != 1 or phi.top >= self.n:
+            raise TypeError
+        if self._engine.takes_rows:
+            return phi
+        out = np.zeros(self.n + 1, self._dtype)  # −1, "none", is the last
+        out[phi.indices] = phi.values
+        return out[:-1]
+
+
+def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]) -> Callable[..., Any]:
+    """A horde's step, given each parameter as a number or (K,); None where one is neither."""
+    table = np.empty((count, 1, K))
+    parameters, rows, shape = tuple(table), [row[0] for row in table], (K,)
+
+    def take(phi: Any, phi_next: Any, *values: Any) -> Any:
+        for row, value in zip(rows, values, strict=True):
+            if value.__class__ is float or value.__class__ is int:
+                row.fill(value)
+            elif value.__class__ is _plain and value.dtype is _FLOAT64 and value.shape == shape:
+                row[:] = value
+            else:
+                return None
+        return step(phi, phi_next, parameters, frozen)
+
+    return take
+
+
+def _warn_of(gamma: NDArray[np.float64]) -> None:
+    """A warning where γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
+    constant = len(gamma) > 1 and gamma.strides[0] == 0
+    if constant or len(gamma) >= _EPISODE:
+        warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)

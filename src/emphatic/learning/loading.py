@@ -1,0 +1,19 @@
+"""A learner from the file that ``Learner.save`` wrote."""
+
+from __future__ import annotations
+
+import os
+
+from emphatic.learning.learner import Learner
+from emphatic.rules import Rule
+
+__all__ = ["load"]
+
+
+def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None) -> Learner:
+    """The learner that ``Learner.save`` wrote; goes on with the same bits on the same engine.
+
+    ``engine`` names another engine to go on with. A learner of a ``Rule`` of your own needs that ``rule`` again. What
+    more was saved with it is left in the file: ``Learner.load_with`` reads that too.
+    """
+    return Learner._load(path, engine, rule)[0]

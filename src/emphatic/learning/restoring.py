@@ -1,0 +1,170 @@
+"""What a checkpoint holds, held against what is due before anything of that size is made, and put into an engine.
+
+Also what a user kept beside it: ``more`` entries of the header, and arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic import rules
+from emphatic.engines.base import Engine
+from emphatic.errors import CheckpointError
+from emphatic.learning import checkpoint, inputs
+from emphatic.learning.tensors import DTYPES, Part, Stored, pieces
+from emphatic.rules import Rule
+
+__all__ = ["check", "fill", "frozen", "opened", "pack", "position", "unpack"]
+
+#: Counts are whole numbers in float64.
+_MOST_STEPS = 1 << 53
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
+    """``checkpoint.opened``, and ``CheckpointError`` for whatever is found not to be sound while it is open."""
+    with checkpoint.opened(path) as (header, arrays):
+        try:
+            yield header, arrays
+        except (ValueError, TypeError, KeyError, OverflowError, MemoryError, OSError) as error:
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
+
+
+def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: Rule | None = None) -> Rule:
+    """The rule of the learner, if the header and the arrays agree about it; ``own`` where the library has it not.
+
+    ValueError, KeyError or TypeError if they do not.
+    """
+    rule = own if own is not None else rules.get(header["rule"])
+    if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
+        raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
+    n, lead = inputs.whole("n", header["n"]), _lead(header)
+    if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
+        raise ValueError(f"its dtype is {header['dtype']!r} and its engine {header['engine']!r}")
+    for name, shape, dtype in (
+        *((name, (*lead, n), header["dtype"]) for name in rule.vectors),
+        *((name, lead, "float64") for name in rule.memory),
+    ):
+        array = arrays[name]
+        if (array.dtype, array.shape) != (dtype, shape):
+            raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is due")
+    return rule
+
+
+def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:
+    """Give a fresh engine the state of a checkpoint that was checked; ``name`` is what the learner calls the engine."""
+    rule, counts = inner.rule, _counts(header, arrays)
+    memory = {name: arrays[name].array() for name in rule.memory}
+    with np.errstate(all="ignore"):
+        for r, vector in enumerate(rule.vectors):
+            # Straight into the engine's own array, where it has one: ``put`` then finds it in its place.
+            value = np.ascontiguousarray(inner.view(r))
+            arrays[vector].into(value)
+            inner.put(r, value)
+    for i, scalar in enumerate(rule.memory):
+        inner.scalars[:, i] = memory[scalar]
+    # The scalars are the memory and each vector's largest component.
+    for what, found in zip(rule.memory + rule.vectors, inner.scalars.T, strict=False):
+        if not np.isfinite(found).all():
+            raise ValueError(f"its {what!r} is not finite")
+    inner.scalars[:, -1] = counts
+    prefix = f"{name}."
+    pending = {of.removeprefix(prefix): array for of, array in arrays.items() if of.startswith(prefix)}
+    inner.resume({of: array.array() for of, array in pending.items()})
+    with np.errstate(all="ignore"):
+        for r, vector in enumerate(rule.vectors):
+            if pending and not _same(inner.blocks(r), arrays[vector]):
+                raise ValueError(f"what the {name} engine needs to go on does not give its {vector!r}")
+
+
+def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[np.bool_]:
+    """Which learners stand still; none where the file does not say."""
+    shape = _lead(header) or (1,)
+    stored = arrays.get("frozen")
+    if stored is None:
+        return np.zeros(shape, bool)
+    if (stored.dtype, stored.shape) != ("uint8", shape):
+        raise ValueError("its list of frozen learners is damaged")
+    value = stored.array()
+    if value.max() > 1:
+        raise ValueError("its list of frozen learners is damaged")
+    return value.astype(bool)
+
+
+def position(header: Mapping[str, Any]) -> int:
+    """Where in the stream the learners are; as far as they have learned, where the file does not say."""
+    steps, at = header["steps"], header.get("position", header["steps"])
+    if not (type(at) is int and steps <= at < _MOST_STEPS):
+        raise ValueError(f"its position in the stream is {at!r}, after {steps!r} steps")
+    return at
+
+
+def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple[dict[str, Any], dict[str, Part]]:
+    """What a user keeps beside a learner: entries of the header, and arrays under names that begin with ``prefix``.
+
+    ``own`` are names that are taken.
+    """
+    taken = set(own)
+    entries, parts = {}, {}
+    for name, value in more.items():
+        if name in taken:
+            raise inputs.refusal(name, "save", "have another name: the learner's own is saved under this one", "it")
+        if isinstance(value, np.ndarray):
+            if value.dtype.name not in DTYPES or isinstance(value, np.ma.MaskedArray):
+                raise inputs.refusal(name, "save", f"be an array of {', '.join(DTYPES)}", f"one of {value.dtype}")
+            parts[f"{prefix}{name}"] = Part.of(value)
+            continue
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise inputs.refusal(name, "save", "be an array, or what JSON can hold", f"{value!r}: {error}") from None
+        entries[name] = value
+    return entries, parts
+
+
+def unpack(entries: Any, arrays: Mapping[str, Stored], prefix: str) -> dict[str, Any]:
+    """What was kept by ``pack``."""
+    kept = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    if not isinstance(entries, dict) or entries.keys() & kept.keys():
+        raise ValueError("what more was saved with it is damaged")
+    return entries | {name: array.array() for name, array in kept.items()}
+
+
+def _lead(header: Mapping[str, Any]) -> tuple[int, ...]:
+    """The axis of the learners, where there is one."""
+    return () if header["K"] is None else (inputs.whole("K", header["K"]),)
+
+
+def _counts(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> Any:
+    """The steps that each learner has taken: all the same number, where the file does not say otherwise."""
+    steps, stored = header["steps"], arrays.get("steps_taken")
+    if not (type(steps) is int and 0 <= steps < _MOST_STEPS):
+        raise ValueError(f"its count of steps is {steps!r}")
+    if stored is None:
+        return steps
+    if (stored.dtype, stored.shape) != ("int64", _lead(header)):
+        raise ValueError("its counts of steps are damaged")
+    counts = stored.array()
+    if counts.min() < 0 or counts.max() != steps:
+        raise ValueError(f"its counts of steps are not from 0 to {steps}")
+    return counts
+
+
+def _same(blocks: Iterable[NDArray[Any]], stored: Stored) -> bool:
+    """Whether the blocks are the numbers in the file."""
+    at = 0
+    for block in blocks:
+        for piece in pieces(block):
+            there = np.empty(piece.shape, stored.dtype)
+            stored.into(there, at)
+            if not np.array_equal(piece, there):
+                return False
+            at += piece.size
+    return True

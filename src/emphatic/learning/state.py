@@ -1,0 +1,323 @@
+"""What a learner is and holds: a rule, an engine with its state; shown, set, copied, taken apart and saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emphatic import engines, rules
+from emphatic.engines.base import Engine, Features
+from emphatic.engines.rows import Rows
+from emphatic.learning import checkpoint, inputs, restoring
+from emphatic.learning.tensors import Part, Stored
+from emphatic.rules import Rule
+
+__all__ = ["State"]
+
+#: How the names of arrays begin that a user keeps with a learner.
+_MORE = "more."
+
+
+class State:
+    """A rule and K learners' vectors and memory in an engine; see ``Learner``, which learns."""
+
+    _stepper: Callable[..., Any] | None
+    _predictor: Callable[[Any], float] | None
+
+    __slots__ = (
+        "_K",
+        "_ahead",
+        "_decided",
+        "_dtype",
+        "_engine",
+        "_extra",
+        "_frozen",
+        "_inputs",
+        "_leader",
+        "_predictor",
+        "_stepper",
+        "_threads",
+        "_type",
+        "rule",
+    )
+
+    def __init__(
+        self,
+        rule: str | Rule,
+        n: int,
+        K: int | None = None,
+        *,
+        dtype: Any = "float64",
+        engine: str = "auto",
+        threads: int = 1,
+    ) -> None:
+        self.rule: Rule = rule if isinstance(rule, Rule) else rules.get(rule)
+        inputs.whole("n", n)
+        self._K = None if K is None else inputs.whole("K", K)
+        self._threads = inputs.whole("threads", threads)
+        try:
+            self._dtype: str = np.dtype(dtype).name
+        except TypeError:
+            self._dtype = repr(dtype)
+        if self._dtype not in ("float32", "float64"):
+            raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {dtype!r} instead.")
+        self._type = np.dtype(self._dtype)
+        self._decided = not isinstance(engine, str) or engine != "auto"
+        self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
+        # The position in the stream is told by one learner that moves: so far ahead of its own count of steps.
+        self._leader = self._ahead = 0
+        # Until auto decides, the plainest engine holds the state.
+        name = engine if self._decided else "reference"
+        self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads))
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def n(self) -> int:
+        """The number of features."""
+        return self._engine.n
+
+    @property
+    def K(self) -> int | None:
+        """The number of learners; None for one without the K axis."""
+        return self._K
+
+    @property
+    def dtype(self) -> str:
+        """Of the vectors; a rule's scalars are always float64."""
+        return self._dtype
+
+    @property
+    def engine(self) -> str:
+        """The engine's name; "auto" until that has decided."""
+        return self._engine.name if self._decided else "auto"
+
+    @property
+    def grain(self) -> tuple[int, int]:
+        """(steps, learners): where a run, and a horde, can be cut without any bit being another.
+
+        A run in pieces of multiples of these steps, the last of any length, and a horde in parts of multiples of these
+        learners learn the same to the bit as the whole, on the same machine and as long as nobody is near the end of
+        the number range; cut elsewhere, the same to rounding. Predictions too, but for the reference engine's, which
+        are made for all learners at once. Where only the whole gives its bits, the grain of learners is K (a sparse
+        horde) and that of steps 0 (a single dense learner). Before ``auto`` has chosen an engine there is none.
+        """
+        if not self._decided:
+            raise inputs.refusal("engine", "Learner", "be named, or have been chosen by a first step", "'auto'")
+        steps, learners = self._engine.grain
+        return steps, learners or self._engine.K
+
+    @property
+    def steps(self) -> int:
+        """The steps learned so far: the most of any learner."""
+        return int(self._engine.counts.max())
+
+    @property
+    def steps_taken(self) -> Any:
+        """The steps that each learner has learned from, (K,): fewer for one that stood still."""
+        taken = self._engine.counts.astype(np.int64)
+        return int(taken[0]) if self._K is None else taken
+
+    @property
+    def position(self) -> int:
+        """The steps of the stream so far, whoever learned from them: frozen learners do not stop it."""
+        return self._ahead + int(self._engine.counts[self._leader])
+
+    @property
+    def frozen(self) -> Any:
+        """Which learners stand still since they would have diverged, (K,); setting ``theta`` sets them free."""
+        return bool(self._frozen[0]) if self._K is None else self._frozen.copy()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the state takes."""
+        return self._engine.nbytes
+
+    @property
+    def theta(self) -> NDArray[Any]:
+        """θ, (n,) or (K, n): a read-only copy; assign the whole array to set it."""
+        return self._vector(0)
+
+    @theta.setter
+    def theta(self, value: ArrayLike) -> None:
+        array = inputs.numbers("theta", value, "Learner")
+        shape = (self.n,) if self._K is None else (self._K, self.n)
+        if array.shape not in (shape, (self.n,)):
+            raise inputs.refusal("theta", "Learner", f"have shape {shape}", f"shape {array.shape}")
+        with np.errstate(over="ignore"):
+            cast = np.broadcast_to(array, (self._engine.K, self.n)).astype(self._dtype)
+        if not np.isfinite(cast).all():
+            raise inputs.refusal("theta", "Learner", f"be finite in {self._dtype}", "NaN or infinity")
+        self._engine.put(0, cast)
+        self._frozen[:] = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self.rule.vectors:
+            return self._vector(self.rule.vectors.index(name))
+        if name in self.rule.memory:
+            value = self._engine.scalars[:, self.rule.memory.index(name)]
+            return float(value[0]) if self._K is None else value.copy()
+        known = ", ".join(self.rule.vectors + self.rule.memory)
+        raise AttributeError(f"A learner of rule {self.rule.name!r} has no {name!r}; it has {known}.")
+
+    def __repr__(self) -> str:
+        K = "" if self._K is None else f", K={self._K}"
+        return f"Learner({self.rule.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r})"
+
+    # ------------------------------------------------------------------ keeping
+
+    def copy(self) -> Self:
+        """Another learner in the same state."""
+        return self._with(self._engine.copy(), self._K, self._frozen, self.position)
+
+    def select(self, ks: ArrayLike) -> Self:
+        """The learners of these indices, in this order, as a horde of their own."""
+        try:
+            chosen = np.arange(self._engine.K)[np.asarray(ks)]
+        except IndexError:
+            chosen = np.empty(0, np.int64)
+        if self._K is None or chosen.ndim != 1 or not len(chosen):
+            raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", repr(ks))
+        return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.copy()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        kind = self.rule, self._K, self._dtype, self._threads, self._decided
+        return *kind, self._frozen, self._engine, self.position
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, engine, position = state
+        self._type = np.dtype(self._dtype)
+        self._take(engine)
+        self._stand_at(position)
+
+    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+        """Write one safetensors file that ``emphatic.load`` and other tools can open; whole or not at all.
+
+        ``more`` is kept with it, for ``Learner.load_with``: arrays as arrays, and in the header whatever JSON can hold.
+        """
+        header, parts = self._state()
+        header["more"], kept = restoring.pack(more, _MORE, (*header, *parts, "format", "frozen", "steps_taken"))
+        checkpoint.write(path, header, parts | kept)
+
+    @classmethod
+    def load_with(
+        cls, path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None
+    ) -> tuple[Self, dict[str, Any]]:
+        """``emphatic.load``, and what more was saved with the learner."""
+        return cls._load(path, engine, rule, more=True)
+
+    def cut(self) -> None:
+        """Forget the traces and the memory (the weights stay): what follows is another sequence."""
+        self._engine.cut()
+
+    # ------------------------------------------------------------------ inside
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Part]]:
+        """All that a learner is: a header, and arrays by name."""
+        engine = self._engine
+        lead = () if self._K is None else (self._K,)
+        parts = {name: Part(self._dtype, (*lead, self.n), engine.blocks(r)) for r, name in enumerate(self.rule.vectors)}
+        parts |= {name: Part("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)}
+        parts |= {f"{self.engine}.{name}": Part.of(array) for name, array in engine.pending().items()}
+        if self._frozen.any():
+            parts["frozen"] = Part.of(self._frozen.astype(np.uint8))
+        if (engine.counts != engine.counts[0]).any():
+            parts["steps_taken"] = Part.of(self.steps_taken)
+        header = {
+            "rule": self.rule.name,
+            "vectors": list(self.rule.vectors),
+            "memory": list(self.rule.memory),
+            "n": self.n,
+            "K": self._K,
+            "dtype": self._dtype,
+            "engine": self.engine,
+            "threads": self._threads,
+            "steps": self.steps,
+            "position": self.position,
+        }
+        return header, parts
+
+    @classmethod
+    def _load(
+        cls, path: str | os.PathLike[str], engine: str | None, rule: Rule | None, *, more: bool = False
+    ) -> tuple[Self, dict[str, Any]]:
+        if engine is not None and (not isinstance(engine, str) or engine not in ("auto", *engines.available())):
+            known = f"be 'auto' or one of {', '.join(engines.available())}"
+            raise inputs.refusal("engine", "load", known, repr(engine))
+        if rule is not None and not isinstance(rule, Rule):
+            raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
+        with restoring.opened(path) as (header, arrays):
+            learner = cls._restored(header, arrays, engine, rule)
+            return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+
+    @classmethod
+    def _restored(
+        cls, header: dict[str, Any], arrays: dict[str, Stored], engine: str | None = None, own: Rule | None = None
+    ) -> Self:
+        """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
+        rule = restoring.check(header, arrays, own)
+        frozen, position = restoring.frozen(header, arrays), restoring.position(header)
+        kind = {"dtype": header["dtype"], "engine": engine or header["engine"], "threads": header["threads"]}
+        learner = cls(rule, header["n"], header["K"], **kind)
+        restoring.fill(learner._engine, learner.engine, header, arrays)
+        learner._frozen[:] = frozen
+        learner._stand_at(position)
+        return learner
+
+    def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_], position: int) -> Self:
+        """A learner like this one around another engine."""
+        other = object.__new__(type(self))
+        kind = self.rule, K, self._dtype, self._threads, self._decided
+        other.__setstate__((*kind, np.array(frozen), engine, position))
+        return other
+
+    def _stand_at(self, position: int) -> None:
+        """Be here in the stream. Due after steps that may not have moved the learner that tells the position."""
+        self._leader = int(np.argmin(self._frozen))
+        self._ahead = position - int(self._engine.counts[self._leader])
+
+    def _take(self, engine: Engine) -> None:
+        self._engine = engine
+        self._extra = self.rule.extra  # one look less in every step
+        self._stepper = self._predictor = None
+        self._inputs: Any = inputs
+        if engine.takes_tensors:
+            from emphatic.learning import device_inputs  # late: torch is imported where its tensors are taken
+
+            self._inputs = device_inputs
+
+    def _decide(self, features: Features, T: int) -> None:
+        """``auto``: choose the engine and hand it what has been set so far."""
+        if self._decided:
+            return
+        old = self._engine
+        active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
+        name = engines.choose(old.n, self._K, T, active)
+        new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
+        for r in range(len(self.rule.vectors)):
+            value = old.view(r)
+            if value.any():
+                new.put(r, value)
+        new.scalars[:, : new.M], new.scalars[:, -1] = old.scalars[:, : new.M], old.scalars[:, -1]
+        self._decided = True
+        self._take(new)
+
+    def _vector(self, r: int) -> NDArray[Any]:
+        value = self._engine.vector(r)
+        value = value[0] if self._K is None else value
+        value.flags.writeable = False
+        return value
+
+    def _drop_K(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array[:, 0] if self._K is None else array

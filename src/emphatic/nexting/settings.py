@@ -1,0 +1,203 @@
+"""The settings of ``emphatic nexting``: by flags, or in one TOML file."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from emphatic import features as f
+from emphatic.hordes.horde import RATES, warm_up_rows
+from emphatic.questions.gvf import GVF, Policy
+from emphatic.tables import Table
+
+__all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
+
+#: What a person would say, in seconds: 1 to 500 µs and ms, 1 to 30 s, 1 to 30 min, 1 to 48 h, 3 d to 2 years.
+_ROUND = [
+    *(s / unit for unit in (1e6, 1e3) for s in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+    *(s * unit for unit in (1.0, 60.0) for s in (1, 2, 5, 10, 15, 30)),
+    *(3600.0 * h for h in (1, 2, 3, 6, 12, 24, 48)),
+    *(86400.0 * d for d in (3, 7, 14, 30, 60, 90, 180, 365, 730)),
+]
+#: The largest γ: beyond it, 1 − γ has few digits left.
+_MOST = 1.0 - 1e-12
+#: A column of text with more different words than this is not made into features: it names things, not states.
+WORDS = 50
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to predict and how; what is left out is found from the table."""
+
+    predict: tuple[str, ...] | None = None
+    horizons: tuple[float | str, ...] | None = None
+    time: str | bool | None = None
+    delimiter: str | None = None
+    rates: tuple[float, ...] = RATES
+    rule: str = "true_online_etd"
+    features: tuple[Mapping[str, Any], ...] | None = None
+    questions: tuple[Mapping[str, Any], ...] = field(default=())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Settings:
+        """From a TOML file; ValueError if it is not one or has other settings."""
+        try:
+            table = tomllib.loads(Path(path).read_text("utf-8"))
+        except OSError as error:
+            raise ValueError(f"{path}: the settings cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: this is not TOML: {error}.") from None
+        return cls.of(table, str(path))
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any], name: str = "settings") -> Settings:
+        """From a table of settings."""
+        known = [one.name for one in fields(cls)]
+        for key in table:
+            if key not in known:
+                raise ValueError(f"{name}: there is no setting {key!r}; there are {', '.join(known)}.")
+        given: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            for key, value in table.items()
+        }
+        made = cls(**given)
+        made.check(name)
+        return made
+
+    def check(self, name: str = "settings") -> None:
+        """ValueError where something cannot be."""
+        for key in ("predict", "horizons", "rates", "features", "questions"):
+            if not isinstance(getattr(self, key), tuple | None):
+                raise ValueError(f"{name}: {key!r} must be a list. Got {getattr(self, key)!r} instead.")
+        for key in ("delimiter", "rule"):
+            if not isinstance(getattr(self, key), str | None):
+                raise ValueError(f"{name}: {key!r} must be text. Got {getattr(self, key)!r} instead.")
+        if self.time is True or not isinstance(self.time, str | bool | None):
+            raise ValueError(f"{name}: 'time' must be the name of a column, or false. Got {self.time!r} instead.")
+        for horizon in self.horizons or ():
+            if isinstance(horizon, bool):
+                raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")
+            GVF("signal", horizon=horizon)
+        for key in ("predict", "horizons"):
+            if getattr(self, key) == ():
+                raise ValueError(f"{name}: {key!r} must not be empty; leave it out to have it found.")
+        for table in self.questions:
+            asked = GVF.from_config(table)
+            if not isinstance(asked.name, str) or asked.name in ("row", "time"):
+                raise ValueError(f"{name}: a question's name must be text other than 'row' and 'time'. Got {table!r}.")
+            if not isinstance(asked.policy, Policy | None):
+                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {asked.policy!r} instead.")
+        if self.features is not None:
+            f.Features.from_config(self.features)
+
+    def filled(self, table: Table, rows: int) -> Settings:
+        """With everything that was left out."""
+        predict = self.predict if self.predict is not None else table.names
+        for signal in predict:
+            if signal not in table.names:
+                there = ", ".join(table.names)
+                raise ValueError(
+                    f"{table.name}: there is no column of numbers {signal!r} to predict; there are {there}."
+                )
+        if len(set(predict)) < len(predict):
+            raise ValueError(f"'predict' names a column twice: {', '.join(predict)}.")
+        clock = table.clock()
+        step = clock.step if clock is not None and clock.step > 0 else None  # no time has passed: NaN, 0
+        horizons = self.horizons or default_horizons(rows, step if table.dated else None)
+        if len(set(horizons)) < len(horizons):
+            raise ValueError(f"'horizons' has one twice: {', '.join(map(str, horizons))}.")
+        gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
+        longest = 1.0 / (1.0 - min(max(gammas), _MOST))
+        made = replace(
+            self, predict=tuple(predict), horizons=tuple(horizons),
+            features=self.features or tuple(default_features(table, longest, warm_up_rows(rows))),
+            time=False if self.time is False else table.time,
+        )  # fmt: skip
+        for question in made.asked():
+            _check(question, table, step)
+        return made
+
+    def asked(self) -> list[GVF]:
+        """Every signal at every horizon, and the questions of the file."""
+        plain = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]
+        return plain + [GVF.from_config(table) for table in self.questions]
+
+    def table(self) -> dict[str, Any]:
+        """As a TOML file or a checkpoint holds it."""
+        return {key: _plain(value) for key, value in asdict(self).items() if value is not None and value != ()}
+
+    def toml(self) -> str:
+        """The text of a TOML file."""
+        import tomli_w
+
+        return tomli_w.dumps(self.table())
+
+
+def _check(question: GVF, table: Table, step: float | None) -> None:
+    """ValueError where a question cannot be asked of a table."""
+    gamma, policy = question.constant_gamma(step), question.policy
+    if gamma is not None and gamma > _MOST:
+        raise ValueError(f"question {question.name!r}: γ must be below 1, and a horizon below 1e12 steps.")
+    if policy is not None and policy.column is None:
+        raise ValueError(f"question {question.name!r}: its policy must name the column of actions, column = …")
+    if policy is not None and policy.behaviour in table.categories and policy.behaviour != "count":
+        raise ValueError(f"question {question.name!r}: column {policy.behaviour!r} has no probabilities, but text.")
+
+
+def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
+    """Four, from two steps to a hundredth of the log; as durations people would say, where a step has seconds.
+
+    In a log so short that those would not be four, they are in steps.
+
+    >>> default_horizons(5456, None)
+    (2, 6, 18, 54)
+    >>> default_horizons(129600, 60.0)
+    ('2min', '15min', '3h', '24h')
+    >>> default_horizons(100000, 0.01)
+    ('20ms', '200ms', '1s', '10s')
+    """
+    longest = max(8.0, rows / 100)
+    spread = [2.0 * (longest / 2.0) ** (i / 3) for i in range(4)]
+    said = () if step is None else {min(_ROUND, key=lambda s: abs(math.log(s / (h * step)))) for h in spread}
+    if step is None or len(said) < len(spread) or min(said) < 1.5 * step:
+        return tuple(sorted({int(h) for h in spread}))
+    return tuple(_written(s) for s in sorted(said))
+
+
+def _written(s: float) -> str:
+    for unit, size, least in (("d", 86400.0, 3), ("h", 3600.0, 1), ("min", 60.0, 1), ("s", 1.0, 1)):
+        if s >= least * size:
+            return f"{s / size:g}{unit}"
+    return f"{s * 1e3:g}ms"
+
+
+def default_features(table: Table, longest: float, warm: int = 500) -> list[dict[str, Any]]:
+    """Soft bins of every signal and of its traces up to twice the longest horizon, time of day, categories, missing.
+
+    A signal that does not vary in the first rows tells nothing, and would only take a share of the step size. The
+    same is true of text; and where the ``warm`` rows have more than 50 different words, those are no categories.
+    """
+    first = next(table.blocks(10_000))
+    lowest, highest = (np.nanmin(first.values, 0, initial=np.inf), np.nanmax(first.values, 0, initial=-np.inf))
+    chosen = [name for name, varies in zip(table.names, lowest < highest, strict=True) if varies]
+    some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) else "*"
+    steps = [4**k for k in range(1, 20) if 4**k <= 2.0 * longest] or [4]
+    parts: list[f.Part] = [f.Bias(), f.SoftBins(some, bins=10), f.SoftBins(f.Trace(some, steps=steps), bins=10)]
+    if table.dated:
+        parts += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
+    words = {name: set(first.labels[name][:warm].tolist()) - {None} for name in table.categories}
+    parts += [f.OneHot(name) for name, found in words.items() if 2 <= len(found) <= WORDS]
+    parts.append(f.Missing("*"))
+    return [part.config() for part in parts]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,249 @@
+"""Questions about named signals: general value functions, each with a cumulant, a γ, a policy, interest and λ.
+
+    v(s) = E[ Σ_k (γ_{t+1} … γ_{t+k}) R_{t+k+1} | S_t = s, actions by π ]
+
+Sutton, Modayil, Delp, Degris, Pilarski, White & Precup (2011), "Horde".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.learning.inputs import refusal
+from emphatic.questions import durations
+
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "told"]
+
+Quantity = float | str | Callable[..., float | None]
+Array = NDArray[np.float64]
+
+#: What is beyond is no reading of anything: it counts as missing, and squares of what is not stay finite.
+LARGEST = 1e100
+#: The most that λ is by itself; and by how many steps of γ it stays below 1.
+_LAMBDA, _ROOM = 0.9, 4.0
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Some rows: ``values`` (B, C) of the signals (NaN missing), each category's labels, actions and μ if given."""
+
+    names: Sequence[str]
+    values: Array
+    labels: Mapping[str, Sequence[Any]]
+    actions: Sequence[Any] | None = None
+    mu: Sequence[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def signals(self) -> dict[str, Array]:
+        """Each signal's values."""
+        return dict(zip(self.names, self.values.T, strict=True))
+
+    def row(self, t: int) -> dict[str, Any]:
+        """One row as a question's own function is given it."""
+        one: dict[str, Any] = dict(zip(self.names, self.values[t].tolist(), strict=True))
+        return one | {name: values[t] for name, values in self.labels.items()}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The policy that a question is about, beside the behaviour that the log shows.
+
+    ``target`` gives π(a), as a table {action: probability} (others 0), or a function of (observation, action).
+    ``column`` holds the action taken in each row. ``behaviour`` gives μ(a): a number, a table, the name of a column
+    that holds it, a function of (observation, action), or "count", the part of all actions so far that were a.
+    In tables 1, 1.0, True and "1" are the same action. A row whose action or μ is missing has ρ = 0.
+
+    >>> Policy({"left": 0.2, "right": 0.8}, column="move", behaviour=0.5)
+    Policy(target={'left': 0.2, 'right': 0.8}, column='move', behaviour=0.5)
+    """
+
+    target: Mapping[Any, float] | Callable[[Any, Any], float]
+    column: str | None = None
+    behaviour: Any = "count"
+
+    def __post_init__(self) -> None:
+        for given in ("target", "behaviour"):
+            value = _plain(getattr(self, given))
+            if isinstance(value, Mapping):
+                table = {told(action): _plain(p) for action, p in value.items()}
+                for action, p in table.items():
+                    if not (_is_number(p) and 0.0 <= p <= 1.0):
+                        raise refusal(given, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
+                total = sum(table.values())
+                if len(table) < len(value) or total > 1.0 + 1e-6 or (given == "target" and total < 1.0 - 1e-6):
+                    raise refusal(given, "Policy", "have different actions and probabilities of 1 in all", repr(value))
+                value = table
+            elif given == "target" and not callable(value):
+                raise refusal(given, "Policy", "be a table of probabilities or a function", repr(value))
+            elif not (callable(value) or isinstance(value, str) or (_is_number(value) and 0.0 < value <= 1.0)):
+                wanted = "be a probability above 0, a table of them, a column, a function or 'count'"
+                raise refusal(given, "Policy", wanted, repr(value))
+            object.__setattr__(self, given, value)
+        if not isinstance(self.column, str | None):
+            raise refusal("column", "Policy", "be the name of a column", repr(self.column))
+
+
+def told(action: Any) -> str:
+    """An action as tables and files name it: 1, 1.0, True and "1" are the same."""
+    value = _plain(action)
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        value = int(value)
+    if not isinstance(value, str | int | float) or value != value:
+        raise refusal("action", "observe", "be text or a number", repr(action))
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class GVF:
+    """One question about a stream of named signals.
+
+    ``cumulant`` is a column, an expression of columns (``"S1 - S2"``), or a function of the observation; the reading
+    of the row that follows is what accumulates. ``gamma`` is a number, or an expression or function of the row that
+    follows (0 where it ends); instead, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min" (one step at
+    least). Without a ``policy`` the question is about what will be, as things go. ``interest`` is by default 1 − γ for
+    a constant γ, which keeps the emphasis at 1, and else 1. ``lambda_`` is by default 1 − 4 (1 − γ), between 0 and .9.
+    ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ) Z.
+
+    A function is given one row, {name: value}, with NaN for a reading and None for a label that is missing; None or
+    NaN is its answer where it has none.
+
+    >>> GVF("S1", horizon=9)
+    GVF('S1', horizon=9)
+    >>> GVF("S1", horizon=9).name
+    'S1@9'
+    """
+
+    cumulant: Quantity
+    gamma: Quantity | None = None
+    horizon: float | str | None = None
+    policy: Policy | None = None
+    interest: Quantity | None = None
+    lambda_: float | None = None
+    terminal: Quantity | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+        if self.cumulant is None:
+            raise refusal("cumulant", "GVF", "be a column, an expression or a function", "None")
+        if (self.gamma is None) == (self.horizon is None):
+            got = "neither" if self.gamma is None else "both"
+            raise refusal("gamma", "GVF", "be given, or 'horizon' in its place", got)
+        for given, least, most, kind in (
+            ("cumulant", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
+            ("gamma", 0.0, 1.0, "a number, an expression of signals or a function"),
+            ("interest", 0.0, LARGEST, "a number, an expression of signals or a function"),
+            ("terminal", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
+            ("horizon", 1.0, LARGEST, "a number of steps, or a duration such as '2min'"),
+            ("lambda_", 0.0, 1.0, "a number"),
+        ):
+            value = getattr(self, given)
+            if _is_number(value):
+                fine, kind = least <= value <= most, f"between {least:g} and {most:g}"
+            else:
+                fine = value is None or (isinstance(value, str) and given != "lambda_")
+                fine = fine or (callable(value) and given not in ("horizon", "lambda_"))
+            if not fine:
+                raise refusal(given, "GVF", f"be {kind}", repr(value))
+        if isinstance(self.horizon, str):
+            try:
+                durations.seconds(self.horizon)
+            except ValueError:
+                raise refusal("horizon", "GVF", "be steps or a duration such as '2min'", repr(self.horizon)) from None
+        if not isinstance(self.policy, Policy | None):
+            raise refusal("policy", "GVF", "be a Policy", repr(self.policy))
+        if not isinstance(self.name, str):
+            raise refusal("name", "GVF", "be text", repr(self.name))
+        if not self.name:
+            object.__setattr__(self, "name", self._named())
+
+    def _named(self) -> str:
+        what = self.cumulant if isinstance(self.cumulant, str) else getattr(self.cumulant, "__name__", "question")
+        when = self.horizon if self.horizon is not None else self.gamma if isinstance(self.gamma, int | float) else None
+        return f"{what}" if when is None else f"{what}@{when}"
+
+    def __repr__(self) -> str:
+        parts = [repr(self.cumulant)]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value is not None and not (field.name == "name" and value == self._named()):
+                parts.append(f"{field.name}={value!r}")
+        return f"GVF({', '.join(parts)})"
+
+    # ------------------------------------------------------------------ what it means on a stream
+
+    def constant_gamma(self, step: float | None) -> float | None:
+        """γ where it is the same everywhere, given the seconds a step; None where it is not."""
+        if isinstance(self.horizon, str):
+            if not step or not np.isfinite(step):
+                raise refusal("horizon", "GVF", "be in steps, for the stream has no time", repr(self.horizon))
+            return 1.0 - 1.0 / max(1.0, durations.seconds(self.horizon) / step)
+        if self.horizon is not None:
+            return 1.0 - 1.0 / float(self.horizon)
+        return float(self.gamma) if isinstance(self.gamma, int | float) else None
+
+    def default_lambda(self, gamma: float | None) -> float:
+        """λ: as given, or by γ."""
+        if self.lambda_ is not None:
+            return float(self.lambda_)
+        return _LAMBDA if gamma is None else min(_LAMBDA, max(0.0, 1.0 - _ROOM * (1.0 - gamma)))
+
+    # ------------------------------------------------------------------ in a file
+
+    def config(self) -> dict[str, Any]:
+        """The question as a table of a TOML or JSON file; ValueError if a function is part of it."""
+        out: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None or (field.name == "name" and value == self._named()):
+                continue
+            if callable(value):
+                raise ValueError(f"question {self.name!r} has a function as its {field.name}, which no file can hold")
+            key = "lambda" if field.name == "lambda_" else field.name
+            if isinstance(value, Policy):
+                if callable(value.target) or callable(value.behaviour):
+                    raise ValueError(f"question {self.name!r} has a function as its policy, which no file can hold")
+                behaviour = dict(value.behaviour) if isinstance(value.behaviour, Mapping) else value.behaviour
+                column = {} if value.column is None else {"column": value.column}
+                value = {"target": dict(value.target), "behaviour": behaviour} | column
+            out[key] = value
+        return out
+
+    @staticmethod
+    def from_config(table: Mapping[str, Any]) -> GVF:
+        """The question that such a table describes.
+
+        >>> GVF.from_config({"cumulant": "S1", "horizon": "2min", "lambda": 0.5})
+        GVF('S1', horizon='2min', lambda_=0.5)
+        """
+        if not isinstance(table, Mapping):
+            raise refusal("table", "GVF.from_config", "be a table", repr(table))
+        given = {("lambda_" if key == "lambda" else key): value for key, value in table.items()}
+        known = {field.name for field in fields(GVF)}
+        for key in given:
+            if key not in known:
+                names = ", ".join(sorted(known - {"lambda_"} | {"lambda"}))
+                raise refusal("table", "GVF.from_config", f"have only {names}", repr(key))
+        if isinstance(given.get("policy"), Mapping):
+            parts = dict(given["policy"])
+            if not set(parts) <= {"target", "column", "behaviour"} or "target" not in parts:
+                raise refusal("policy", "GVF.from_config", "have target, column and behaviour", repr(parts))
+            given["policy"] = Policy(**parts)
+        return GVF(**{"cumulant": None, **given})

@@ -1,0 +1,20 @@
+"""Where experience comes from: tables in files and frames.
+
+>>> import emphatic
+>>> table = emphatic.tables.open_table(emphatic.data.household())
+>>> table.names[:3], table.time, table.rows
+(('Global_active_power', 'Global_reactive_power', 'Voltage'), 'time', 129600)
+>>> clock, hold = table.clock(), emphatic.tables.Hold(len(table.names))
+>>> for block in table.blocks():
+...     gap = clock.follow(block.time)
+...     values, missing = hold.fill(block.values)
+>>> clock.step, clock.gaps, hold.missing[0].item(), hold.longest[0].item()
+(60.0, 0, 3726, 3723)
+"""
+
+from emphatic.tables.clock import Clock
+from emphatic.tables.hold import Hold
+from emphatic.tables.table import Block, Table, open_table
+from emphatic.tables.table_errors import TableError
+
+__all__ = ["Block", "Clock", "Hold", "Table", "TableError", "open_table"]

@@ -1,0 +1,73 @@
+"""Frames and arrays in memory, by the Arrow interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from emphatic.learning.inputs import refusal
+from emphatic.tables.files import LOOK_ROWS
+from emphatic.tables.table_errors import TableError
+
+__all__ = ["Frame"]
+
+
+class Frame:
+    """A table in memory: pyarrow, pandas, polars or any other frame with ``__arrow_c_stream__``; a dict of
+    arrays; a NumPy structured array; a plain array (T, C) or (T,)."""
+
+    comma = False
+    broken = 0
+
+    def __init__(self, source: Any, names: Sequence[str] | None) -> None:
+        try:
+            self._table = _table(source, names)
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise TableError(f"the table cannot be read as columns of one type each: {error}") from None
+        self.rows = int(self._table.num_rows)
+
+    def look(self) -> Any:
+        return self._table.slice(0, LOOK_ROWS)
+
+    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
+        return iter(self._table.select(list(names)).slice(start).to_batches(max_chunksize=LOOK_ROWS))
+
+
+def _table(source: Any, names: Sequence[str] | None) -> Any:
+    if isinstance(source, Mapping):
+        source = {name: np.asarray(values) for name, values in source.items()}
+    elif isinstance(source, np.ndarray) and source.dtype.names:
+        source = {name: source[name] for name in source.dtype.names}
+    elif isinstance(source, np.ndarray) and source.ndim in (1, 2):
+        grid = source if source.ndim == 2 else source[:, None]
+        names = [f"column_{i}" for i in range(1, grid.shape[1] + 1)] if names is None else list(names)
+        if len(names) != grid.shape[1]:
+            raise refusal("names", "open_table", f"name all {grid.shape[1]} columns", f"{len(names)} names")
+        return pa.Table.from_arrays([pa.array(column) for column in grid.T], names)
+    if names is not None:
+        raise refusal("names", "open_table", "be left out where the source has names", repr(list(names)))
+    if isinstance(source, dict):
+        return pa.Table.from_arrays([_array(values) for values in source.values()], [str(name) for name in source])
+    if hasattr(source, "__arrow_c_stream__"):
+        table = pa.table(source)
+    elif type(source).__module__.startswith("pandas"):  # before 2.2
+        table = pa.Table.from_pandas(source)
+    else:
+        raise refusal(
+            "source", "open_table", "be a path, a frame, an array (T, C) or a dict of arrays", type(source).__name__
+        )
+    return table.rename_columns([_own_name(name) for name in table.column_names])
+
+
+def _array(values: Any) -> Any:
+    if values.ndim != 1:
+        raise TypeError(f"an array of shape {values.shape} where (T,) is needed")
+    return pa.array(values, from_pandas=True)  # NaN among words is a missing word
+
+
+def _own_name(name: str) -> str:
+    """A pandas index without a name is called ``index``."""
+    return name.replace("__index_level_0__", "index")

@@ -1,0 +1,204 @@
+"""Time columns: found by type, by how their text reads or by their name, and given in seconds.
+
+Dates are seconds since 1970-01-01. Without a zone they count as UTC, so that the time of day is the one
+that is written. A numeric column keeps its own unit, unless its size says that it is Unix time in s, ms, µs or ns.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from emphatic.tables import columns
+from emphatic.tables.table_errors import TableError
+
+__all__ = ["TimeColumn", "clock_format", "date_format", "find"]
+
+FloatArray = NDArray[np.float64]
+
+_DATES = ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y")
+_CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
+_ALL = sorted(
+    (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
+    key=lambda written: written.endswith("%p") and not written.startswith("%m"),  # AM and PM: the month comes first
+)
+_DAY = 86400.0
+_NAME = re.compile(
+    r"(t|ts|time|time[ _]?stamps?|date|date[ _]?time|epoch|unix|unix[ _]?time)"
+    r"([ _]?[\[(]?(n|u|µ|m)?(s|sec|seconds)[\])]?)?"
+)
+_EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """Where the time stands: one column, or a date and a time of day; how each is written; and its unit."""
+
+    names: tuple[str, ...]
+    formats: tuple[str | None, ...]
+    a_second: float = 1.0
+    dated: bool = True
+    comma: bool = False
+
+    @property
+    def name(self) -> str:
+        return "+".join(self.names)
+
+    def seconds(self, batch: Any) -> FloatArray:
+        parts = [
+            _seconds(columns.plain(batch.column(name)), written, self.comma)
+            for name, written in zip(self.names, self.formats, strict=True)
+        ]
+        time = np.sum(parts, axis=0) / self.a_second
+        return np.where(np.isfinite(time), time, np.nan)
+
+
+def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None, comma: bool) -> TimeColumn | None:
+    """The time column of a table, from its first rows: the one that is asked for, or the obvious one."""
+    if wanted is False:
+        return None
+    if isinstance(wanted, str):
+        return _chosen(name, look, kinds, wanted, comma)
+    dates = sorted((c for c in kinds if kinds[c] == "date"), key=lambda c: not _named(c))
+    for date in dates:
+        clocks = [c for c in kinds if kinds[c] == "clock"]
+        candidate = _column(look, kinds, (date,))
+        if clocks and not np.any(np.nan_to_num(candidate.seconds(look)) % _DAY):
+            candidate = _column(look, kinds, (date, clocks[0]))
+        steps = _steps(candidate.seconds(look))
+        _refuse_newest_first(name, candidate, steps)
+        if not len(steps) or (np.mean(steps >= 0) >= 0.9 and np.any(steps > 0)):
+            return candidate
+    for column in kinds:
+        if kinds[column] == "number" and _named(column):
+            candidate = _column(look, kinds, (column,), comma)
+            steps = _steps(candidate.seconds(look))
+            if len(steps) and np.mean(steps >= 0) >= 0.95 and steps.sum() > 0:
+                return candidate
+    return None
+
+
+def _chosen(name: str, look: Any, kinds: dict[str, str], wanted: str, comma: bool) -> TimeColumn:
+    names = (wanted,) if wanted in kinds else tuple(part.strip() for part in wanted.split("+"))
+    unknown = [column for column in names if column not in kinds]
+    if unknown:
+        raise TableError(f"{name}: there is no column {unknown[0]!r} to take the time from. It has: {_list(kinds)}.")
+    have = tuple(kinds[column] for column in names)
+    if have not in (("date",), ("number",), ("date", "clock")):
+        raise TableError(
+            f"{name}: column {wanted!r} does not read as a time (it is {' and '.join(have)}). A time column holds "
+            "numbers, ISO dates such as 2007-02-01 17:24:00, or is a date and a time of day as 'Date+Time'."
+        )
+    found = _column(look, kinds, names, comma)
+    _refuse_newest_first(name, found, _steps(found.seconds(look)))
+    return found
+
+
+def _refuse_newest_first(name: str, column: TimeColumn, steps: FloatArray) -> None:
+    if column.dated and np.any(steps < 0) and np.mean(steps <= 0) >= 0.9:
+        raise TableError(
+            f"{name}: its rows run from the newest to the oldest by column {column.name!r}. "
+            "Sort them by time; or pass time=False to take the rows as they come."
+        )
+
+
+def _column(look: Any, kinds: dict[str, str], names: tuple[str, ...], comma: bool = False) -> TimeColumn:
+    if kinds[names[0]] == "number":
+        first = columns.numbers(columns.plain(look.column(names[0])), comma)[0]
+        middle = float(np.median(first[np.isfinite(first)])) if np.isfinite(first).any() else 0.0
+        unix = [units for units in columns.A_SECOND.values() if _EARLIEST <= middle / units < _LATEST]
+        return TimeColumn(names, (None,), unix[0] if unix else 1.0, bool(unix), comma)
+    written = {"date": date_format, "clock": clock_format}
+    return TimeColumn(names, tuple(written[kinds[n]](columns.plain(look.column(n))) for n in names))
+
+
+def _named(column: str) -> bool:
+    return _NAME.fullmatch(column.strip().lower()) is not None
+
+
+def _steps(time: FloatArray) -> FloatArray:
+    return np.diff(time[np.isfinite(time)])
+
+
+def _list(kinds: dict[str, str]) -> str:
+    names = [repr(column) for column in kinds]
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def date_format(array: Any) -> str | None:
+    """How a column of text writes its dates, if more than half of it are dates. Between 1/2 as the first of
+    February and the second of January the reading decides that keeps the rows closer together."""
+    return _format(array, ("iso", *_ALL))
+
+
+def clock_format(array: Any) -> str | None:
+    """How a column of text writes the time of day, if more than half of it are such."""
+    return _format(array, tuple(f"clock {c}" for c in _CLOCKS))
+
+
+def _format(array: Any, formats: tuple[str, ...]) -> str | None:
+    if not columns.is_text(array):
+        return None
+    present = array.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(array), pa.array(columns.MISSING)))).drop_null()
+    few = present.slice(0, 50)
+    likely = [f for f in formats if len(few) and 2 * np.isfinite(_seconds(few, f)).sum() > len(few)]
+    best: tuple[int, float, str] | None = None
+    for written in likely:
+        time = _seconds(present, written)
+        time = time[np.isfinite(time)]
+        if 2 * len(time) > len(present) and (best is None or (len(time), -np.ptp(time)) > best[:2]):
+            best = (len(time), -float(np.ptp(time)), written)
+    return best[2] if best else None
+
+
+def _seconds(array: Any, written: str | None, comma: bool = False) -> FloatArray:
+    """Seconds since the epoch (of the day, for a time of day), NaN where missing or not so written."""
+    of = array.type
+    if pt.is_timestamp(of) or pt.is_time(of):
+        whole = array.cast(pa.int64() if pt.is_timestamp(of) or pt.is_time64(of) else pa.int32())
+        return columns.numbers(whole)[0] / columns.A_SECOND[of.unit]
+    if pt.is_date(of):
+        return _seconds(array.cast(pa.timestamp("ms")), None)
+    if written is None:
+        return columns.numbers(array, comma)[0]
+    array = pc.utf8_trim_whitespace(array)
+    if written == "iso":
+        return _iso(array)
+    if written.startswith("clock "):
+        array, written = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {written[6:]}"
+    fraction: Any = 0.0
+    if pc.any(pc.match_substring_regex(array, r":\d\d[.,]\d")).as_py():
+        after = pc.extract_regex(array, r":\d\d[.,](?P<f>\d+)").field("f")
+        fraction = np.nan_to_num(columns.numbers(pc.binary_join_element_wise("0", after, "."))[0])
+        array = pc.replace_substring_regex(array, r"(:\d\d)[.,]\d+", r"\1")
+    time = _seconds(pc.strptime(array, format=written, unit="s", error_is_null=True), None)
+    recent: FloatArray = np.where(np.abs(time) < 1e10, time, np.nan) + fraction  # no year below 1653: 07 is 2007
+    return recent
+
+
+def _iso(array: Any) -> FloatArray:
+    # Nanoseconds reach from 1678 to 2261, and not every version of pyarrow says so; 9999 stands for "no date" anyway.
+    held = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
+    array = pc.if_else(held, array, pa.scalar(None, pa.string()))
+    for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
+        try:
+            return _seconds(array.cast(of), None)
+        except pa.ArrowInvalid:
+            continue
+    return _seconds(pa.array([_moment(text) for text in array.to_pylist()], pa.timestamp("us", "UTC")).cast(of), None)
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

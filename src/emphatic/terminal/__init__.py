@@ -1,1 +1,0 @@
-"""What the commands show in a terminal: progress with the time left, short tables, and errors in a line."""

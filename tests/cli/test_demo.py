@@ -1,0 +1,98 @@
+"""``emphatic demo``: the exact columns against the published numbers, the learned ones against the exact."""
+
+import doctest
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emphatic.cli import demo
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The installed ``emphatic`` command, as a user runs it."""
+    program = Path(sys.executable).with_name("emphatic")
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
+    return subprocess.run([program, *arguments], capture_output=True, encoding="utf-8", env=environment, check=False)
+
+
+def test_examples_in_the_docstrings_run() -> None:
+    outcome = doctest.testmod(demo)
+    assert outcome.attempted >= 2
+    assert outcome.failed == 0
+
+
+def test_the_exact_columns_are_those_of_the_paper() -> None:
+    """Sutton, Mahmood & White (2016): d_μ and v_π as printed, the rest from the definitions."""
+    chain = demo.learn_chain(1, seed=0)
+    np.testing.assert_allclose(chain.d_mu, np.array([16, 8, 4, 2, 1]) / 31, rtol=1e-14)
+    np.testing.assert_allclose(chain.v_pi, [4, 3, 2, 1, 1], rtol=1e-14)
+    assert chain.msve(chain.etd_fixed_point) == pytest.approx(1.728646, abs=5e-7)
+    assert chain.msve(chain.td_fixed_point) == pytest.approx(2.877066, abs=5e-7)
+    assert chain.msve(chain.v_pi) == 0.0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_each_algorithm_learns_its_own_fixed_point(seed: int) -> None:
+    chain = demo.learn_chain(1_000_000, seed)
+    assert np.abs(chain.etd - chain.etd_fixed_point).max() < 0.05
+    assert np.abs(chain.td - chain.td_fixed_point).max() < 0.05
+    assert np.abs(chain.etd - chain.td_fixed_point).max() > 0.5  # the two cannot be confused
+    assert chain.msve(chain.etd) < 0.7 * chain.msve(chain.td)
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    first, second, third = (demo.learn_chain(1_000, seed) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first.etd, second.etd)
+    np.testing.assert_array_equal(first.td, second.td)
+    assert (first.etd != third.etd).any()
+
+
+def test_the_command_prints_what_was_learned() -> None:
+    done = command("demo", "--steps", "20000", "--seed", "7")
+    assert (done.returncode, done.stderr) == (0, "")
+    chain = demo.learn_chain(20_000, 7)
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in done.stdout.splitlines() if "│" in line]
+    columns = (chain.v_pi, chain.etd, chain.etd_fixed_point, chain.td, chain.td_fixed_point)
+    for s in range(5):
+        assert [str(s + 1), *(f"{v[s]:.3f}" for v in columns)] in rows
+    assert ["MSVE", *(f"{chain.msve(v):.3f}" for v in columns)] in rows
+    assert demo.reading(chain) in " ".join(done.stdout.split())
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+
+
+def test_the_command_says_its_version_and_its_help() -> None:
+    done = command("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("emphatic ")
+    assert "demo" in command("--help").stdout
+    text = command("demo", "--help").stdout
+    assert "--steps" in text
+    assert "--seed" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["demo", "--steps", "0"], ["'steps'", "Got 0 instead"]),
+        (["demo", "--steps", "1000000000000"], ["'steps'", "Got 1000000000000 instead"]),
+        (["demo", "--steps", "many"], ["--steps"]),
+        (["demo", "--seed", "-1"], ["'seed'", "Got -1 instead"]),
+        (["demo", "--speed", "3"], ["--speed"]),
+        (["dance"], ["dance"]),
+    ],
+)
+def test_bad_values_are_refused_on_standard_error(arguments: list[str], named: list[str]) -> None:
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in named)
+
+
+def test_the_command_line_starts_without_numba() -> None:
+    code = "import sys, emphatic.cli; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,293 @@
+"""Kernels: compiled once, kept on disk, never stale, never in the way. No test here looks at a clock."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numba.core import event
+
+import emphatic
+from emphatic import Active, Learner
+from emphatic.engines import compiled
+from emphatic.engines.dense import engine as dense
+
+ROOT = Path(__file__).parents[2]
+
+#: Learns a little on some engines, prints θ, and then the names of the functions that had to be compiled for it.
+START = """
+import sys
+import numpy as np
+from numba.core import event
+import emphatic
+
+def main(engine):
+    learner = emphatic.Learner("td", 3, engine=engine)
+    learner.theta = [1.0, 2.0, 3.0]
+    Phi = emphatic.Active([[0, 1], [1, 2], [2, 0]]) if engine == "sparse" else np.eye(3)
+    learner.run(Phi, 1.0, 0.5, alpha=0.25, lambda_=0.5)
+    learner.predict(Phi)
+    return learner.copy().theta.tolist()
+
+with event.install_recorder("numba:compile") as recorder:
+    thetas = [main(engine) for engine in sys.argv[1:]]
+print(thetas)
+print(sorted({e.data["dispatcher"].py_func.__name__ for _, e in recorder.buffer}))
+"""
+
+
+#: The least that goes through the cache: prints f(1) and whether it came from the disk.
+TINY = """
+from numba import types
+from emphatic.engines import compiled
+
+made = compiled.module("tiny", "def f(x):\\n    return x + 41.0\\n")
+f = compiled.kernel(made, "f", types.float64)
+print(f(1), bool(f.stats.cache_hits))
+"""
+
+
+def environment(**changed: str | Path | None) -> dict[str, str]:
+    """This process's own, without what says where caches are, but for what is changed."""
+    env = {name: value for name, value in os.environ.items() if name not in ("EMPHATIC_CACHE_DIR", "NUMBA_CACHE_DIR")}
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    for name, new in changed.items():
+        if new is None:
+            env.pop(name, None)
+        else:
+            env[name] = str(new)
+    return env
+
+
+def start(env: dict[str, str], *engines: str, code: str = START) -> list[str]:
+    """What another process prints, line by line."""
+    command = [sys.executable, "-W", "error", "-c", code, *engines]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def expected(*engines: str) -> str:
+    """The same as ``START`` prints, from this process."""
+    scope: dict[str, Any] = {}
+    exec(START.split("with event")[0], scope)
+    return str([scope["main"](engine) for engine in engines])
+
+
+def close(a: str, b: str) -> bool:
+    return bool(np.allclose(eval(a), eval(b), rtol=1e-14, atol=0.0))
+
+
+def files(folder: Path) -> dict[str, int]:
+    """Every file and when it was written."""
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
+    """All that was compiled is read from the disk, on both engines, and nothing is written again."""
+    env = environment(EMPHATIC_CACHE_DIR=tmp_path, NUMBA_CACHE_DIR=tmp_path / "numba")
+    first, _ = start(env, "dense", "sparse")
+    kept = files(tmp_path)
+    assert sum(name.endswith(".nbc") for name in kept) >= 3
+    second, again = start(env, "dense", "sparse")
+    assert second == first
+    assert again == "[]"
+    assert files(tmp_path) == kept
+
+
+def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cache folder, no home and a package that cannot be written to: slower, but the same."""
+    file = tmp_path / "file"
+    file.write_text("")
+    package = tmp_path / "site" / "emphatic"
+    shutil.copytree(ROOT / "src" / "emphatic", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (package, *(path for path in package.rglob("*") if path.is_dir())):
+        (folder / "__pycache__").write_text("")  # even root cannot write into it
+    before = files(tmp_path)
+    env = environment(PYTHONPATH=package.parent, HOME="/proc/none", XDG_CACHE_HOME=file / "cache")
+    theta, compiled_here = start(env, "dense")
+    assert close(theta, expected("dense"))
+    assert "run" in compiled_here
+    assert files(tmp_path) == before
+    for folder in (file, file / "cache", Path("/proc/none"), Path("/dev/null")):
+        monkeypatch.setenv("EMPHATIC_CACHE_DIR", str(folder))
+        assert compiled.cache_folder() is None
+
+
+LIMITED = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+{TINY.replace("41.0", "41.0 " + 2000 * "#")}
+import emphatic
+emphatic.Active([[1, 2], [3, 4]])
+"""
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Kernels that cannot be stored are compiled in memory, those of the checks too; no half of a file stays."""
+    env = environment(EMPHATIC_CACHE_DIR=tmp_path / "a", NUMBA_CACHE_DIR=tmp_path / "b")
+    assert start(env, code=LIMITED) == ["42.0 False"]
+    assert [name for name in files(tmp_path) if not name.endswith((".nbi", ".nbc", ".py"))] == []
+
+
+def test_four_at_once_on_an_empty_folder(tmp_path: Path) -> None:
+    """Whoever writes first, all are right; and what they leave is whole."""
+    env = environment(EMPHATIC_CACHE_DIR=tmp_path / "cache")
+    crowd = [subprocess.Popen([sys.executable, "-c", TINY], env=env, stdout=subprocess.PIPE, text=True) for _ in "1234"]
+    answers = [process.communicate(timeout=120)[0] for process in crowd]
+    assert [answer.split()[0] for answer in answers] == ["42.0"] * 4
+    assert [process.returncode for process in crowd] == [0] * 4
+    assert start(env, code=TINY)[0].startswith("42.0")
+
+
+def test_a_cache_damaged_or_shared(tmp_path: Path) -> None:
+    """Others can read it, as far as the umask goes; what a power failure leaves of it costs a compilation only."""
+    cache = tmp_path / "cache"
+    assert start(environment(EMPHATIC_CACHE_DIR=cache), code=TINY) == ["42.0 False"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in cache.rglob("*") if path.is_file()} == {0o666 & ~umask}
+    for kind, rest in (("nbi", b""), ("nbc", b""), ("nbc", b"\xffgarbage"), ("py", b"\xffgarbage")):
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(cache, tmp_path / "copy")
+        (path,) = (tmp_path / "copy").rglob(f"*.{kind}")
+        path.write_bytes(rest)
+        assert start(environment(EMPHATIC_CACHE_DIR=tmp_path / "copy"), code=TINY)[0].startswith("42.0")
+
+
+RULE = """
+from emphatic import Rule
+
+def mine(step, memory, x, x_next, g):
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    w = FACTOR * alpha * delta
+    return ((1.0, 0.0), (0.0, 0.0)), ((w, 0.0), (rho, 0.0)), (gamma_next,)
+
+rule = Rule("mine", mine, weights=("theta",), traces=("e",), memory=("gamma",))
+"""
+USE = """
+import numpy as np, emphatic, own
+learner = emphatic.Learner(own.rule, 1, engine="dense")
+learner.run(np.ones((2, 1)), 1.0, 0.0, alpha=0.25)
+print(float(learner.theta[0]))
+"""
+
+
+def test_an_edited_rule_meets_no_old_kernel(tmp_path: Path) -> None:
+    """Under the same name, of the same length and with the same time stamp."""
+    env = environment(EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=tmp_path)
+    seen = []
+    for factor in ("1.0", "2.0"):
+        path = tmp_path / "own.py"
+        path.write_text(RULE.replace("FACTOR", factor))
+        os.utime(path, (1e9, 1e9))
+        seen.append(start(env, code=USE))
+    assert seen == [["0.25"], ["0.5"]]
+
+
+# ------------------------------------------------------------------------------------------------ in this process
+
+
+def use(learner: Learner, Phi: Any, index: Any, R: Any, one: Any) -> None:
+    """Everything that a learner does, with features and numbers of some make."""
+    learner.theta = np.zeros_like(learner.theta)
+    learner.run(Phi, R, one, alpha=0.001, lambda_=one, rho=one, I=one)
+    learner.run(Active(index), R, 0.5, alpha=0.001)
+    learner.run(sp.csr_array(np.asarray(Phi, np.float64)), R, 0.5, alpha=0.001)
+    for phi in (Phi[0], Active(index[0]), Active(list(index[0]), [1, 2])):
+        learner.learn(one, one, one, phi, one, one, phi, one)
+        learner.predict(phi)
+    learner.predict(Phi)
+    learner.predict(Active(index))
+    learner.cut()
+    learner.copy()
+
+
+@pytest.mark.parametrize("engine", ["dense", "sparse"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("K", [None, 2])
+@pytest.mark.filterwarnings("ignore::emphatic.UndiscountedWarning")
+def test_no_input_compiles_again(engine: str, dtype: str, K: int | None) -> None:
+    """Kernels are for one set of types: ints, float32, other layouts and read-only arrays are brought to those."""
+    T, n = 600, 10  # more components than are looked over without a kernel
+    rng = np.random.default_rng(0)
+    Phi = rng.integers(0, 2, (T + 1, n)).astype(np.float64)
+    index = np.array([rng.choice(n, 2, replace=False) for _ in range(T + 1)])
+    R = rng.integers(0, 2, T).astype(np.float64)
+
+    def fixed(array: Any) -> Any:
+        array = np.array(array)
+        array.flags.writeable = False
+        return array
+
+    learner = Learner("true_online_etd", n, K, engine=engine, dtype=dtype)
+    use(learner, Phi, index, R, 0.0)
+    with event.install_recorder("numba:compile") as recorder:
+        use(learner, Phi.astype(dtype), index, R.astype(dtype), np.dtype(dtype).type(0.0))
+        use(learner, Phi.astype(np.int64), index.astype(np.int32), R.astype(np.int32), 0)
+        use(learner, Phi.astype(np.float32), index.astype(">i8"), R.astype(np.float32), np.float32(0.0))
+        use(learner, Phi.astype(bool), index.astype(np.uint8), R.astype(bool), False)
+        use(learner, fixed(Phi), fixed(index), fixed(R), np.float64(0.0))
+        use(learner, np.asfortranarray(Phi), np.asfortranarray(index), R[::-1], np.array(0.0))
+        use(learner, Phi[::-1], index[:, ::-1], np.repeat(R, 2)[::2], np.int8(0))
+        use(learner, Phi.tolist(), index.tolist(), R.tolist(), 0.0)
+        use(Learner("true_online_etd", n, K, engine=engine, dtype=dtype), Phi, index, R, 1.0)
+    assert recorder.buffer == []
+
+
+LIGHT = """
+import sys
+import emphatic
+heavy = ("numba", "llvmlite", "numpy", "scipy", "safetensors", "typer", "rich", "pandas", "torch", "matplotlib")
+print([name for name in heavy if name in sys.modules])
+dir(emphatic), emphatic.__version__, emphatic.rules.names(), emphatic.engines.available()
+emphatic.Diverged, emphatic.CheckpointError, emphatic.Rule
+print([name for name in heavy if name in sys.modules])
+learner = emphatic.Learner("true_online_etd", 2, engine="reference")
+learner.learn(0.1, 1.0, 0.9, [1, 0], 1.0, 0.5, [0, 1], 0.95)
+learner.run([[1, 0], [0, 1]], [1.0], 0.5, alpha=0.1)
+learner.predict([1.0, 2.0])
+learner.cut()
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+def test_importing_is_light() -> None:
+    """Nothing but the standard library; and numba only where something is compiled."""
+    names, after, reference = (eval(line) for line in start(environment(), code=LIGHT))
+    assert names == []
+    assert "numba" not in after
+    assert set(reference) <= {"numpy"}
+
+
+def test_without_the_compiler() -> None:
+    """NUMBA_DISABLE_JIT=1: learners run, and no function is compiled."""
+    theta, compiled_here = start(environment(NUMBA_DISABLE_JIT="1"), "dense", "sparse", "chunked")
+    assert close(theta, expected("dense", "sparse", "chunked"))
+    assert compiled_here == "[]"
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")
+@pytest.mark.parametrize("name", ["run", "learn"])
+def test_inner_loops_are_vectorised_in_float32(name: str) -> None:
+    """Sums and updates of a float32 learner are packed single operations, with no conversion to double."""
+    import numba
+
+    rule, dtype = emphatic.rules.get("true_online_etd"), "float32"
+    (signature,) = dense.kernel(rule, dtype, name, False).signatures
+    function = dense.kernel(rule, dtype, name, False).py_func
+    fresh: Any = numba.njit(signature, **compiled.OPTIONS)(function)  # one from the cache has no assembly to show
+    (assembly,) = fresh.inspect_asm().values()
+    operations = re.findall(r"\bv?(?:fn?madd\d*|mul|add)(ps|pd)\b", assembly)
+    assert operations.count("ps") >= 10
+    assert operations.count("pd") == 0
+    assert not re.search(r"\bv?cvt(ps2pd|pd2ps)\b", assembly)

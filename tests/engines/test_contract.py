@@ -1,0 +1,131 @@
+"""Every rule on every engine, by discovery, against the equations: one tolerance, streams that vary everything."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from emphatic.engines.chunked import engine as chunked
+from emphatic.engines.dense import lanes
+from tests.support.contract import SINGLE, STRUCTURES, T, violations
+from tests.support.equations import RULES
+from tests.support.plain import CHUNK, plain_python
+from tests.support.streams import TOLERANCE, make, relative_error
+
+
+def test_every_rule_has_its_equations() -> None:
+    assert set(emphatic.rules.names()) == set(RULES)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+def test_a_rule_without_interest_accepts_only_1(engine: str) -> None:
+    """Those whose equations have no I; `learn` and `run` say so, and nothing is changed."""
+    without = {"htd", "true_online_gtd", "tree_backup", "vtrace", "abtd"}
+    assert {name for name in RULES if not emphatic.rules.get(name).interest} == without
+    for rule in without:
+        stream = make(1, 7, 3, rule=rule)
+        for I in (0.0, 0.5, 2.0):
+            bad = replace(stream, I=np.where(np.arange(7) == 4, I, 1.0))
+            learner = emphatic.Learner(rule, 3, engine=engine)
+            with pytest.raises(
+                ValueError, match=rf"'I' parameter of run must be 1 for rule '{rule}'. Got {I} at step 4"
+            ):
+                bad.run(learner)
+            with pytest.raises(ValueError, match=f"'I' parameter of learn must be 1 for rule '{rule}'. Got {I}"):
+                bad[4:5].learn(learner)
+            assert not learner.theta.any()
+            assert learner.steps == 0
+
+
+def length(engine: str, K: int | None, compiled: bool) -> int:
+    """Steps to take: fewer where there are many learners, and where each one's step is a turn of a Python loop."""
+    if not compiled or engine == "reference":
+        return 2 * CHUNK + 5 if (K or 1) < 9 else 5
+    return T if (K or 1) < 64 else 71
+
+
+def kinds() -> list[Any]:
+    """Every rule in plain Python; compiled, rules of every structure in every number, of the others one kernel each."""
+    found = []
+    for rule in emphatic.rules.names():
+        for K in (None, 1, 2, 7, 64):
+            for dtype in ("float64", "float32"):
+                if K in ((None, 2, 7) if dtype == "float64" else (2,)):
+                    found.append((rule, K, dtype, False))
+                if rule in (STRUCTURES if dtype == "float64" else SINGLE):
+                    found.append((rule, K, dtype, True))
+    return [pytest.param(*kind, id="-".join(map(str, kind[:3])) + "-compiled" * kind[3]) for kind in found]
+
+
+# The engine changes fastest, so that the outcome of one stream is worked out once for all of them.
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+@pytest.mark.parametrize(("rule", "K", "dtype", "compiled"), kinds())
+def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, K: int | None, compiled: bool) -> None:
+    def learner(n: int, K: int | None) -> emphatic.Learner:
+        return emphatic.Learner(rule, n, K, dtype=dtype, engine=engine)
+
+    with nullcontext() if compiled else plain_python():
+        for by in ("run", "learn"):
+            assert violations(rule, learner, K, dtype, by=by, T=length(engine, K, compiled)) == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in emphatic.rules.names() if rule not in STRUCTURES])
+@pytest.mark.parametrize("compiled", [True])
+def test_every_rule_compiles(rule: str, compiled: bool) -> None:
+    """One kernel of each rule whose structure is that of another one."""
+    stream = make(3, 41, 6, rule=rule)
+    learner = emphatic.Learner(rule, 6, engine="dense")
+    assert relative_error(stream.run(learner), stream.expected(rule).predictions) <= TOLERANCE["float64"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("engine", [name for name in emphatic.engines.available() if name != "reference"])
+@pytest.mark.parametrize("rule", ["true_online_etd", "true_online_gtd"])
+def test_more_learners_than_lanes_and_more_steps_than_a_block(rule: str, engine: str, threads: int) -> None:
+    """An engine may take learners and steps in blocks: here there are several of each, the last ones ragged.
+
+    There are only seven different learners, which come again and again.
+    """
+    stream = make(11, 2 * max(chunked.STEPS, lanes.STEPS) + 5, 6, 7, rule=rule)
+    which = np.arange(2 * max(chunked.LANES, lanes.LANES) + 3) % 7
+    learner = emphatic.Learner(rule, stream.n, len(which), engine=engine, threads=threads)
+    predictions = stream.of_learners(which).run(learner)
+    expected = stream.expected(rule)
+    assert relative_error(predictions, expected.predictions[:, which]) < TOLERANCE["float64"]
+    for name in learner.rule.vectors:
+        assert relative_error(getattr(learner, name), expected.vectors[name][which]) < TOLERANCE["float64"], name
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_auto_decides_at_the_first_step(active: bool) -> None:
+    def learner(n: int, K: int | None) -> emphatic.Learner:
+        return emphatic.Learner("true_online_etd", n, K)
+
+    assert violations("true_online_etd", learner, None, "float64") == []
+    n = 1000
+    made = emphatic.Learner("true_online_etd", n)
+    assert made.engine == "auto"
+    phi = emphatic.Active([1]) if active else np.eye(n)[1]
+    made.learn(0.1, 1.0, 0.5, phi, 1.0, 1.0, phi, 0.5)
+    assert made.engine == ("sparse" if active else "dense")
+    assert repr(made) == f"Learner('true_online_etd', n={n}, dtype='float64', engine='{made.engine}')"
+
+
+@pytest.mark.parametrize(("engine", "K"), [("dense", None), ("dense", 2), ("dense", 9), ("sparse", 2), ("chunked", 2)])
+def test_a_weight_decays_by_less_than_a_float32_can_say(engine: str, K: int | None) -> None:
+    """Where φ = 0, tdrc's w ← (1 − βκ)w and nothing else. Rounded to float32, this factor would be off by 3e-8 a step,
+    here 9e-5 in all; only the steps' own roundings, which go either way, may be left."""
+    features, steps = 2, 3000
+    beta = 1001 * 2.0**-25  # 1 − β lies midway between two float32
+    learner = emphatic.Learner("tdrc", features, K, dtype="float32", engine=engine)
+    learner.run([[1.0, 0.3]] * 10, 1.0, 0.0, alpha=0.1)
+    before = np.array(learner.w, np.float64)
+    assert (before > 0.01).all()
+    learner.run(np.zeros((steps + 1, features)), 1.0, 0.0, alpha=0.1, beta=beta, predictions=False)
+    assert relative_error(learner.w, before * (1.0 - beta) ** steps) < 1e-5

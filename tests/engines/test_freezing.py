@@ -1,0 +1,133 @@
+"""Frozen learners, on every engine: no bit of theirs changes, they still predict and have a TD error, and the others
+go on as if alone."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from emphatic import Learner
+from tests.support.contract import STRUCTURES
+from tests.support.plain import CHUNK, plain_python
+from tests.support.streams import TOLERANCE, Stream, make, relative_error
+
+ENGINES = emphatic.engines.available()
+K = 5
+#: Those whose step size is beyond measure from some step on.
+WILD = {1: CHUNK + 2, 3: 2 * CHUNK, 4: 0}
+TAME = [0, 2]
+
+
+def wild_stream(rule: str, engine: str, T: int = 4 * CHUNK) -> Stream:
+    """A stream on which some learners of any rule diverge, within a few steps of each other."""
+    stream = make(7, T, 6, K, rule=rule, active=3 if engine == "sparse" else None, binary=False)
+    for k, begin in WILD.items():
+        for name in ("alpha", "rho", "gamma_next", "lambda_"):
+            getattr(stream, name)[begin:, k] = {"alpha": 1e60, "rho": 1.0, "gamma_next": 0.9, "lambda_": 0.9}[name]
+        if "beta" in stream.extra and not rule.endswith("etd_beta"):
+            stream.extra["beta"][begin:, k] = 1e60
+    return stream
+
+
+def run(learner: Learner, stream: Stream, **options: Any) -> Any:
+    Phi, Phi_next = stream.features()
+    p: dict[str, Any] = stream.parameters()
+    with np.errstate(all="ignore"):
+        return learner.run(Phi, p.pop("R"), p.pop("gamma_next"), Phi_next=Phi_next, **p, **options)
+
+
+def state(learner: Learner) -> dict[str, Any]:
+    return {name: np.array(getattr(learner, name)) for name in learner.rule.vectors + learner.rule.memory}
+
+
+def kinds() -> list[Any]:
+    """Every rule as plain Python; those of every structure compiled."""
+    every = [(rule, engine, False) for rule in emphatic.rules.names() for engine in ENGINES]
+    every += [(rule, engine, True) for rule in STRUCTURES for engine in ENGINES if engine not in ("reference", "cuda")]
+    return [pytest.param(*kind, id=f"{kind[0]}-{kind[1]}" + "-compiled" * kind[2]) for kind in every]
+
+
+@pytest.mark.parametrize(("rule", "engine", "compiled"), kinds())
+def test_who_would_diverge_is_frozen_and_the_others_go_on(rule: str, engine: str, compiled: bool) -> None:
+    if engine == "cuda" and rule not in STRUCTURES:
+        pytest.skip("an interpreter within an interpreter: rules of every structure")
+    with nullcontext() if compiled else plain_python():
+        stream = wild_stream(rule, engine)
+        learner, alone = Learner(rule, 6, K, engine=engine), Learner(rule, 6, len(TAME), engine=engine)
+        predictions = run(learner, stream, on_divergence="freeze")
+        expected = run(alone, stream.of_learners(TAME))
+        assert learner.frozen.tolist() == [k in WILD for k in range(K)]
+        for k, begin in WILD.items():
+            assert begin <= learner.steps_taken[k] < stream.T
+        assert relative_error(predictions[:, TAME], expected) <= TOLERANCE["float64"]
+        for name, value in state(alone).items():
+            assert relative_error(state(learner)[name][TAME], value) <= TOLERANCE["float64"], name
+        for k in WILD:  # it predicts with the last finite weights
+            at = slice(learner.steps_taken[k], None)
+            wanted = stream.Phi[:-1][at] @ learner.theta[k]
+            assert relative_error(predictions[at, k] / np.abs(wanted).max(), wanted / np.abs(wanted).max()) < 1e-10
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("rule", ["true_online_etd", "true_online_gtd"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
+    """Whatever comes after, by run and by learn: the same bits, until θ is set."""
+    if compiled and engine == "cuda":
+        pytest.skip("interpreted in any case")
+    with nullcontext() if compiled else plain_python():
+        stream, quiet = wild_stream(rule, engine), make(8, 3 * CHUNK, 6, K, rule=rule)
+        learner = Learner(rule, 6, K, engine=engine)
+        run(learner, stream, on_divergence="freeze")
+        frozen = np.flatnonzero(learner.frozen)
+        before, taken = state(learner), np.array(learner.steps_taken)
+        for _ in range(2):
+            run(learner, quiet)
+        t = 4
+        phi, phi_next = quiet.step_features(t)
+        theta = np.array(learner.theta)
+        with np.errstate(all="ignore"):
+            delta = learner.learn(phi=phi, phi_next=phi_next, **quiet.parameters(t))
+            wanted = quiet.R[t] + quiet.gamma_next[t] * (theta @ phi_next) - theta @ phi
+        assert relative_error(delta[TAME], wanted[TAME]) < 1e-10
+        for k in frozen:
+            assert relative_error(delta[k] / np.abs(wanted[k]), wanted[k] / np.abs(wanted[k])) < 1e-10
+        after = state(learner)
+        for name, value in before.items():
+            assert np.array_equal(after[name][frozen], value[frozen]), name
+        assert (learner.steps_taken[frozen] == taken[frozen]).all()
+        assert (learner.steps_taken[TAME] == taken[TAME] + 2 * quiet.T + 1).all()
+        learner.theta = np.zeros((K, 6))
+        assert not learner.frozen.any()
+        learner.cut()
+        if learner.rule.weights == ("theta",):
+            run(learner, quiet)
+            assert learner.theta[frozen].any(axis=1).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_single_learner(engine: str) -> None:
+    """K=None: frozen by run, a number for its TD error, the same weights; bad input freezes nothing."""
+    with plain_python():
+        stream = wild_stream("true_online_etd", "dense").of_learners([1])
+        of: Any = {name: v[:, 0] for name, v in stream.parameters().items()}
+        single = Stream(Phi=stream.Phi, **of)
+        learner = Learner("true_online_etd", 6, engine=engine)
+        bad = np.array(single.Phi)
+        bad[20, 3] = np.nan
+        p: dict[str, Any] = single.parameters()
+        R, gamma_next = p.pop("R"), p.pop("gamma_next")
+        with pytest.raises(ValueError, match=r"'Phi' parameter of run must be finite.*step 20, feature 3"):
+            learner.run(bad, R, gamma_next, **p, on_divergence="freeze")
+        assert not learner.frozen
+        assert learner.steps == 0
+        learner.run(single.Phi, R, gamma_next, **p, on_divergence="freeze")
+        assert learner.frozen
+        theta = np.array(learner.theta)
+        assert isinstance(learner.learn(0.1, 1.0, 0.9, np.ones(6), 1.0, 1.0, np.ones(6), 0.9), float)
+        learner.run(np.ones((3, 6)), 1.0, 0.9, alpha=0.1)
+        assert np.array_equal(learner.theta, theta)

@@ -1,0 +1,482 @@
+"""One rule as another: where two rules are the same mathematics, and where a rule is known to come to rest.
+
+Every identity is stated with its conditions and run on streams that vary all that the conditions leave free. The
+expected updates are exact, as in `test_oracles`: all histories of a small chain are enumerated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from tests.oracles.test_oracles import FIVE, TINY, Chain
+from tests.support.equations import Array, fixed_point
+from tests.support.streams import TOLERANCE, Stream, make, relative_error
+
+ENGINES = emphatic.engines.available()
+CLOSE = TOLERANCE["float64"]
+T, N, K = 71, 5, 3
+GRADIENT = ("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq")
+
+every_engine = pytest.mark.parametrize("engine", ENGINES)
+pytestmark = pytest.mark.plain
+
+
+def streams(rule: str, **changes: Any) -> Iterator[Stream]:
+    """Streams for a rule, one log and separate φ', with some parameters made constant or replaced."""
+    for seed, separate in ((31, False), (32, True)):
+        yield changed(make(seed, T, N, K, rule=rule, separate=separate), **changes)
+
+
+def changed(stream: Stream, **changes: Any) -> Stream:
+    """The stream with other parameters: numbers or (T, K); None takes an extra one away."""
+    extra: dict[str, Any] = dict(stream.extra)
+    for name in list(changes):
+        value = changes.pop(name)
+        whole = None if value is None else np.broadcast_to(np.asarray(value, dtype=np.float64), stream.R.shape)
+        if name in stream.parameters() and name not in extra:
+            changes[name] = whole
+        elif whole is None:
+            extra.pop(name, None)
+        else:
+            extra[name] = whole
+    return replace(stream, extra=extra, **changes)
+
+
+def without_extra(stream: Stream) -> Stream:
+    return replace(stream, extra={})
+
+
+def theta_0() -> Array:
+    return np.random.default_rng(3).normal(size=(K, N))
+
+
+def after(rule: str, engine: str, stream: Stream) -> tuple[emphatic.Learner, Array]:
+    """A learner of the rule after the stream, and its predictions."""
+    learner = emphatic.Learner(rule, N, K, engine=engine)
+    learner.theta = theta_0()
+    return learner, stream.run(learner)
+
+
+def assert_alike(
+    a: tuple[emphatic.Learner, Array], b: tuple[emphatic.Learner, Array], *vectors: str | tuple[str, str]
+) -> None:
+    """The same θ and predictions, and the same of these vectors; a pair is what a and b call the same thing."""
+    assert relative_error(a[1], b[1]) < CLOSE
+    assert np.abs(b[0].theta - theta_0()).max() > 0.1
+    for name in ("theta", *vectors):
+        one, other = (name, name) if isinstance(name, str) else name
+        assert relative_error(getattr(a[0], one), getattr(b[0], other)) < CLOSE, name
+
+
+# --------------------------------------------------------------------------------------- gradient rules as td
+
+
+@every_engine
+@pytest.mark.parametrize(("rule", "trace", "interest"), [("gtd", "e", True), ("tdrc", "e", True), ("htd", "z", False)])
+def test_without_a_second_step_size_it_is_td(rule: str, trace: str, interest: bool, engine: str) -> None:
+    """eta = 0, so that w stays at 0: no correction is made. (htd has no interest: with I = 1.)"""
+    for stream in streams(rule, beta=None, eta=0.0):
+        assert interest or (stream.I == 1.0).all()
+        learner = after(rule, engine, stream)
+        assert not learner[0].w.any()
+        assert_alike(learner, after("td", engine, without_extra(stream)), (trace, "e"))
+
+
+@every_engine
+def test_true_online_gtd_without_a_second_step_size_is_true_online_td(engine: str) -> None:
+    """β = 0, off-policy and with I = 1."""
+    for stream in streams("true_online_gtd", beta=0.0):
+        learner = after("true_online_gtd", engine, stream)
+        assert not learner[0].w.any()
+        assert_alike(learner, after("true_online_td", engine, without_extra(stream)), "e")
+
+
+@every_engine
+@pytest.mark.parametrize("rule", ["gtd2", "proximal_gtd2"])
+def test_without_a_second_step_size_it_stands_still(rule: str, engine: str) -> None:
+    """gtd2 and its proximal form learn θ from w alone: with β = 0 neither moves."""
+    for stream in streams(rule, beta=0.0):
+        learner, _ = after(rule, engine, stream)
+        assert np.array_equal(learner.theta, theta_0())
+        assert not learner.w.any()
+
+
+@every_engine
+@pytest.mark.parametrize(("rule", "plain"), [("gtd", "td"), ("tdrc", "td"), ("true_online_gtd", "true_online_td")])
+@pytest.mark.parametrize("condition", ["lambda_next", "gamma_next"])
+def test_where_nothing_is_bootstrapped_there_is_nothing_to_correct(
+    rule: str, plain: str, condition: str, engine: str
+) -> None:
+    """λ' = 1, or γ' = 0, at every step: θ is that of the plain rule, whatever β, and w is not 0."""
+    for stream in streams(rule, **{condition: float(condition == "lambda_next")}):
+        learner = after(rule, engine, stream)
+        assert np.abs(learner[0].w).max() > 0.1
+        assert_alike(learner, after(plain, engine, without_extra(stream)), "e")
+
+
+@every_engine
+def test_htd_on_policy_is_td(engine: str) -> None:
+    """ρ = 1 makes z = y: θ is td's with I = 1, whatever β, and w is not 0."""
+    for stream in streams("htd", rho=1.0):
+        learner = after("htd", engine, stream)
+        assert np.abs(learner[0].w).max() > 0.1
+        assert relative_error(learner[0].y, learner[0].z) < CLOSE
+        assert_alike(learner, after("td", engine, without_extra(stream)), ("z", "e"))
+
+
+# ---------------------------------------------------------------------------------- gradient rules as others
+
+
+@every_engine
+def test_tdrc_without_kappa_is_gtd(engine: str) -> None:
+    """κ = 0: the same. As κ → 0 the difference is in proportion to κ. Where it is not given κ is 1."""
+    for stream in streams("tdrc"):
+        plain = after("gtd", engine, changed(stream, kappa=None))
+        assert_alike(after("tdrc", engine, changed(stream, kappa=0.0)), plain, "w", "e")
+        first, second = (
+            after("tdrc", engine, changed(stream, kappa=kappa))[0].theta - plain[0].theta for kappa in (1e-4, 1e-5)
+        )
+        assert 1e-6 < np.abs(first).max() < 1e-3
+        assert relative_error(10.0 * second / np.abs(first).max(), first / np.abs(first).max()) < 1e-2
+        unsaid = after("tdrc", engine, changed(stream, kappa=None))
+        assert np.array_equal(unsaid[1], after("tdrc", engine, changed(stream, kappa=1.0))[1])
+
+
+@every_engine
+def test_gq_on_policy_is_gtd(engine: str) -> None:
+    """ρ = 1 at every step; with interest, and whatever β and λ'."""
+    for stream in streams("gq", rho=1.0):
+        assert_alike(after("gq", engine, stream), after("gtd", engine, stream), "w", "e")
+
+
+@every_engine
+def test_at_lambda_0_true_online_gtd_is_gtd(engine: str) -> None:
+    """λ = 0 at every step and I = 1, whatever β and λ'. Its e holds α, and ê is gtd's e."""
+    for stream in streams("true_online_gtd", lambda_=0.0):
+        a, b = (after(rule, engine, stream) for rule in ("true_online_gtd", "gtd"))
+        assert_alike(a, b, "w", ("e_hat", "e"))
+        assert relative_error(a[0].e, stream.alpha[-1][:, None] * b[0].e) < CLOSE
+
+
+@every_engine
+@pytest.mark.parametrize("rule", GRADIENT)
+def test_eta_is_a_multiple_of_alpha(rule: str, engine: str) -> None:
+    """β = eta·α where eta is given, β = α where neither is, and β where it is: to the last bit, also in `learn`."""
+    for stream in streams(rule, beta=None):
+        eta = np.random.default_rng(5).random(stream.R.shape)
+        for said, meant in (({"eta": eta}, eta * stream.alpha), ({}, stream.alpha)):
+            a, b = (changed(stream, **way) for way in (said, {"beta": meant}))
+            (one, predictions), (other, wanted) = (after(rule, engine, way) for way in (a, b))
+            assert np.array_equal(predictions, wanted)
+            assert np.array_equal(one.w, other.w)
+            assert np.abs(one.w).max() > 0.01
+            a[:5].learn(one)
+            b[:5].learn(other)
+            assert np.array_equal(one.theta, other.theta)
+
+
+@every_engine
+@pytest.mark.parametrize("rule", [rule for rule in GRADIENT if rule != "htd"])
+def test_lambda_next_is_lambda_unless_given(rule: str, engine: str) -> None:
+    """To the last bit, in `run` and in `learn`; and another λ' is another update."""
+    for stream in streams(rule):
+        a, b = changed(stream, lambda_next=None), changed(stream, lambda_next=stream.lambda_)
+        (one, predictions), (other, wanted) = (after(rule, engine, way) for way in (a, b))
+        assert np.array_equal(predictions, wanted)
+        a[:5].learn(one)
+        b[:5].learn(other)
+        assert np.array_equal(one.theta, other.theta)
+        assert relative_error(after(rule, engine, stream)[1], wanted) > 1e-3
+
+
+# ------------------------------------------------------------------------------ bootstrapping of its own kind
+
+
+@every_engine
+@pytest.mark.parametrize("rule", ["vtrace", "tree_backup"])
+def test_at_lambda_0_it_is_td(rule: str, engine: str) -> None:
+    """λ = 0 at every step and I = 1; td's e has the factor ρ, which here stands before δ."""
+    for stream in streams(rule, lambda_=0.0):
+        a, b = after(rule, engine, stream), after("td", engine, without_extra(stream))
+        assert_alike(a, b)
+        assert relative_error(stream.rho[-1][:, None] * a[0].e, b[0].e) < CLOSE
+
+
+@every_engine
+def test_vtrace_without_a_large_ratio_is_td(engine: str) -> None:
+    """ρ ≤ 1 at every step and I = 1: nothing is clipped."""
+    for stream in streams("vtrace"):
+        small = changed(stream, rho=np.minimum(stream.rho, 1.0))
+        assert relative_error(after("vtrace", engine, stream)[1], after("vtrace", engine, small)[1]) > 1e-2
+        assert_alike(after("vtrace", engine, small), after("td", engine, small))
+
+
+@every_engine
+def test_tree_backup_on_policy_is_td(engine: str) -> None:
+    """π = 1 and ρ = 1 at every step, and I = 1."""
+    for stream in streams("tree_backup", pi=1.0, rho=1.0):
+        assert_alike(after("tree_backup", engine, stream), after("td", engine, without_extra(stream)), "e")
+
+
+@every_engine
+def test_tree_backup_of_the_clipped_ratio_is_vtrace(engine: str) -> None:
+    """π = min(ρ, 1) at every step: the traces differ in nothing else."""
+    for stream in streams("tree_backup"):
+        clipped = changed(stream, pi=np.minimum(stream.rho, 1.0))
+        assert_alike(after("tree_backup", engine, clipped), after("vtrace", engine, without_extra(stream)), "e")
+
+
+@every_engine
+def test_abtd_as_others(engine: str) -> None:
+    """ξ = 0: td at λ = 0, with I = 1.  ξ ≤ 1, so that ν = ξ: tree_backup with the ξ before as its λ.
+    ξ ≥ 1/max(π, μ) and ρ = π/μ: vtrace at λ = 1.  λ never matters."""
+    for stream in streams("abtd"):
+        zero = changed(stream, xi=0.0)
+        assert_alike(after("abtd", engine, zero), after("td", engine, changed(without_extra(stream), lambda_=0.0)))
+
+        small = changed(stream, xi=np.minimum(stream.extra["xi"], 1.0))
+        xi_before = np.vstack([np.zeros(K), small.extra["xi"][:-1]])
+        tree = changed(small, mu=None, xi=None, lambda_=xi_before)
+        assert_alike(after("abtd", engine, small), after("tree_backup", engine, tree), "e")
+
+        pi, mu = stream.extra["pi"], stream.extra["mu"]
+        large = changed(stream, xi=1.0 / np.maximum(pi, mu), rho=pi / mu, alpha=stream.alpha * np.minimum(mu, 1.0))
+        trace = changed(without_extra(large), lambda_=1.0)
+        assert_alike(after("abtd", engine, large), after("vtrace", engine, trace), "e")
+
+        other = after("abtd", engine, changed(stream, lambda_=1.0 - stream.lambda_))
+        assert np.array_equal(other[1], after("abtd", engine, stream)[1])
+
+
+# ------------------------------------------------------------------------------------- one step from anywhere
+
+
+def standing_at(rule: str, engine: str, theta: Array, w: Array) -> emphatic.Learner:
+    """Learners with these weights (K, n) and without traces, by what a user can do: w is taught, one component a
+    step, by a cumulant that is worth it, while θ is kept at 0 by α = 0."""
+    learners, n = w.shape
+    learner = emphatic.Learner(rule, n, learners, engine=engine)
+    # The proximal step goes β(1 − β) of the way.
+    beta, share = (0.5, 0.25) if rule == "proximal_gtd2" else (1.0, 1.0)
+    extra = {"kappa": 0.0} if rule == "tdrc" else {}
+    for i, phi in enumerate(np.eye(n)):
+        learner.learn(0.0, 1.0, 0.0, phi, 1.0, w[:, i] / share, np.zeros(n), 0.0, beta=beta, **extra)
+    learner.cut()
+    learner.theta = theta
+    assert relative_error(learner.w, w) < 1e-15
+    return learner
+
+
+def with_traces(rule: str, engine: str, stream: Stream) -> tuple[emphatic.Learner, Stream]:
+    """A learner with some θ and w and with the traces of a stream on which it learned nothing, and its next step."""
+    w = np.random.default_rng(4).normal(size=(K, N))
+    learner = standing_at(rule, engine, theta_0(), w)
+    changed(stream[: T - 1], alpha=0.0, beta=0.0).run(learner)
+    assert np.abs(learner.e).max() > 0.1
+    return learner, stream[T - 1 :]
+
+
+@every_engine
+def test_gtd_and_gtd2_differ_by_what_w_learns(engine: str) -> None:
+    """From the same θ, w and e: (θ_gtd − θ_gtd2)/α = δe − (w·φ)φ = (w_new − w)/β."""
+    for stream in streams("gtd"):
+        lively = changed(stream, lambda_=0.8, gamma_next=0.9, rho=1.1, alpha=0.1, beta=0.3)
+        one, step = with_traces("gtd", engine, lively)
+        other, _ = with_traces("gtd2", engine, lively)
+        w = one.w
+        step.run(one)
+        step.run(other)
+        assert relative_error(one.w, other.w) < CLOSE
+        assert np.abs(one.w - w).max() > 0.01
+        assert relative_error((one.theta - other.theta) / 0.1, (one.w - w) / 0.3) < CLOSE
+
+
+@every_engine
+def test_the_proximal_half_step_is_gtd2(engine: str) -> None:
+    """gtd2's step from (θ, w) leads to (θ½, w½), and its step from there is the one that the proximal rule takes
+    from (θ, w): (θ, w)_proximal − (θ, w) = second step of gtd2.
+
+    For that second step e must stay as it is: I = 0, λ = 1 and ρ = 1/γ' say so.
+    """
+    for stream in streams("proximal_gtd2"):
+        lively = changed(stream, lambda_=0.8, gamma_next=0.9, rho=1.1, alpha=0.2, beta=0.3)
+        proximal, step = with_traces("proximal_gtd2", engine, lively)
+        gtd2, _ = with_traces("gtd2", engine, lively)
+        theta, w = proximal.theta, proximal.w
+        step.run(proximal)
+        step.run(gtd2)
+        assert relative_error(gtd2.e, proximal.e) < CLOSE
+        half_theta, half_w = gtd2.theta, gtd2.w
+        assert relative_error(half_theta, proximal.theta) > 1e-3
+        changed(step, I=0.0, lambda_=1.0, rho=1.0 / 0.9).run(gtd2)
+        assert relative_error(gtd2.e, proximal.e) < CLOSE
+        assert relative_error(proximal.theta - theta, gtd2.theta - half_theta) < CLOSE
+        assert relative_error(proximal.w - w, gtd2.w - half_w) < CLOSE
+
+
+# ---------------------------------------------------------------------------- expected updates, fixed points
+
+
+def expected_update(
+    rule: str, chain: Chain, lambda_: float, thetas: Array, ws: Array | None, steps: int, **extra: float
+) -> tuple[Array, Array]:
+    """What the rule is expected to add to θ and to w in the last of some steps, over the step size, for each of
+    some (θ, w). The traces are those of all histories, in which nothing is learned."""
+    K, n = thetas.shape
+    if ws is None:
+        base = emphatic.Learner(rule, n, K, engine="dense")
+        base.theta = thetas
+    else:
+        base = standing_at(rule, "dense", thetas, ws)
+    size = TINY if rule.startswith("true_online") else extra.pop("size", 1.0)
+    moved = np.zeros((2, K, n))
+    for probability, states, rho in chain.histories(steps):
+        learner = base.copy()
+        for part, alpha in ((slice(0, steps - 1), 0.0), (slice(steps - 1, steps), size)):
+            before = TINY if rule.startswith("true_online") else alpha
+            own: dict[str, Any] = dict(extra)
+            if "pi" in learner.rule.extra:
+                actions = [chain.pi[1] / chain.mu[1] == ratio for ratio in rho]
+                own["pi"] = np.array([chain.pi[a] for a in actions])[part, None]
+            if "mu" in learner.rule.extra:
+                own["mu"] = np.array([chain.mu[a] for a in actions])[part, None]
+            start = np.array([learner.theta, learner.theta if ws is None else learner.w])
+            learner.run(
+                chain.Phi[states[part.start : part.stop + 1]],
+                chain.R,
+                chain.gamma[states[1:]][part, None],
+                alpha=before,
+                lambda_=lambda_,
+                rho=np.array(rho)[part, None],
+                **own,
+            )
+        end = np.array([learner.theta, learner.theta if ws is None else learner.w])
+        moved += probability * (end - start) / size
+    return moved[0], moved[1]
+
+
+#: Seven (θ, w) in general position: from eight on there would be a kernel for each n.
+THETAS, WS = np.random.default_rng(6).normal(size=(2, 7, 3))
+FOUR = 4  # steps: longer histories go left (ρ = 0) or through an end (γ = 0), and are forgotten
+
+
+def matrices(chain: Chain, lambda_: float) -> tuple[Array, Array, Array]:
+    """A, b and C = E φφᵀ of off-policy TD(λ) with I = 1."""
+    point = chain.fixed_point(lambda_, emphatic=False)
+    return point.A, point.b, chain.Phi.T @ np.diag(chain.d) @ chain.Phi
+
+
+def accumulated(chain: Chain, P: Array, lambda_: float, steps: int) -> Array:
+    """ΦᵀD Σ_{j<steps} (PΓλ)ʲ: the expected trace of so many steps that follows P, by the state it is in."""
+    powers = [np.linalg.matrix_power(lambda_ * P @ np.diag(chain.gamma), j) for j in range(steps)]
+    return np.asarray(chain.Phi.T @ np.diag(chain.d) @ np.sum(powers, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("rule", "lambda_"),
+    [(rule, 0.5) for rule in ("gtd", "gtd2", "tdrc", "true_online_gtd", "proximal_gtd2", "htd")]
+    + [("gtd", 0.0), ("htd", 1.0), ("true_online_gtd", 1.0)],
+)
+def test_expected_updates_of_the_gradient_rules(rule: str, lambda_: float) -> None:
+    """With A, b and C = E φφᵀ of off-policy TD(λ) on the five-state chain, w's expected update is b − Aθ − Cw, gtd2's
+    θ follows Aᵀw and gtd's b − Aθ − (C − Aᵀ)w. htd has the A of behaviour, A_μ, in C's place, and tdrc C + κ𝟙 for w.
+
+    The proximal rule's is gtd2's but for a part in proportion to the step sizes; two sizes tell it.
+    """
+    A, b, C = matrices(FIVE, lambda_)
+    toward = b - THETAS @ A.T
+    if rule == "htd":  # y is not forgotten when ρ = 0
+        P_mu = FIVE.P(FIVE.mu)
+        C = (accumulated(FIVE, P_mu, lambda_, FOUR) @ (np.eye(FIVE.S) - P_mu @ np.diag(FIVE.gamma)) @ FIVE.Phi).T
+    theta = WS @ A if rule in ("gtd2", "proximal_gtd2") else toward - WS @ (C - A.T).T
+    w = toward - WS @ (C + (0.7 if rule == "tdrc" else 0.0) * np.eye(3)).T
+    extra = {"kappa": 0.7} if rule == "tdrc" else {}
+    got = expected_update(rule, FIVE, lambda_, THETAS, WS, FOUR, **extra)
+    if rule == "proximal_gtd2":
+        whole, half = got, expected_update(rule, FIVE, lambda_, THETAS, WS, FOUR, size=0.5)
+        got = (2 * half[0] - whole[0], 2 * half[1] - whole[1])
+    tolerance = 5e-6 if rule == "true_online_gtd" else 1e-12
+    np.testing.assert_allclose(got[0], theta, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(got[1], w, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("rule", ["gtd", "gtd2", "tdrc", "true_online_gtd", "proximal_gtd2", "htd"])
+def test_the_gradient_rules_rest_where_td_does(rule: str, lambda_: float) -> None:
+    """At the fixed point of off-policy TD(λ), Aθ = b, and w = 0, no update is expected; elsewhere one is."""
+    rest = FIVE.fixed_point(lambda_, emphatic=False).theta
+    thetas = np.array([rest, rest + np.array([0.5, 0.0, 0.0])])
+    got = expected_update(rule, FIVE, lambda_, thetas, np.zeros((2, 3)), FOUR)
+    if rule == "proximal_gtd2":
+        whole, half = got, expected_update(rule, FIVE, lambda_, thetas, np.zeros((2, 3)), FOUR, size=0.5)
+        got = (2 * half[0] - whole[0], 2 * half[1] - whole[1])
+    for moved in got:
+        np.testing.assert_allclose(moved[0], 0.0, rtol=0, atol=5e-6 if rule == "true_online_gtd" else 1e-12)
+    assert np.abs(got[1][1]).max() > 0.01
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
+def test_expected_update_of_gq(lambda_: float) -> None:
+    """GQ(λ) on state-action pairs (s, a): φ̄' = Σ_a π(a)φ(s', a). Its A, b and C are those of the chain of pairs."""
+    pairs = [(s, a) for s in range(FIVE.S) for a in (0, 1)]
+    Phi = np.random.default_rng(8).normal(size=(len(pairs), 4))
+    P = np.array([[float(FIVE.to[a][s] == s_next) * FIVE.pi[a_next] for s_next, a_next in pairs] for s, a in pairs])
+    d = np.array([FIVE.d[s] * FIVE.mu[a] for s, a in pairs])
+    gamma = np.array([FIVE.gamma[s] for s, _ in pairs])
+    ones = np.ones(len(pairs))
+    point = fixed_point(Phi, P, FIVE.R * ones, gamma, lambda_ * ones, d, ones, emphatic=False)
+    C = Phi.T @ np.diag(d) @ Phi
+    thetas, ws = np.random.default_rng(9).normal(size=(2, 7, 4))
+    thetas[0], ws[0] = point.theta, 0.0
+    base = standing_at("gq", "dense", thetas, ws)
+    theta, w = np.zeros_like(thetas), np.zeros_like(ws)
+    # e ← ργλe + φ has ρ of its own step: one action more than the paths to which π leads.
+    for probability, states, rho in FIVE.histories(FOUR):
+        actions = [int(ratio > 0.0) for ratio in rho]
+        now = Phi[[2 * s + a for s, a in zip(states[:-1], actions, strict=True)]]
+        following = np.array([sum(FIVE.pi[a] * Phi[2 * s + a] for a in (0, 1)) for s in states[1:]])
+        learner = base.copy()
+        for part, alpha in ((slice(0, FOUR - 1), 0.0), (slice(FOUR - 1, FOUR), 1.0)):
+            learner.run(
+                now[part],
+                FIVE.R,
+                FIVE.gamma[states[1:]][part, None],
+                Phi_next=following[part],
+                alpha=alpha,
+                lambda_=lambda_,
+                rho=np.array(rho)[part, None],
+            )
+        theta += probability * (learner.theta - thetas)
+        w += probability * (learner.w - ws)
+    toward = point.b - thetas @ point.A.T
+    np.testing.assert_allclose(theta, toward - ws @ (C - point.A.T).T, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(w, toward - ws @ C.T, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(theta[0], 0.0, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("rule", ["tree_backup", "vtrace", "abtd"])
+def test_expected_updates_of_the_rules_with_their_own_bootstrapping(rule: str, lambda_: float) -> None:
+    """b − Aθ with A = ΦᵀD Σ_j(P_cΓλ)ʲ(𝟙 − P_πΓ)Φ, where P_c weighs each action by μ times what the trace keeps of it:
+    π, or min(ρ, 1), or, without λ, min(ξ, 1/max(π, μ))π. The target policy, too, goes both ways."""
+    chain = replace(FIVE, pi=(0.25, 0.75))
+    xi = 1.2
+    keeps: dict[str, Callable[[float, float], float]] = {
+        "tree_backup": lambda pi, mu: pi,
+        "vtrace": lambda pi, mu: min(pi / mu, 1.0),
+        "abtd": lambda pi, mu: min(xi, 1.0 / max(pi, mu)) * pi,
+    }
+    left, right = (mu * keeps[rule](pi, mu) for pi, mu in zip(chain.pi, chain.mu, strict=True))
+    steps = 5
+    trace = accumulated(chain, chain.P((left, right)), 1.0 if rule == "abtd" else lambda_, steps)
+    A = trace @ (np.eye(chain.S) - chain.P(chain.pi) @ np.diag(chain.gamma)) @ chain.Phi
+    b = trace @ np.full(chain.S, chain.R)
+    extra = {"xi": xi} if rule == "abtd" else {}
+    got, _ = expected_update(rule, chain, lambda_, THETAS, None, steps, **extra)
+    np.testing.assert_allclose(got, b - THETAS @ A.T, rtol=0, atol=1e-12)

@@ -1,0 +1,394 @@
+"""What must not change the result: the symmetries of the rules, and the ways of feeding the same steps.
+
+Each holds by the equations alone (`tests.support.equations`), for any stream, any rule and any engine; none needs
+another implementation to compare with.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import emphatic
+from tests.support.contract import SINGLE, STRUCTURES
+from tests.support.equations import CORE, RULES, Array
+from tests.support.streams import TOLERANCE, Stream, make, relative_error
+
+ENGINES = emphatic.engines.available()
+CLOSE = TOLERANCE["float64"]
+T, N, K = 61, 5, 3
+
+every_rule = pytest.mark.parametrize("rule", RULES)
+every_core_rule = pytest.mark.parametrize("rule", CORE)
+WITH_INTEREST = [name for name in RULES if emphatic.rules.get(name).interest]
+every_engine = pytest.mark.parametrize("engine", ENGINES)
+
+
+def learner_at(rule: str, engine: str, theta: npt.ArrayLike, **kwargs: Any) -> emphatic.Learner:
+    """A new learner whose weights are already `theta`, (n,) or (K, n)."""
+    theta = np.asarray(theta, dtype=np.float64)
+    learners = len(theta) if theta.ndim == 2 else None
+    learner = emphatic.Learner(rule, theta.shape[-1], learners, engine=engine, **kwargs)
+    learner.theta = theta
+    return learner
+
+
+def stream_for(rule: str, seed: int, T: int = T, n: int = N, **kwargs: Any) -> Stream:
+    return make(seed, T, n, rule=rule, **kwargs)
+
+
+def start(seed: int, *shape: int) -> Array:
+    return np.random.default_rng([seed, 7]).normal(size=shape)
+
+
+def assert_same(a: emphatic.Learner, b: emphatic.Learner) -> None:
+    """The same state: every vector and every remembered scalar."""
+    for name in b.rule.vectors + b.rule.memory:
+        assert relative_error(getattr(a, name), getattr(b, name)) < CLOSE, name
+
+
+def longest_trace(learner: emphatic.Learner) -> float:
+    """The largest component of the trace that is nearest to 0; without traces there is nothing to forget, or to see."""
+    return min((float(np.abs(getattr(learner, name)).max()) for name in learner.rule.traces), default=np.inf)
+
+
+# ------------------------------------------------------------------------------------------------- symmetries
+
+
+@every_core_rule
+@every_engine
+@pytest.mark.parametrize("c", [0.125, 3.0])
+def test_interest_and_step_size_trade(rule: str, engine: str, c: float) -> None:
+    """(α/c, cI) is the same learner as (α, I)."""
+    stream = stream_for(rule, 1)
+    traded = replace(stream, alpha=stream.alpha / c, I=stream.I * c)
+    a, b = (learner_at(rule, engine, start(1, N)) for _ in range(2))
+    assert relative_error(traded.run(a), stream.run(b)) < CLOSE
+    assert relative_error(a.theta, b.theta) < CLOSE
+    assert relative_error(a.e, b.e if rule.startswith("true_online") else c * b.e) < CLOSE
+
+
+def lively(stream: Stream, k: int) -> Stream:
+    """The stream, changed around step k so that what is remembered there matters to what follows."""
+    around = slice(k - 2, k + 2)
+    for name, value in {"alpha": 0.1, "rho": 1.5, "I": 1.0, "gamma_next": 0.9, "lambda_": 0.7}.items():
+        getattr(stream, name)[around] = value
+    for name, value in {"lambda_next": 0.2, "pi": 0.9, "mu": 0.6, "xi": 1.1}.items():
+        if name in stream.extra:
+            stream.extra[name][around] = value
+    stream.Phi[around] = np.random.default_rng(k).normal(size=(4, stream.n)) / np.sqrt(stream.n)
+    return stream
+
+
+@every_core_rule
+@every_engine
+def test_rho_0_changes_no_weight_and_forgets_the_traces(rule: str, engine: str) -> None:
+    """After a step with ρ = 0 the weights are what they were, e = F = D = 0, and a new learner would go on
+    alike."""
+    for seed, k in ((2, 3), (3, 20), (4, 40)):
+        stream = lively(stream_for(rule, seed), k)
+        stream.rho[k] = 0.0
+        learner = learner_at(rule, engine, start(seed, N))
+        stream[:k].run(learner)
+        before, e = np.array(learner.theta), np.array(learner.e)
+        assert np.abs(e).max() > 1e-2
+        stream[k : k + 1].run(learner)
+        assert relative_error(learner.theta, before) < 1e-15
+        assert not np.any(learner.e)
+        for name in {"F", "D"} & set(learner.rule.memory):
+            assert getattr(learner, name) == 0.0
+        goes_on_like_new(learner, stream[k + 1 :])
+
+
+@every_rule
+@every_engine
+def test_gamma_0_forgets_all_but_the_weights(rule: str, engine: str) -> None:
+    """From a step with γ' = 0 on, a new learner with the same weights would go on alike."""
+    for seed, k in ((5, 3), (6, 20), (7, 40)):
+        stream = lively(stream_for(rule, seed), k)
+        stream.gamma_next[k] = 0.0
+        learner = learner_at(rule, engine, start(seed, N))
+        stream[: k + 1].run(learner)
+        assert longest_trace(learner) > 1e-2
+        goes_on_like_new(learner, stream[k + 1 :])
+
+
+@every_rule
+@every_engine
+def test_cut_forgets_all_but_the_weights(rule: str, engine: str) -> None:
+    """After `cut` a new learner with the same weights would go on alike; without it, it would not."""
+    for seed, k in ((8, 3), (9, 20), (10, 40)):
+        stream = lively(stream_for(rule, seed), k)
+        learner = learner_at(rule, engine, start(seed, N))
+        stream[:k].run(learner)
+        uncut = learner.copy()
+        learner.cut()
+        for name in learner.rule.weights:
+            assert relative_error(getattr(learner, name), getattr(uncut, name)) < 1e-15
+        assert longest_trace(uncut) > 0.0
+        assert not any(np.any(getattr(learner, name)) for name in learner.rule.traces + learner.rule.memory)
+        goes_on_like_new(learner, stream[k:])
+        stream[k:].run(uncut)
+        differs = relative_error(uncut.theta, learner.theta)
+        assert differs > 1e-3 if learner.rule.traces + learner.rule.memory else differs == 0.0
+
+
+def goes_on_like_new(learner: emphatic.Learner, stream: Stream) -> None:
+    """As the equations say of a sequence that begins with these weights; and as after a `cut`."""
+    s = stream.sequence(theta_0=learner.theta)
+    expected = RULES[learner.rule.name](replace(s, w_0=learner.w if "w" in learner.rule.weights else None))
+    fresh = learner.copy()
+    fresh.cut()
+    assert relative_error(stream.run(learner), expected.predictions) < CLOSE
+    for name in learner.rule.vectors:
+        assert relative_error(getattr(learner, name), expected.last[name]) < CLOSE, name
+    stream.run(fresh)
+    assert_same(learner, fresh)
+
+
+@every_rule
+@every_engine
+def test_an_orthogonal_change_of_features(rule: str, engine: str) -> None:
+    """φ → Qφ and θ_0 → Qθ_0 turn every vector by Q and change no prediction."""
+    stream = stream_for(rule, 9, separate=True)
+    assert stream.Phi_next is not None
+    Q, _ = np.linalg.qr(np.random.default_rng(9).normal(size=(N, N)))
+    theta_0 = start(9, N)
+    a, b = learner_at(rule, engine, Q @ theta_0), learner_at(rule, engine, theta_0)
+    turned = replace(stream, Phi=stream.Phi @ Q.T, Phi_next=stream.Phi_next @ Q.T)
+    assert relative_error(turned.run(a), stream.run(b)) < CLOSE
+    for name in a.rule.vectors:
+        assert relative_error(getattr(a, name), Q @ getattr(b, name)) < CLOSE, name
+
+
+@every_rule
+@every_engine
+def test_linearity_in_the_first_weights_and_the_cumulant(rule: str, engine: str) -> None:
+    """(θ_0, R) → (θ_T, w_T) is linear; the traces do not depend on either."""
+    stream = stream_for(rule, 10)
+    rng = np.random.default_rng(10)
+    starts, cumulants = rng.normal(size=(2, N)), rng.normal(size=(2, T))
+    weights = np.array([0.7, -1.3])
+    a, b = (learner_at(rule, engine, theta_0) for theta_0 in starts)
+    both = learner_at(rule, engine, weights @ starts)
+    predictions = [replace(stream, R=R).run(one) for one, R in zip((a, b), cumulants, strict=True)]
+    combined = replace(stream, R=weights @ cumulants).run(both)
+    assert relative_error(combined, weights @ np.array(predictions)) < CLOSE
+    for name in both.rule.weights:
+        assert relative_error(getattr(both, name), weights @ [getattr(a, name), getattr(b, name)]) < CLOSE, name
+    for name in both.rule.traces:
+        assert relative_error(getattr(both, name), getattr(a, name)) < CLOSE, name
+
+
+@every_rule
+@every_engine
+def test_the_weights_may_be_set_in_mid_stream(rule: str, engine: str) -> None:
+    """What is remembered does not depend on θ: setting θ to itself changes nothing, and what follows is
+    affine in what it is set to."""
+    k = 30
+    stream = lively(stream_for(rule, 11), k)
+    learner = learner_at(rule, engine, start(11, N))
+    stream[:k].run(learner)
+    same = learner.copy()
+    same.theta = np.array(learner.theta)
+    values = np.random.default_rng(11).normal(size=(2, N))
+    results = []
+    for value in (*values, values.mean(axis=0)):
+        other = learner.copy()
+        other.theta = value
+        assert np.array_equal(other.theta, value)
+        stream[k:].run(other)
+        results.append(np.array(other.theta))
+    stream[k:].run(learner)
+    stream[k:].run(same)
+    assert_same(same, learner)
+    assert relative_error(results[2], (results[0] + results[1]) / 2) < CLOSE
+    assert relative_error(results[0], results[1]) > 1e-3
+
+
+# ---------------------------------------------------------------------------------------- one rule as another
+
+
+@pytest.mark.plain
+@every_engine
+@pytest.mark.parametrize("plain", ["td", "etd", "etd_beta"])
+def test_at_lambda_0_true_online_is_plain(plain: str, engine: str) -> None:
+    """Without traces there is nothing to correct; e differs by the factor α_t alone."""
+    for seed in (12, 13):
+        stream = stream_for(plain, seed, separate=True)
+        stream = replace(stream, lambda_=np.zeros(T))
+        a, b = (learner_at(rule, engine, start(seed, N)) for rule in (f"true_online_{plain}", plain))
+        assert relative_error(stream.run(a), stream.run(b)) < CLOSE
+        assert relative_error(a.theta, b.theta) < CLOSE
+        assert relative_error(a.e, stream.alpha[-1] * b.e) < CLOSE
+
+
+@pytest.mark.plain
+@every_engine
+@pytest.mark.parametrize("prefix", ["", "true_online_"])
+def test_beta_as_gamma_and_as_0(prefix: str, engine: str) -> None:
+    """β_t = γ_t makes etd_beta etd (β_0 is never used); β = 0 makes it td."""
+    stream = stream_for("td", 14, separate=True)
+    gamma = np.append(0.6, stream.gamma_next[:-1])
+    for beta, rule in ((gamma, f"{prefix}etd"), (np.zeros(T), f"{prefix}td")):
+        a, b = (learner_at(name, engine, start(14, N)) for name in (f"{prefix}etd_beta", rule))
+        assert relative_error(replace(stream, extra={"beta": beta}).run(a), stream.run(b)) < CLOSE
+        assert relative_error(a.theta, b.theta) < CLOSE
+        assert relative_error(a.e, b.e) < CLOSE
+
+
+@every_engine
+@pytest.mark.parametrize("prefix", ["", "true_online_"])
+def test_at_lambda_1_emphasis_is_interest(prefix: str, engine: str) -> None:
+    """λ = 1 makes M = I: etd is td, whatever F is."""
+    stream = replace(stream_for("td", 15), lambda_=np.ones(T))
+    a, b = (learner_at(f"{prefix}{name}", engine, start(15, N)) for name in ("etd", "td"))
+    assert relative_error(stream.run(a), stream.run(b)) < CLOSE
+    assert relative_error(a.theta, b.theta) < CLOSE
+    assert relative_error(a.e, b.e) < CLOSE
+
+
+# ----------------------------------------------------------------------------- ways of feeding the same steps
+
+
+@every_rule
+@settings(max_examples=20)
+@given(cuts=st.sets(st.integers(1, 30), max_size=6), by_learn=st.sets(st.integers(0, 6)), seed=st.integers(0, 99))
+def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[int], seed: int) -> None:
+    """One `run`, any split into several, and `learn` for any of the parts: the same predictions and state."""
+    stream = stream_for(rule, seed, T=31)
+    edges = [0, *sorted(cuts), 31]
+    for engine in ENGINES:
+        whole, parts = (learner_at(rule, engine, start(seed, N)) for _ in range(2))
+        predictions = []
+        for i, (first, last) in enumerate(itertools.pairwise(edges)):
+            part = stream[first:last]
+            predictions.append(part.learn(parts) if i in by_learn else part.run(parts))
+        assert relative_error(np.concatenate(predictions), stream.run(whole)) < CLOSE
+        assert_same(parts, whole)
+
+
+@every_rule
+@every_engine
+@pytest.mark.parametrize("learners", [None, 1, K])
+@pytest.mark.parametrize("separate", [False, True])
+def test_run_is_learn_step_by_step(rule: str, engine: str, learners: int | None, separate: bool) -> None:
+    """The same shapes, predictions and state; and `learn` returns δ = R + γ'θ·φ' − θ·φ of the old θ."""
+    stream = stream_for(rule, 16, T=31, K=learners, separate=separate)
+    theta_0 = start(16, N) if learners is None else start(16, learners, N)
+    a, b = (learner_at(rule, engine, theta_0) for _ in range(2))
+    assert relative_error(stream[:30].learn(a), stream[:30].run(b)) < CLOSE
+    assert_same(a, b)
+    phi, phi_next = stream.step_features(30)
+    p = stream.parameters(30)
+    expected = p["R"] + p["gamma_next"] * (a.theta @ phi_next) - a.theta @ phi
+    delta = a.learn(phi=phi, phi_next=phi_next, **p)
+    assert relative_error(delta, expected) < CLOSE
+
+
+@every_rule
+@every_engine
+def test_learners_do_not_know_of_each_other(rule: str, engine: str) -> None:
+    """K learners on one stream are K learners alone, in any order."""
+    stream, theta_0, order = stream_for(rule, 17, K=K), start(17, K, N), np.array([2, 0, 1])
+    together = learner_at(rule, engine, theta_0)
+    predictions = stream.run(together)
+    permuted = learner_at(rule, engine, theta_0[order])
+    assert relative_error(stream.of_learners(order).run(permuted), predictions[:, order]) < CLOSE
+    assert relative_error(permuted.theta, together.theta[order]) < CLOSE
+    for k in range(K):
+        alone = learner_at(rule, engine, theta_0[k : k + 1])
+        assert relative_error(stream.of_learners([k]).run(alone), predictions[:, k : k + 1]) < CLOSE
+        for name in alone.rule.vectors:
+            assert relative_error(getattr(alone, name)[0], getattr(together, name)[k]) < CLOSE, name
+
+
+@every_rule
+@every_engine
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("learners", [None, K])
+def test_active_features_are_their_dense_vectors(rule: str, engine: str, binary: bool, learners: int | None) -> None:
+    """`Active` in `run`, in `learn` and in `predict`, and the same features as full vectors, on every
+    engine: what the equations say. So sparse = dense."""
+    for separate in (False, True):
+        stream = stream_for(rule, 18, T=31, n=12, K=learners, active=4, binary=binary, separate=separate)
+        theta_0 = start(18, 12) if learners is None else start(18, learners, 12)
+        expected = stream.expected(rule, theta_0)
+        for feed in (stream.run, stream.learn):
+            for active in (True, False):
+                learner = learner_at(rule, engine, theta_0)
+                assert relative_error(feed(learner, active=active), expected.predictions) < CLOSE
+                for name in learner.rule.vectors:
+                    assert relative_error(getattr(learner, name), expected.vectors[name]) < CLOSE, name
+
+
+@pytest.mark.parametrize("rule", [name for name in WITH_INTEREST if emphatic.rules.get(name).traces])
+@every_engine
+def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) -> None:
+    """No trace is too small to matter: with λ = 1 and interest in the first state only, e shrinks to 1e-42 of what it
+    was and, as ρ > 1, grows back, while that state's column is never looked at."""
+    half, c = 80, 0.3
+    rho = np.repeat([c / 0.9, 1 / c / 0.9], half)
+    rng = np.random.default_rng(21)
+    constant = np.ones(2 * half)
+    stream = Stream(
+        Phi=np.hstack([np.zeros((2 * half + 1, 1)), rng.normal(size=(2 * half + 1, 3))]),
+        R=rng.normal(size=2 * half),
+        gamma_next=0.9 * constant,
+        alpha=0.1 * constant,
+        lambda_=constant,
+        rho=rho,
+        I=0.0 * constant,
+        extra={"beta": 0.5 * constant} if rule.endswith("_beta") else {},
+    )
+    stream.Phi[0], stream.I[0] = [1.0, 0.0, 0.0, 0.0], 1.0
+    expected = stream.expected(rule)
+    assert np.abs(expected.e).max() > 0.01
+    learner = learner_at(rule, engine, np.zeros(4))
+    assert relative_error(stream.run(learner), expected.predictions) < CLOSE
+    assert relative_error(learner.theta, expected.theta) < CLOSE
+    assert relative_error(learner.e, expected.e) < CLOSE
+
+
+@every_rule
+@every_engine
+@pytest.mark.parametrize("learners", [None, K])
+def test_save_and_load_in_mid_stream(rule: str, engine: str, learners: int | None, tmp_path: Path) -> None:
+    """Saved and loaded, or copied, the learner goes on with the same bits: vectors, memory and predictions.
+    Nothing is read before it is saved, so that lazily kept state is saved as it stands."""
+    stream = stream_for(rule, 19, n=12, K=learners, active=4, binary=False)
+    theta_0 = start(19, 12) if learners is None else start(19, learners, 12)
+    one = learner_at(rule, engine, theta_0)
+    stream[:23].run(one)
+    one.save(tmp_path / "model.safetensors")
+    others = [emphatic.load(tmp_path / "model.safetensors"), one.copy()]
+    predictions = stream[23:].run(one)
+    for other in others:
+        assert np.array_equal(stream[23:].run(other), predictions)
+        for name in one.rule.vectors + one.rule.memory:
+            assert np.array_equal(getattr(other, name), getattr(one, name)), name
+
+
+@every_rule
+@every_engine
+@pytest.mark.parametrize("dtype", ["float32"])
+def test_float32_stays_near(rule: str, engine: str, dtype: str) -> None:
+    """In single precision the same, to single precision: one learner of every structure, and a few of the others."""
+    K = None if rule in STRUCTURES else 2
+    stream = stream_for(rule, 20, T=301 if rule in SINGLE else 61, K=K)
+    theta_0 = start(20, *(() if K is None else (K,)), N)
+    expected = stream.expected(rule, theta_0)
+    learner = learner_at(rule, engine, theta_0, dtype=dtype)
+    predictions = stream.run(learner)
+    assert learner.theta.dtype == np.float32
+    assert relative_error(predictions, expected.predictions) < TOLERANCE["float32"]
+    for name in learner.rule.vectors:
+        assert relative_error(getattr(learner, name), expected.vectors[name]) < TOLERANCE["float32"], name

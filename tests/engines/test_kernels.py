@@ -1,0 +1,150 @@
+"""Kernels are ordinary modules: what they may import, what they may call, and that an edit is always compiled."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emphatic
+from emphatic.engines import compiled, rule_functions
+from emphatic.engines.unrolled import Functions
+from tests.engines.test_compiled import environment, files, start
+
+PACKAGE = Path(emphatic.__file__).parent
+KERNELS = sorted(path for path in (PACKAGE / "engines").rglob("*_kernels.py") if "cuda" not in path.stem)
+#: What a kernel may import of this package at run time; each is a part of the hash.
+ALLOWED = {"emphatic.engines.compiled", "emphatic.engines.intrinsics"}
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """Every name that a module imports at run time, and from where."""
+    found: dict[str, str] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name: str(node.module) for alias in node.names}
+        if isinstance(node, ast.Import):
+            found |= {alias.asname or alias.name: alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda path: path.stem)
+def test_a_kernel_imports_nothing_that_its_hash_does_not_know(kernel: Path) -> None:
+    tree = ast.parse(kernel.read_text(encoding="utf-8"))
+    of_us = {module for module in imported(tree).values() if module.startswith("emphatic")}
+    assert of_us <= ALLOWED
+
+
+@pytest.mark.parametrize("rule", emphatic.rules.names())
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_is_declared_is_what_is_written(rule: str, dtype: str) -> None:
+    """A rule's small functions and constants are those that ``rule_functions`` declares, each once."""
+    made = Functions(emphatic.rules.get(rule), dtype)
+    assert len(made.names) == len(set(made.names))
+    assert set(made.names) == set(rule_functions.__annotations__)
+    ast.parse("\n".join(made.text))
+
+
+def test_no_name_of_a_rule_leaves_its_function() -> None:
+    """Under other names for all its parameters a rule has the same small functions, character by character."""
+
+    def scaled(step, memory, x, x_next, g):  # type: ignore[no-untyped-def]
+        alpha, I, lambda_, rho, gamma_next, delta, one, other = step
+        (gamma,) = memory
+        w = alpha * delta * one + other
+        return ((1.0, w), (0.0, gamma * lambda_)), ((w, 0.0), (1.0, 0.0)), (gamma_next,)
+
+    of: Any = {"weights": ("theta",), "traces": ("e",), "memory": ("gamma",)}
+    texts = {
+        tuple(Functions(emphatic.Rule("r", scaled, extra=extra, **of), "float64").text)
+        for extra in (("one", "other"), ("p", "X"), ("decide", "real"))
+    }
+    assert len(texts) == 1
+
+
+USE = """
+import numpy as np, sys
+from numba.core import event
+import emphatic
+with event.install_recorder("numba:compile") as recorder:
+    rng = np.random.default_rng(0)
+    index = np.array([rng.choice(50, 5, replace=False) for _ in range(301)])
+    learner = emphatic.Learner("true_online_etd", 50, 9, engine="sparse")
+    learner.run(emphatic.Active(index), rng.normal(size=(300, 1)), 0.9, alpha=0.07, lambda_=0.7)
+    print(learner.theta.tobytes().hex())
+print(len(recorder.buffer))
+"""
+NAMES = """
+import sys
+import emphatic
+for K in (None, 9):
+    emphatic.Learner("true_online_etd", 50, K, engine="sparse").predict(emphatic.Active([1]))
+print(sorted(name for name in sys.modules if "plain_sparse" in name))
+"""
+
+
+def test_an_edited_constant_meets_no_old_kernel(tmp_path: Path) -> None:
+    """SHRUNK, which both sparse engines compile in, edited in a copy of the package: both are compiled again.
+
+    Until then, what is read from the disk gives the bits of what was compiled.
+    """
+    package = tmp_path / "site" / "emphatic"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    env = environment(EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=package.parent)
+    cold, first = start(env, code=USE)
+    assert int(first) >= 1
+    warm, again = start(env, code=USE)
+    assert again == "0"
+    assert warm == cold
+    # What is compiled is known by the name of its file: both have other names.
+    plain = env | {"NUMBA_DISABLE_JIT": "1"}
+    (before,) = start(plain, code=NAMES)
+    path = package / "engines" / "sparse" / "lazy.py"
+    text, stamp = path.read_text(encoding="utf-8"), path.stat()
+    assert "SHRUNK = 1e-2" in text
+    path.write_text(text.replace("SHRUNK = 1e-2", "SHRUNK = 3e-2"), encoding="utf-8")
+    os.utime(path, (stamp.st_atime, stamp.st_mtime))
+    (after,) = start(plain, code=NAMES)
+    names, others = ast.literal_eval(before), ast.literal_eval(after)
+    assert len(names) == len(others) == 2
+    assert not set(names) & set(others)
+
+
+EVERYTHING = """
+import numpy as np
+import emphatic
+from emphatic import problems, scores
+from emphatic.features import kernels as a
+from emphatic.hordes import blend_kernels as b
+from emphatic.scores import kernels as c
+from emphatic.problems import kernels as d
+from emphatic.engines import scan
+emphatic.returns([1.0, 2.0], 0.5)
+for engine in ("dense", "chunked"):
+    learner = emphatic.Learner("td", 4, engine=engine)
+    learner.run(emphatic.Active([[0, 1], [1, 2]] * 10), 1.0, 0.5, alpha=0.25, lambda_=0.5)
+    learner.learn(0.1, 1.0, 0.5, emphatic.Active([1]), 1.0, 1.0, emphatic.Active([2]), 0.5)
+"""
+
+
+def test_compiled_code_lies_in_the_cache_folder_alone(tmp_path: Path) -> None:
+    package = tmp_path / "site" / "emphatic"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    before = files(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    env = environment(EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=package.parent, HOME=home, XDG_CACHE_HOME=home)
+    start(env, code=EVERYTHING)
+    new = {Path(name) for name in files(tmp_path)} - {Path(name) for name in before}
+    assert sum(path.suffix == ".nbc" for path in new) >= 12
+    assert {path for path in new if tmp_path / "cache" not in path.parents} == set()
+
+
+def test_the_hash_knows_the_compiler() -> None:
+    """What decorators do is not in a kernel's text, but their source's hash is."""
+    text = compiled.compose(Functions(emphatic.rules.get("td"), "float64"), "dense_kernels")
+    assert compiled._compiler() in text

@@ -1,0 +1,285 @@
+"""The sparse engine for K learners beside the reference, through the engines' own interface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba.core.config
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from emphatic import rules
+from emphatic.engines.reference import Reference
+from emphatic.engines.rows import Rows
+from emphatic.engines.sparse.columns_kernels import LANES, NEVER
+from emphatic.engines.sparse.sparse_many import SparseMany
+from emphatic.engines.watch import Watch
+from emphatic.rules import Rule, Scalars, Update
+
+Array = npt.NDArray[Any]
+#: By dtype: what rounding may make of a stream that does not grow.
+SAME = {"float64": 1e-12, "float32": 2e-4}
+every_dtype = pytest.mark.parametrize("dtype", SAME)
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels run as the Python that they are."""
+    monkeypatch.setattr(numba.core.config, "DISABLE_JIT", True)
+
+
+def no_trace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """Residual gradient: θ ← θ + αρδ(φ − γ'φ')"""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0,),), ((alpha * rho * delta, -alpha * rho * gamma_next * delta),), ()
+
+
+def literals(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """Entries other than 0 and 1, a trace that is forgotten at once, and names that kernels use too"""
+    alpha, I, lambda_, rho, gamma_next, delta, q, s, k, t, n, K = step
+    (m,) = memory
+    return (
+        (
+            (0.99, alpha * delta * q, 0.0, 0.25),
+            (0.0, 0.5, 0.0, 0.0),
+            (0.0, 0.0, rho * lambda_ * s, 0.0),
+            (0.0, 0.0, 0.0, 0.0),
+        ),
+        ((alpha * delta + 0.01 * (k - t) * (n - K), -0.01 * alpha), (1.0, 0.0), (0.5, 0.0), (1.0, 0.0)),
+        (m * 0.5 + rho * g[1] * 0.01 + x[2] * 0.001,),
+    )
+
+
+def second_takes_next(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """Two traces, both taken by both weights, of which only the second takes φ'"""
+    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    return (
+        (
+            (1.0, 0.0, alpha * delta, 0.125),
+            (0.0, 1.0 - beta, 0.1 * beta * delta, 0.01 * beta * x[3]),
+            (0.0, 0.0, 0.9 * lambda_, 0.0),
+            (0.0, 0.0, 0.0, rho * gamma_next * lambda_),
+        ),
+        ((0.0, 0.0), (0.1 * beta, -0.1 * beta), (1.0, 0.0), (0.3, 0.0)),
+        (),
+    )
+
+
+ODD = (
+    Rule("no_trace", no_trace, ("theta",), (), ()),
+    Rule("literals", literals, ("theta",), ("a", "b", "c"), ("m",), extra=("q", "s", "k", "t", "n", "K")),
+    Rule("second_takes_next", second_takes_next, ("theta", "w"), ("a", "b"), (), extra=("beta",)),
+)
+
+
+@dataclass
+class Log:
+    """T steps of K learners: φ as rows with a −1 here and there, and as an array."""
+
+    rows: Rows
+    dense: Array
+    parameters: tuple[Array, ...]
+
+    @staticmethod
+    def drawn(rule: Rule, seed: int, n: int = 6, K: int = 3, T: int = 60, dtype: str = "float64") -> Log:
+        rng = np.random.default_rng(seed)
+        index = np.array([rng.permutation(n)[: min(n, 4)] for _ in range(T + 1)])
+        index[rng.random(index.shape) < 0.2] = -1
+        value = rng.normal(size=index.shape).astype(dtype).astype(np.float64) / 2
+        rows = Rows(np.arange(T + 2) * index.shape[1], index.reshape(-1), value.reshape(-1))
+        ranges: dict[str, Any] = {
+            "alpha": rng.uniform(0, 0.1, (T, K)),
+            "I": rng.choice([0.0, 0.1, 1.0], (T, K)) if rule.interest else np.ones((T, K)),
+            "lambda_": np.broadcast_to(np.linspace(0.05, 0.99, K), (T, K)),
+            "rho": rng.choice([0.0, *[0.9, 1.0, 1.05] * 10], (T, K)),
+            "gamma_next": rng.choice([0.0, *[0.95, 1.0] * 20], (T, K)),
+            "R": rng.normal(size=(T, K)),
+            "beta": rng.uniform(0.5, 0.99, (T, K)) if rule in ODD else rng.uniform(0, 0.05, (T, K)),
+        }
+        given = (ranges.get(name, rng.uniform(0, 1, (T, K))) for name in rule.parameters)
+        return Log(rows, rows.dense(n, dtype), tuple(np.array(p) for p in given))
+
+    def run(self, engine: Any, begin: int, end: int, watch: Watch | None = None, more: int = 0) -> tuple[int, Array]:
+        predictions = np.zeros((end - begin + more, engine.K), engine.dtype)
+        features: Any = (
+            (self.rows.block(begin, end), self.rows.block(begin + 1, end + 1))
+            if engine.takes_rows
+            else (self.dense[begin:end], self.dense[begin + 1 : end + 1])
+        )
+        parameters = tuple(p[begin:end] for p in self.parameters)
+        watch = watch or Watch(np.zeros(engine.K, bool))
+        return engine.run(*features, 10.0, parameters, predictions, watch), predictions
+
+    def step(self, engine: SparseMany, t: int, frozen: Array | None = None) -> Any:
+        frozen = np.zeros(engine.K, bool) if frozen is None else frozen
+        parameters = tuple(p[t : t + 1] for p in self.parameters)
+        return engine.stepper(False)(self.rows.block(t, t + 1), self.rows.block(t + 1, t + 2), parameters, frozen)
+
+
+def state(engine: Any) -> list[Array]:
+    vectors = [engine.vector(r) for r in range(len(engine.rule.vectors))]
+    return [*vectors, engine.scalars[:, : engine.M], engine.scalars[:, -1:]]
+
+
+def apart(one: Any, other: Any, learners: Any = slice(None)) -> float:
+    """The largest difference, relative to each learner's own largest number of a kind."""
+    out = 0.0
+    for a, b in zip(state(one), state(other), strict=True):
+        for x, y in zip(a[learners].astype(np.float64), b[learners].astype(np.float64), strict=True):
+            if len(y):
+                out = max(out, float(np.abs(x - y).max() / max(np.abs(y).max(), 1e-30)))
+    return out
+
+
+@pytest.mark.usefixtures("interpreted")
+@every_dtype
+@pytest.mark.parametrize("K", [3, LANES + 2])
+@pytest.mark.parametrize(
+    "rule", [*map(rules.get, ("true_online_etd", "true_online_gtd", "tdrc")), *ODD], ids=lambda r: r.name
+)
+def test_as_the_reference(rule: Rule, K: int, dtype: str) -> None:
+    """In a few calls, the last step by ``stepper``; and what is predicted after them."""
+    T = 60 if K == 3 else 25
+    log = Log.drawn(rule, 1, K=K, T=T, dtype=dtype)
+    engine, reference = SparseMany(rule, 6, K, dtype), Reference(rule, 6, K, dtype)
+    for begin, end in ((0, 1), (1, T // 2), (T // 2, T - 1)):
+        for each in (reference, engine):
+            status, predictions = log.run(each, begin, end, more=1)
+            assert status == -1
+        assert np.allclose(predictions[-1], engine.predict(log.rows.block(end, end + 1)), rtol=0, atol=10 * SAME[dtype])
+    delta = log.step(engine, T - 1)
+    log.run(reference, T - 1, T)
+    assert np.allclose(delta, reference.delta, rtol=0, atol=10 * SAME[dtype])
+    assert apart(engine, reference) <= SAME[dtype]
+
+
+def growing(dtype: str, rule: Rule, seed: int, K: int = 5) -> Log:
+    """Learners 1 and 3 blow up, the others do not."""
+    log = Log.drawn(rule, seed, K=K, T=150, dtype=dtype)
+    log.parameters[0][:, 1], log.parameters[0][:, 3] = 1e5, 1e6
+    return log
+
+
+@pytest.mark.usefixtures("interpreted")
+@every_dtype
+@pytest.mark.parametrize("rule", [rules.get("td"), rules.get("tdrc"), ODD[0]], ids=lambda r: r.name)
+def test_freezing(rule: Rule, dtype: str) -> None:
+    """Who would diverge is frozen before that step; no bit of it changes from then on, and the others do not notice."""
+    log = growing(dtype, rule, 2)
+    alone, together = np.zeros(5, bool), np.zeros(5, bool)
+    alone[4] = together[4] = True  # it stands still from the start
+    engine, reference = SparseMany(rule, 6, 5, dtype), Reference(rule, 6, 5, dtype)
+    assert log.run(engine, 0, 130, Watch(together, freeze=True))[0] == -1
+    with np.errstate(all="ignore"):
+        log.run(reference, 0, 130, Watch(alone, freeze=True))
+    assert together.tolist() == alone.tolist() == [False, True, False, True, True]
+    assert np.array_equal(engine.scalars[:, -1], reference.scalars[:, -1])
+    assert apart(engine, reference, [0, 2, 4]) <= SAME[dtype]
+    assert apart(engine, reference, [1, 3]) <= {"float64": 1e-9, "float32": 0.1}[dtype]
+    together[2] = True  # in the midst of its lazy form
+    before, others = state(engine), engine.select(np.array([0]))
+    assert log.run(engine, 130, 140, Watch(together))[0] == -1
+    for t in range(140, 150):
+        assert np.isfinite(log.step(engine, t, together)[[0, 2, 4]]).all()
+    for a, b in zip(before, state(engine), strict=True):
+        assert np.array_equal(a[together], b[together])
+    log.parameters = tuple(p[:, [0]] for p in log.parameters)
+    log.run(others, 130, 150)
+    assert apart(others, engine.select(np.array([0]))) <= SAME[dtype]
+
+
+@pytest.mark.usefixtures("interpreted")
+@every_dtype
+def test_a_frozen_learner_does_not_fold_with_its_neighbours(dtype: str) -> None:
+    """Frozen where its trace has shrunk a little, and nobody's so much that columns had to be visited."""
+    rule = rules.get("true_online_etd")
+    log = Log.drawn(rule, 7, dtype=dtype)
+    for name, value in (("lambda_", 0.5), ("rho", 1.0), ("gamma_next", 1.0), ("I", 1.0)):
+        log.parameters[rule.parameters.index(name)][:] = value
+    engine, frozen = SparseMany(rule, 6, 3, dtype), np.array([False, True, False])
+    log.run(engine, 0, 5)
+    before, lazy = state(engine), engine.pending()
+    assert (lazy["diag"][1] < 0.2).all()
+    log.run(engine, 5, 60, Watch(frozen))
+    assert lazy["since"][0, 0] > 0
+    for a, b in zip(before, state(engine), strict=True):
+        assert np.array_equal(a[1], b[1])
+
+
+@pytest.mark.usefixtures("interpreted")
+@every_dtype
+@pytest.mark.parametrize("rule", [rules.get("td"), rules.get("tdrc"), ODD[0]], ids=lambda r: r.name)
+def test_all_stand_before_the_same_step(rule: Rule, dtype: str) -> None:
+    """Where nobody may freeze, the first that would diverge is named, and a step by ``stepper`` is refused."""
+    log = growing(dtype, rule, 3)
+    engine, reference = SparseMany(rule, 6, 5, dtype), Reference(rule, 6, 5, dtype)
+    status, _ = log.run(engine, 0, 150)
+    with np.errstate(all="ignore"):
+        assert status == log.run(reference, 0, 150)[0] >= 0
+    assert apart(engine, reference, [0, 2, 4]) <= SAME[dtype]
+    assert all(np.isfinite(array).all() for array in state(engine))
+    before = state(engine)
+    assert log.step(engine, status // 5) is None
+    assert all(np.array_equal(a, b) for a, b in zip(before, state(engine), strict=True))
+
+
+@every_dtype
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "interpreted"])
+def test_settling_changes_no_bit(dtype: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X = C·H is rounded alike where it is read and where C becomes 1."""
+    monkeypatch.setattr(numba.core.config, "DISABLE_JIT", not compiled)
+    rule = rules.get("true_online_etd")
+    engine = SparseMany(rule, 6, 3, dtype)
+    Log.drawn(rule, 4, dtype=dtype).run(engine, 0, 60)
+    assert (engine.pending()["take"] != 0.0).any()
+    before = state(engine)
+    engine.set_vector(0, engine.vector(0))
+    assert (engine.pending()["take"] == 0.0).all()
+    assert all(np.array_equal(a, b) for a, b in zip(before, state(engine), strict=True))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_what_is_amiss_is_refused_and_changes_nothing() -> None:
+    """Features that do not exist, values that are none, parameters out of range: of every learner."""
+    rule = rules.get("tdrc")
+    log = Log.drawn(rule, 5)
+    engine = SparseMany(rule, 6, 3, "float64")
+    log.run(engine, 0, 40)
+    before = {name: array.copy() for name, array in engine.pending().items()}
+    step, frozen, scalars = engine.stepper(False), np.zeros(3, bool), engine.scalars.copy()
+
+    def phi(index: Any, value: Any) -> Rows:
+        return Rows(np.array([0, len(index)]), np.array(index), np.array(value, np.float64))
+
+    good, parameters = phi([1, -1, 2], [1, 1, 1]), tuple(p[:1] for p in log.parameters)
+    bad = [phi([0, 6], [1, 1]), phi([-2], [1]), phi([0], [np.nan]), phi([0], [np.inf]), phi([3], [1e200])]
+    for pair in [(good, b) for b in bad] + [(b, good) for b in bad]:
+        assert step(*pair, parameters, frozen) is None
+    for i, name in enumerate(rule.parameters):
+        for wrong in (np.nan, np.inf, -1.0) if name != "R" else (np.nan, np.inf):
+            given = [p.copy() for p in parameters]
+            given[i][0, 2] = wrong
+            assert step(good, good, tuple(given), frozen) is None, (name, wrong)
+    assert all(np.array_equal(before[name], array) for name, array in engine.pending().items())
+    assert np.array_equal(engine.scalars, scalars)
+    assert step(good, good, parameters, frozen).shape == (3,)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("by_step", [False, True])
+def test_time_begins_anew(by_step: bool) -> None:
+    """The clock is a small number; where it would run out, all is settled and it starts again."""
+    rule = rules.get("true_online_gtd")
+    log = Log.drawn(rule, 6)
+    engine, reference = SparseMany(rule, 6, 3, "float64"), Reference(rule, 6, 3, "float64")
+    engine.pending()["clock"][0] = NEVER - 30
+    for t in range(0, 60, 10):
+        log.run(reference, t, t + 10)
+        if by_step:
+            assert all(log.step(engine, s) is not None for s in range(t, t + 10))
+        else:
+            log.run(engine, t, t + 10)
+    assert engine.pending()["clock"][0] <= 60
+    assert apart(engine, reference) <= SAME["float64"]

@@ -1,0 +1,103 @@
+"""Kernels of the cuda engine, compiled for a GPU that need not be there; skipped where Triton is not.
+
+Triton's interpreter takes more than its compiler. Most of what the compiler refuses it refuses when it reads a kernel's
+source, which is quick.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import emphatic.rules
+from emphatic.rules import Rule, Scalars, Update
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    pytest.importorskip("torch", reason="needs torch: pip install 'emphatic[cuda]'")
+    triton = pytest.importorskip("triton", reason="needs triton: pip install 'emphatic[cuda]'")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def no_trace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """Residual gradient, with numbers that a float32 does not hold, and with extras of a kernel's names."""
+    alpha, I, lambda_, rho, gamma_next, delta, tl, p0_at = step
+    w = alpha * max(rho, 0.1) * delta * tl
+    return ((1.0,),), ((w, -gamma_next * w * min(0.3, 0.7) * p0_at),), ()
+
+
+NO_TRACE = Rule("no_trace", no_trace, weights=("theta",), traces=(), memory=(), extra=("tl", "p0_at"))
+
+
+def sources(rule: Rule, dtype: str, apart: bool) -> dict[str, tuple[Any, dict[str, int]]]:
+    """Each kernel as it is launched: what Triton compiles, and its options."""
+    from triton.compiler import ASTSource
+
+    from emphatic.engines.cuda import cuda_products
+    from emphatic.engines.cuda import engine as cuda
+    from emphatic.engines.cuda.cuda_blocks import ROWS
+
+    made = cuda.kernels(rule, dtype)
+    count = len(rule.parameters)
+    constants: dict[str, Any] = {f"p{i}_varies": i == 5 for i in range(count)}
+    constants |= {"p5_k": 1, "KEEP": True, "APART": apart, "ROWS": ROWS}
+    constants |= {"FIRST": 0, "LAST": min(1, len(rule.vectors) - 1)}
+    constants |= {"PRECISION": "tf32x3", "THREE": True} if dtype == "float32" else {"PRECISION": "ieee", "THREE": False}
+    pointers = dict.fromkeys(("X", "Z", "G", "H", "P", "P_rest", "TAIL", "OUT"), f"*fp{dtype[-2:]}")
+    pointers |= {"FLAG": "*i32", "FROZEN": "*i8"}
+    pointers |= dict.fromkeys(("BEFORE", "AFTER", "DELTA", "TOP", *(f"p{i}_at" for i in range(count))), "*fp64")
+    found = {}
+    for name, function in (("dual", made.dual), ("update", made.update), ("project", cuda_products.project)):
+        settings = dict(cuda._SHAPES[dtype][name])
+        options = {"num_warps": settings.pop("num_warps")}
+        given = {name: value for name, value in (constants | settings).items() if name in function.arg_names}
+        signature = {name: pointers.get(name, "i32") for name in function.arg_names} | dict.fromkeys(given, "constexpr")
+        found[name] = ASTSource(function, signature, constexprs=given), options
+    return found
+
+
+def read(source: Any, options: dict[str, int]) -> str:
+    """What Triton's compiler makes of a kernel's source at first."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import make_backend
+
+    target = GPUTarget("cuda", 90, 32)
+    backend = make_backend(target)
+    parsed = backend.parse_options(options | source.parse_options())
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    functions, modules = backend.get_codegen_implementation(parsed), backend.get_module_map()
+    return str(source.make_ir(target, parsed, functions, modules, context))
+
+
+@pytest.mark.parametrize("name", emphatic.rules.names())
+def test_the_compiler_reads_every_kernel(name: str) -> None:
+    rule = emphatic.rules.get(name)
+    for kernel, given in sources(rule, "float32", apart=name == "gq").items():
+        assert "tt.func public" in read(*given), kernel
+
+
+def test_numbers_of_a_rule_are_float64() -> None:
+    """Triton 3.6 makes a float32 of a number that meets a minimum, and then a float64 of that."""
+    text = read(*sources(NO_TRACE, "float64", apart=False)["dual"])
+    for number in ("1.000000e-01", "3.000000e-01"):
+        assert f"arith.constant {number} : f64" in text
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("true_online_etd", "float32"), ("no_trace", "float64")])
+def test_every_kernel_compiles_for_a_gpu(name: str, dtype: str) -> None:
+    """Down to machine code. (Triton 3.6 aborts on a product of float64 if an int8 has to do with a factor.)"""
+    from triton.backends.compiler import GPUTarget
+
+    rule = NO_TRACE if name == "no_trace" else emphatic.rules.get(name)
+    for kernel, (source, options) in sources(rule, dtype, apart=rule is NO_TRACE).items():
+        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+        assert ".visible .entry" in compiled.asm["ptx"]
+        assert compiled.metadata.shared <= 232_448, (kernel, compiled.metadata.shared)
+        # λI + (1−λ)F must not become F + λ(I−F).
+        assert not {"reassoc", "fast"} & set(compiled.asm["llir"].split())

@@ -1,0 +1,336 @@
+"""Nexting on a pipe, with real processes and real pipes: killed, stopped, held back, left alone, and fed nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic.hordes.horde import Horde
+from emphatic.nexting.live import Every
+from emphatic.tables.pipe import LONGEST, Malformed, lines, moment, number, reader
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and signals of POSIX")
+
+COMMAND = [sys.executable, "-m", "emphatic.cli", "nexting", "-"]
+FLAGS = ["--horizons", "2,9", "--warm-up", "60"]
+ROWS = 2000
+
+
+def readings(rows: int = ROWS) -> list[bytes]:
+    rng = np.random.default_rng(0)
+    t = np.arange(rows)
+    S1, S2 = np.sin(t / 7) + 0.1 * rng.normal(size=rows), np.cos(t / 11) + 0.1 * rng.normal(size=rows)
+    made = [{"time": 1.7e9 + int(i), "S1": round(a, 4), "S2": round(b, 4)} for i, a, b in zip(t, S1, S2, strict=True)]
+    for i in range(5, rows, 97):
+        made[i]["S2"] = None
+    return [json.dumps(one).encode() + b"\n" for one in made]
+
+
+@contextmanager
+def started(*flags: str, **kinds: Any) -> Iterator[Any]:
+    """The command with pipes to all its ends, which are closed with it."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*COMMAND, *flags], **{"stdin": pipe, "stdout": pipe, "stderr": pipe, **kinds})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(30)
+        for end in (process.stdin, process.stdout, process.stderr):
+            with suppress(OSError):
+                if end is not None:
+                    end.close()
+
+
+def fed(text: bytes, *flags: str) -> tuple[int, list[dict[str, Any]], str]:
+    """The exit code, the lines out and what was said, of a run on all of this text."""
+    run = subprocess.run([*COMMAND, *flags], input=text, capture_output=True, timeout=120, check=False)
+    return run.returncode, [json.loads(line) for line in run.stdout.splitlines()], run.stderr.decode()
+
+
+def feed(process: Any, text: Iterable[bytes]) -> threading.Thread:
+    """Write to its standard input from beside."""
+
+    def write() -> None:
+        with suppress(OSError, ValueError):
+            for line in text:
+                process.stdin.write(line)
+        with suppress(OSError, ValueError):
+            process.stdin.close()
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    return thread
+
+
+def seconds_until(done: Callable[[], bool]) -> float:
+    began = time.monotonic()
+    while not done() and time.monotonic() - began < 30:
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def unread(pipe: Any) -> int:
+    """The bytes that wait in a pipe."""
+    import fcntl
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def told(model: Path) -> dict[str, Any]:
+    more: dict[str, Any] = Horde.load_with(model)[1]["live"]
+    return more
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], Path]:
+    """What a run that is never interrupted writes, line by line, and its model."""
+    model = tmp_path_factory.mktemp("live") / "model.safetensors"
+    run = subprocess.run(
+        [*COMMAND, *FLAGS, "--model", str(model)],
+        input=b"".join(readings()),
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    return run.stdout.splitlines(), model
+
+
+def test_a_line_for_every_reading_after_the_warm_up(whole: tuple[list[bytes], Path]) -> None:
+    out, model = whole
+    assert len(out) == ROWS - 60
+    for i, line in enumerate(out):
+        made = json.loads(line)
+        assert list(made) == ["step", "time", "predictions"]
+        assert (made["step"], made["time"]) == (60 + i, 1.7e9 + 60 + i)
+        assert {signal_: list(at) for signal_, at in made["predictions"].items()} == {
+            "S1": ["2", "9"],
+            "S2": ["2", "9"],
+        }
+    assert told(model)["step"] == ROWS
+    # It learned: the last predictions of a sine are near what then happened.
+    S1 = np.sin(np.arange(ROWS + 50) / 7)
+    truth = [np.average(S1[t + 1 : t + 51], weights=0.5 ** np.arange(50)) for t in range(ROWS - 300, ROWS)]
+    made = [json.loads(line)["predictions"]["S1"]["2"] for line in out[-300:]]
+    assert np.mean((np.array(made) - truth) ** 2) < 0.1 * np.var(truth)
+
+
+def test_killed_at_twenty_moments_and_taken_up_again(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
+    """From the last save on, the lines are those of a run that never stopped."""
+    expected = {json.loads(line)["step"]: line for line in whole[0]}
+    model, text = tmp_path / "m", readings()
+    rng, kills, seen = np.random.default_rng(3), 0, set()
+    ended = None
+    while ended != 0:
+        begin = told(model)["step"] if model.exists() else 0
+        with started(*FLAGS, "--model", str(model), "--save-every", "0.02s") as process:
+            thread = feed(process, text[begin:])
+            last = int(rng.integers(1, 120)) if kills < 20 else -1
+            for count, line in enumerate(process.stdout, start=1):
+                step = json.loads(line)["step"]
+                assert line.rstrip(b"\n") == expected[step]
+                seen.add(step)
+                if count == last:
+                    process.kill()
+                    break
+            ended = process.wait(30)
+            thread.join(10)
+        kills += ended != 0
+    assert kills == 20
+    assert seen == set(expected)
+    assert Horde.load(model).learner.theta.tobytes() == Horde.load(whole[1]).learner.theta.tobytes()
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_at_once(whole: tuple[list[bytes], Path], tmp_path: Path, which: signal.Signals) -> None:
+    """While it waits for input, and while nobody takes its output."""
+    model, text = tmp_path / "m", readings()
+    with started(*FLAGS, "--model", str(model), "--save-every", "1h") as process:
+        process.stdin.write(b"".join(text[:300]))
+        process.stdin.flush()
+        out = [process.stdout.readline() for _ in range(240)]
+        assert not model.exists()
+        process.send_signal(which)
+        assert seconds_until(model.exists) < 1.0
+        assert process.wait(10) == 0
+    assert told(model)["step"] == 300
+    # Now nobody reads: the pipe fills, and it must still stop; what was not taken comes first when it goes on.
+    with started("--model", str(model), "--save-every", "1h") as process:
+        thread = feed(process, text[300:])
+        saved = model.stat().st_mtime_ns
+        seconds_until(lambda: unread(process.stdout) > 30_000)
+        process.send_signal(which)
+        assert seconds_until(lambda: model.stat().st_mtime_ns != saved) < 1.0
+        got = process.stdout.read()
+        assert process.wait(10) == 0
+        thread.join(10)
+    step = told(model)["step"]
+    assert 300 < step < ROWS, "the producer was held back"
+    rest = subprocess.run(
+        [*COMMAND, "--model", str(model)], input=b"".join(text[step:]), capture_output=True, timeout=60, check=True
+    )
+    assert (b"".join(out) + got + rest.stdout).splitlines() == whole[0]
+
+
+def test_when_the_reader_goes_away(tmp_path: Path) -> None:
+    model = tmp_path / "m"
+    with started(*FLAGS, "--model", str(model)) as process:
+        thread = feed(process, readings())
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) == 0
+        thread.join(10)
+        said = process.stderr.read().decode()
+    assert told(model)["step"] > 60
+    assert "has gone" in said
+    assert "Traceback" not in said
+
+
+def test_csv_no_learning_and_thinning(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
+    text = readings(300)
+    table = ["S2,extra,S1,time"]
+    for line in text:
+        one = json.loads(line)
+        table.append(f"{'' if one['S2'] is None else one['S2']},x,{one['S1']},{one['time']}")
+    code, out, said = fed("\n".join(table).encode(), *FLAGS, "--model", str(tmp_path / "m"), "--every", "50")
+    assert code == 0, said
+    assert [one["step"] for one in out] == [99, 149, 199, 249, 299]
+    code, out, said = fed(b"".join(text), *FLAGS, "--model", str(tmp_path / "n"), "--every", "20s")
+    assert [one["step"] for one in out] == list(range(60, 300, 20))
+    # A frozen model stays as it is, to the last byte, and gives the same answers twice.
+    before = whole[1].read_bytes()
+    later = b"".join(text).replace(b"170", b"171")
+    answers = [fed(later, "--model", str(whole[1]), "--no-learn")[1] for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 300
+    assert whole[1].read_bytes() == before
+    code, _, said = fed(b"", "--model", str(tmp_path / "none"), "--no-learn")
+    assert (code, "needs a model" in said) == (2, True)
+
+
+def test_from_a_log_to_a_pipe(tmp_path: Path) -> None:
+    """A model trained on a log goes on learning; its steps count on."""
+    text = readings(900)
+    (tmp_path / "log.jsonl").write_bytes(b"".join(text[:600]))
+    log = [*COMMAND[:-1], str(tmp_path / "log.jsonl"), "--horizons", "2,9", "--out", str(tmp_path / "out")]
+    subprocess.run(log, check=True, capture_output=True, timeout=120)
+    model = tmp_path / "out" / "model.safetensors"
+    before = Horde.load(model)
+    code, out, said = fed(b"".join(text[600:]), "--model", str(model))
+    assert code == 0, said
+    assert [one["step"] for one in out] == list(range(600, 900))
+    after = Horde.load(model)
+    assert after.rows == before.rows + 300 == 900
+    expected = [before.observe(json.loads(line), time=json.loads(line)["time"]) for line in text[600:]]
+    made = [[one["predictions"][s][h] for s in ("S1", "S2") for h in ("2", "9")] for one in out]
+    assert np.allclose(made, expected, rtol=1e-9, atol=1e-9)
+
+
+def nonsense() -> Iterator[bytes]:
+    """A thousand times a good line and 999 hostile ones of every kind."""
+    rng = np.random.default_rng(0)
+    kinds = [
+        b"{", b"[]", b"null", b'"S1"', b"{}", b'{"other": 1}', b'{"S1": "abc"}', b'{"S1": [1]}', b'{"S1": {"a": 1}}',
+        b"\xff\xfe\x00binary\x00", b"[" * 2000, b'{"a":' * 2000, b"{'S1': 1}", b"1,2,3", b"NaN", b"\x00" * 50,
+        b'{"S1": 1e999999', b'{"S1": true, "S2"', b"--- ### ---",
+    ]  # fmt: skip
+    hostile = b"".join(kinds[int(k)] + b"\n" for k in rng.integers(0, len(kinds), 999))
+    fine = b'{"time": %d, "S1": NaN, "S2": 1e999, "more": [1, 2]}\n'
+    for i in range(1000):
+        yield fine % (1_700_010_000 + i) + hostile
+
+
+def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
+    """A million lines, one of them of 10 MB; what is said of them is bounded too."""
+    model = tmp_path / "m"
+    model.write_bytes(whole[1].read_bytes())
+
+    def text() -> Iterator[bytes]:
+        yield b'{"S1": "' + b"x" * 10_000_000 + b'"}\n'
+        yield from nonsense()
+
+    with open(tmp_path / "said", "wb") as err, started("--model", str(model), stderr=err) as process:
+        thread = feed(process, text())
+        first, used = process.stdout.readline(), 0
+        for _ in process.stdout:
+            used = max(used, resident(process.pid))
+        assert process.wait(60) == 0
+        thread.join(10)
+    assert json.loads(first)["predictions"]["S1"]["2"] is not None
+    said = (tmp_path / "said").read_text()
+    assert "line 1: longer than 1 MiB; skipped." in said
+    assert "line 3:" in said
+    assert "lines were malformed and skipped" in said
+    assert len(said) < 50_000
+    assert used < 400 * 2**20, "memory"
+    assert told(model)["step"] == ROWS + 1000
+
+
+def resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def test_lines_are_cut_and_bounded() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, True)
+    text = b"a\n\nb" + b"c" * 70_000 + b"\n" + b"d" * (LONGEST + 10) + b"\ne"
+
+    def fill() -> None:
+        view = memoryview(text)
+        while view:
+            view = view[os.write(write, view[:5000]) :]
+        os.close(write)
+
+    threading.Thread(target=fill, daemon=True).start()
+    assert list(lines(read)) == [b"a", b"", b"b" + b"c" * 70_000, None, b"e"]
+    os.close(read)
+
+
+def test_numbers_and_moments() -> None:
+    assert [number(value) for value in (1, True, "2.5", " 3 ")] == [1.0, 1.0, 2.5, 3.0]
+    for missing in (None, "", "NA", "nan", float("inf"), 10**400, "?"):
+        assert np.isnan(number(missing))
+    wrongs: list[Any] = ["abc", [1], {}, "1,5"]
+    for wrong in wrongs:
+        with pytest.raises(Malformed, match="is not a number"):
+            number(wrong)
+    assert moment("2007-02-01 00:01:00") == moment("2007-02-01T00:01:00Z") == moment("2007-02-01T01:01:00+01:00")
+    assert moment("2007-02-01") == 1170288000.0
+    assert moment(1170288000000, 1000.0) == 1170288000.0
+    with pytest.raises(Malformed):
+        reader(b"a,b,a")
+    with pytest.raises(ValueError, match="--every must be"):
+        Every("soon")
+
+
+def test_it_cannot_learn_from_text_alone(tmp_path: Path) -> None:
+    code, out, said = fed(b'{"a": "x"}\n' * 70, *FLAGS, "--model", str(tmp_path / "m"))
+    assert code != 0
+    assert out == []
+    assert "cannot be learned from" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_pipe_that_ends_within_the_warm_up_says_so(tmp_path: Path) -> None:
+    code, out, said = fed(b"".join(readings(10)), *FLAGS, "--model", str(tmp_path / "m"))
+    assert (code, out) == (0, [])
+    assert "stopped after 10 of 60 readings to warm up on: there is no model." in said
+    assert not (tmp_path / "m").exists()

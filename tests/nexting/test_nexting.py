@@ -1,0 +1,672 @@
+"""``emphatic nexting``: its files, its scores told anew, killed and resumed, bad files, settings, memory, accuracy."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import safetensors
+from numpy.typing import NDArray
+
+import emphatic
+from emphatic import features as f
+from emphatic.cli import app
+from emphatic.features import Features
+from emphatic.hordes.horde import BLOCK
+from emphatic.nexting import runner as nexting
+from emphatic.nexting import settings
+from emphatic.streams import open_table
+
+T = 4 * BLOCK + 1234
+START = np.datetime64("2024-03-01T00:00:00", "us")
+FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
+Call = Callable[..., tuple[int, str, str]]
+
+
+def readings(rows: int = T) -> dict[str, Any]:
+    """Minutes with two gaps of a day; a wave with holes, a walk, a mode, an identifier and a constant."""
+    rng = np.random.default_rng(5)
+    t = np.arange(rows)
+    when = START + (t + 1440 * (t >= 6000) + 1440 * (t >= 2 * BLOCK)) * np.timedelta64(60, "s")
+    wave = 20.0 + np.sin(t / 30) + 0.1 * rng.normal(size=rows)
+    wave[(t > 2000) & (t < 2040) | (rng.random(rows) < 0.001)] = np.nan
+    return {
+        "time": when,
+        "wave (°C)": wave,
+        "walk": np.cumsum(rng.normal(size=rows)) * 0.1,
+        "mode": np.where(np.sin(t / 500) > 0, "heat", "off"),
+        "id": [f"r{i}" for i in t],
+        "level": np.full(rows, 3.0),
+    }
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("log") / "plant.parquet"
+    pq.write_table(pa.table(readings()), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(log: Path) -> Path:
+    """The first rows, as CSV."""
+    path = log.with_name("plant.csv")
+    made = readings(1500)
+    rows = zip(*(column.tolist() if hasattr(column, "tolist") else column for column in made.values()), strict=True)
+    path.write_text("\n".join([",".join(made), *(",".join(map(str, row)) for row in rows)]).replace("nan", ""), "utf-8")
+    return path
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command in this process, in an empty folder: exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*given: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            app(["nexting", *map(str, given)])
+        assert isinstance(stopped.value.code, int)
+        return stopped.value.code, *capsys.readouterr()
+
+    return command
+
+
+def started(*given: object, code: str = "from emphatic.cli import app; app()", **more: Any) -> subprocess.Popen[str]:
+    """The same as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, given)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        **more,
+    )
+
+
+def process(*given: object, **more: Any) -> tuple[int, str, str]:
+    child = started(*given, **more)
+    out, err = child.communicate(timeout=120)
+    return child.returncode, out, err
+
+
+def loaded(out: Path) -> tuple[Any, list[dict[str, Any]]]:
+    return pq.read_table(out / "predictions.parquet"), json.loads((out / "summary.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def finished(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The output folder of one run that nothing disturbed, and what it said."""
+    out: Path = tmp_path_factory.mktemp("finished") / "new [bold]" / "out"
+    code, said, wrong = process("nexting", log, "--horizons", "2,1h", "--out", out)
+    assert (code, wrong) == (0, "")
+    return out, said
+
+
+# ---------------------------------------------------------------------- what is written
+
+
+def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, str]) -> None:
+    out, said = finished
+    assert sorted(path.name for path in out.iterdir()) == FILES
+    assert str(out / "report.html") in said.replace("\n", "")
+    assert len(said.splitlines()) < 12
+    table, _ = loaded(out)
+    signals = ["wave (°C)", "walk", "level"]
+    assert table.column_names == ["row", "time", *(f"{s}@{h}" for s in signals for h in (2, "1h"))]
+    assert table.column("row").to_pylist() == list(range(T))
+    np.testing.assert_array_equal(table.column("time").to_numpy(), readings()["time"])
+    for name in table.column_names[2:]:
+        assert table.schema.field(name).type == pa.float64()
+        assert np.isfinite(table.column(name).to_numpy()).all()
+
+
+def test_progress_is_shown_on_standard_error_where_it_is_a_terminal(log: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    code = "from emphatic.cli import app; app()"
+    given = ["nexting", str(log), "--horizons", "2", "--out", str(tmp_path / "out")]
+    shown = bytearray()
+    with subprocess.Popen([sys.executable, "-c", code, *given], stdout=subprocess.PIPE, stderr=theirs) as child:
+        os.close(theirs)
+        with suppress(OSError):  # the end of a terminal, on Linux
+            while some := os.read(ours, 4096):
+                shown += some
+        assert child.stdout is not None
+        said = child.stdout.read()
+    os.close(ours)
+    assert child.returncode == 0
+    assert b"learning" in shown
+    assert b"rows/s" in shown
+    assert b"learning" not in said
+    assert b"report.html" in said
+
+
+def test_summary_has_one_object_a_signal_and_horizon(finished: tuple[Path, str]) -> None:
+    both = {"rmse", "variance_explained"}
+    _, summary = loaded(finished[0])
+    assert [(row["signal"], row["horizon"]) for row in summary] == [
+        (s, h) for s in ("wave (°C)", "walk", "level") for h in (2, "1h")
+    ]
+    for row in summary:
+        assert {"signal", "horizon", "gamma", *both, "first_half", "persistence", "mean", "offline"} <= set(row)
+        assert row["gamma"] == (0.5 if row["horizon"] == 2 else pytest.approx(1 - 1 / 60))
+        for part in (row, *(row[name] for name in ("first_half", "persistence", "mean", "offline"))):
+            assert {name: type(part[name]) for name in both} in (
+                {"rmse": float, "variance_explained": float},
+                {"rmse": float, "variance_explained": type(None)},
+            )
+            assert set(part) == both or part is row
+            assert (part["variance_explained"] is None) == (row["signal"] == "level")
+    learned = [row for row in summary if row["signal"] != "level"]
+    assert all(row["variance_explained"] > 0.9 for row in learned)
+
+
+def test_the_model_opens_and_goes_on(finished: tuple[Path, str]) -> None:
+    path = finished[0] / "model.safetensors"
+    horde = emphatic.Horde.load(path)
+    assert horde.rows == T
+    assert horde.observe({"walk": 1.0}, time=1e9).shape == (6,)
+    assert emphatic.load(path).K == horde.learner.K
+    with safetensors.safe_open(path, "numpy") as file:
+        assert "theta" in file.keys()  # noqa: SIM118
+
+
+def test_the_report_stands_alone_and_tells_of_the_data(finished: tuple[Path, str]) -> None:
+    page = (finished[0] / "report.html").read_text("utf-8")
+    assert "default-src 'none'" in page
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", re.sub(r"(?s)<script.*?</script>", "", page))
+    assert not re.search(r"<script[^>]*\bsrc=", page)
+    for said in ("plant.parquet", "wave (°C)", "2024-03-05 03:59:00", "2024-03-06 04:00:00", "2 to 50 different words"):
+        assert said in page, said
+    gone = int(np.isnan(readings()["wave (°C)"]).sum())
+    quality = page[page.index("Data quality") :]
+    assert re.search(rf">{gone}<", quality)
+    assert re.search(r"gaps</dt><dd>2</dd>", quality)
+    assert re.search(r"constant</dt><dd>level</dd>", quality)
+
+
+def test_predictions_are_those_of_a_horde(finished: tuple[Path, str], log: Path) -> None:
+    table, _ = loaded(finished[0])
+    opened = open_table(str(log))
+    chosen = settings.Settings(horizons=(2, "1h")).filled(opened, T)
+    horde = emphatic.Horde(chosen.asked(), Features.from_config(list(chosen.features or ())))
+    expected = horde.run(opened)
+    for q, name in enumerate(horde.names):
+        np.testing.assert_array_equal(table.column(name).to_numpy(), expected[:, q], name)
+
+
+def test_scores_are_those_of_the_definition(finished: tuple[Path, str]) -> None:
+    table, summary = loaded(finished[0])
+    made = readings()
+    gap = np.diff(made["time"], prepend=made["time"][0] - np.timedelta64(60, "s")) != np.timedelta64(60, "s")
+    assert gap.sum() == 2
+    for row in summary:
+        x, gamma = made[row["signal"]], row["gamma"]
+        total, weight, reach, mean = np.zeros(T), np.zeros(T), np.zeros(T), np.zeros(T)
+        for t in reversed(range(T - 1)):
+            if not gap[t + 1]:
+                seen = not np.isnan(x[t + 1])
+                total[t] = (1 - gamma) * (x[t + 1] if seen else 0.0) + gamma * total[t + 1]
+                weight[t] = (1 - gamma) * seen + gamma * weight[t + 1]
+                reach[t] = (1 - gamma) + gamma * reach[t + 1]
+        held, count = x.copy(), 0
+        for t in range(T):
+            mean[t] = mean[t - 1]
+            if np.isnan(x[t]):
+                held[t] = held[t - 1]
+            else:
+                count += 1
+                mean[t] += (x[t] - mean[t]) / count
+        known = (reach > 0.99 - 1e-9) & (weight > 0.5 - 1e-9)
+        G = total / np.where(known, weight, 1.0)
+        ours = table.column(f"{row['signal']}@{row['horizon']}").to_numpy()
+        first = known & (np.arange(T) < T // 2)
+        second = known & ~first
+        for part, guess, use in (
+            (row, ours, second),
+            (row["first_half"], ours, first),
+            (row["persistence"], held, second),
+            (row["mean"], mean, second),
+        ):
+            error = ((guess - G)[use] ** 2).mean()
+            assert part["rmse"] == pytest.approx(error**0.5, rel=1e-9, abs=1e-9)
+            if row["signal"] != "level":
+                assert part["variance_explained"] == pytest.approx(1 - error / G[use].var(), rel=1e-9, abs=1e-9)
+        assert row["known"] == second.sum()
+
+
+# ---------------------------------------------------------------------- stopped, and gone on with
+
+KILLED = """
+import os, signal, sys
+from emphatic.nexting import runner as nexting
+from emphatic.cli import app
+nexting.SAVE, nexting.WAITING = 0.0, 1
+left = int(sys.argv.pop(1))
+
+def hook(event, about):
+    global left
+    if event == "os.rename" and ".unfinished" in str(about[0]):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+app()
+"""
+
+SLOW = """
+import time
+from emphatic.nexting import runner as nexting
+from emphatic.cli import app
+nexting.Nexting._score = lambda run: (print("now", flush=True), time.sleep(60))
+app()
+"""
+
+
+def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str], log: Path, tmp_path: Path) -> None:
+    """Killed when a file is written but not yet in its place: a part, a checkpoint, one of the four in the end."""
+    out = tmp_path / "out"
+    model = out / ".unfinished" / "model.safetensors"
+    stood = []
+    for left in (3, 3, 4, 6):
+        told = process(left, "nexting", log, "--horizons", "2,1h", "--out", out, "--resume", code=KILLED)
+        assert told == (-signal.SIGKILL, "", "")
+        stood.append(emphatic.Horde.load(model).rows)
+    assert stood == [BLOCK, 2 * BLOCK, 3 * BLOCK, T]
+    assert sorted(path.name for path in out.iterdir()) == [".unfinished", "predictions.parquet"]
+    code, said, wrong = process("nexting", log, "--horizons", "2,1h", "--out", out, "--resume")
+    assert (code, wrong) == (0, "")
+    assert said.splitlines()[:-1] == finished[1].splitlines()[:-1]
+    assert sorted(path.name for path in out.iterdir()) == FILES
+    assert loaded(out)[0].equals(loaded(finished[0])[0])
+    assert loaded(out)[1] == loaded(finished[0])[1]
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop_it_says_how_to_go_on(log: Path, tmp_path: Path, number: signal.Signals, expected: int) -> None:
+    with started("nexting", log, "--horizons", 2, "--out", tmp_path / "out", code=SLOW) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "now\n"
+        child.send_signal(number)
+        said, wrong = child.communicate(timeout=60)
+    assert (child.returncode, said, wrong) == (expected, "", "Stopped; go on with --resume.\n")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
+
+
+def test_resume_knows_its_table_and_settings(
+    log: Path, small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def stop(run: nexting.Nexting) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nexting.Nexting, "_score", stop)
+        assert call(small, "--horizons", 2, "--out", out)[0] == 130
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    shifted = tmp_path / "shifted.csv"
+    changed, times = re.subn(r"(?m)^(2024-03-01 10:00:00),.", r"\1,8", small.read_text("utf-8"))
+    assert times == 1
+    shifted.write_text(changed, "utf-8")
+    for given in ([small, 3], [small, 2, "--time", ""], [log, 2], [shifted, 2]):
+        code, said, wrong = call("--out", out, "--resume", given[0], "--horizons", *given[1:])
+        assert (code, said) == (2, "")
+        assert wrong.startswith("Error: ")
+        assert "another table or with other settings" in wrong
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    # What a killed run may have left: a part that the checkpoint does not know of, and files half written.
+    (part,) = (out / ".unfinished").glob("*.parquet")
+    part.with_name("000000001500.parquet").write_bytes(part.read_bytes())
+    part.with_name(".0123456789abcdef.partial").write_bytes(b"half")
+    assert call(small, "--horizons", 2, "--out", out, "--resume")[0] == 0
+    assert sorted(path.name for path in out.iterdir()) == FILES
+    assert loaded(out)[0].column("row").to_pylist() == list(range(1500))
+    code, _, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
+    assert (code, wrong) == (2, f"Error: {out}: nothing to resume, the run there was finished.\n")
+    assert call(small, "--horizons", 3, "--out", out)[0] == 0
+
+
+def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
+    """Killed before the first one, a run may have left a part, or half of one."""
+    left = Path("out/.unfinished")
+    left.mkdir(parents=True)
+    for name in ("000000000000.parquet", "000000004096.partial", ".0123456789abcdef.partial"):
+        (left / name).write_bytes(b"half")
+    assert call(small, "--horizons", 2, "--out", "out", "--resume")[0] == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == FILES
+    assert loaded(Path("out"))[0].num_rows == 1500
+
+
+def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
+    small: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(run: nexting.Nexting) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nexting.Nexting, "begin", stop)
+    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; go on with --resume.\n")
+    assert not Path("a").exists()
+
+
+# ---------------------------------------------------------------------- what cannot be
+
+NUMBERS = b"a,b,d\n" + b"".join(b"%d,%d,%d\n" % (i % 7, i % 5, i % 3) for i in range(99))
+BAD = {
+    "empty": (b"", "empty"),
+    "text": (b"name\nfoo\nbar\nbaz\n", "one column of text"),
+    "header": (b"a,b\n", "no rows"),
+    "binary": (bytes(range(256)) * 9, "binary"),
+    "words": (b"a,b\nx,y\nz,w\n", "no column holds numbers"),
+    "latin": ("a,b\n1,2\n3,é\n4,5\n".encode("latin1"), "line 3 is not UTF-8"),
+    "twice": (b"a,a\n1,2\n3,4\n5,6\n", "more than one column 'a'"),
+    "short": (b"a,b\n1,2\n3,4\n", "2 rows are too few"),
+    "newest": (b"time,x\n2024-01-03,1\n2024-01-02,2\n2024-01-01,3\n", "--time ''"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_files(kind: str, call: Call, tmp_path: Path) -> None:
+    content, said = BAD[kind]
+    path = tmp_path / f"{kind}.csv"
+    path.write_bytes(content)
+    refused(call(path, "--out", "out"), said)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["missing.csv"], "there is no such file"),
+        (["."], "this is a folder"),
+        (["good.csv", "--delimiter", "|"], "--delimiter"),
+        (["good.csv", "--delimiter", "ab"], "delimiter"),
+        (["good.csv", "--predict", "c"], "there is no column of numbers 'c'"),
+        (["good.csv", "--predict", ""], "must not be empty"),
+        (["good.csv", "--predict", "a,a"], "twice"),
+        (["good.csv", "--time", "c"], "there is no column 'c'"),
+        (["good.csv", "--horizons", "2,2"], "twice"),
+        (["good.csv", "--horizons", "0"], "must be between 1 and"),
+        (["good.csv", "--horizons", "-1"], "must be between 1 and"),
+        (["good.csv", "--horizons", "nan"], "must be between 1 and"),
+        (["good.csv", "--horizons", "1e30"], "below 1e12 steps"),
+        (["good.csv", "--horizons", "abc"], "a duration such as '2min'"),
+        (["good.csv", "--horizons", "2min"], "the stream has no time"),
+        (["good.csv", "--config", "missing.toml"], "No such file"),
+        (["good.csv", "--config", "good.csv"], "not TOML"),
+        (["good.csv", "--out", "good.csv"], "there is a file of this name"),
+        (["good.csv", "--out", "good.csv/out"], "Not a directory"),
+    ],
+)  # fmt: skip
+def test_bad_flags(given: list[str], said: str, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_bytes(NUMBERS)
+    refused(call("--out", "out", *given), said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("horizon = [2]", "there is no setting 'horizon'"),
+        ("horizons = 2", "must be a list"),
+        ("horizons = [true]", "Got True"),
+        ("horizons = [2, 2.0]", "twice"),
+        ("predict = [1]", "no column of numbers 1"),
+        ("time = true", "or false"),
+        ("rates = ['fast']", "be a positive number"),
+        ("rule = 'none'", "'rule'"),
+        ("features = []", "'parts'"),
+        ("features = [{kind = 'none'}]", "'kind'"),
+        ("features = [{kind = 'soft_bins', of = 'c'}]", "'c' too"),
+        ("features = [{kind = 'time_of_day'}]", "'time'"),
+        ("questions = [{cumulant = 'a'}]", "'horizon' in its place"),
+        ("questions = [{cumulant = 'c', horizon = 2}]", "'c' in"),
+        ("questions = [{cumulant = 'a', gamma = 1.0}]", "γ must be below 1"),
+        ("questions = [{cumulant = 'a', horizon = 2, name = 'row'}]", "other than 'row'"),
+        ("questions = [{cumulant = 'a', horizon = 2, name = 'a@2'}]\nhorizons = [2]", "'a@2' twice"),
+        ("questions = [{cumulant = 'a', horizon = 2, policy = 1}]", "must be a Policy"),
+        ("questions = [{cumulant = 'a', horizon = 2, policy = {target = {1 = 1.0}}, name = 'q'}]", "column = …"),
+    ],
+)
+def test_bad_settings(text: str, said: str, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_bytes(NUMBERS)
+    (tmp_path / "bad.toml").write_text(text, "utf-8")
+    refused(call("good.csv", "--config", "bad.toml", "--out", "out"), said)
+
+
+def refused(told: tuple[int, str, str], said: str) -> None:
+    """One clear line, code 2, and nothing written."""
+    code, out, err = told
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"Error: .*\n", err), err
+    assert said in err
+    assert not Path("out").exists()
+
+
+def test_a_full_disk(small: Path, tmp_path: Path) -> None:
+    """A file may not grow beyond some size, as none can on a full disk."""
+    out = tmp_path / "a" / "out"
+    for most in (2_000, 1_000_000):
+
+        def limited(most: int = most) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+        code, said, wrong = process("nexting", small, "--horizons", 2, "--out", out, preexec_fn=limited)
+        assert (code, said, wrong) == (2, "", f"Error: {out}: File too large.\n")
+        assert not out.parent.exists()
+
+
+def test_an_error_leaves_what_was_there(
+    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(nexting.Nexting, "_score", stop)
+    out = tmp_path / "out"
+    out.mkdir()
+    assert call(small, "--out", out) == (2, "", f"Error: {out}: No space left on device.\n")
+    assert list(out.iterdir()) == []
+    (out / "summary.json").write_text("before")
+    assert call(small, "--out", out)[0] == 2
+    assert [(path.name, path.read_text()) for path in out.iterdir()] == [("summary.json", "before")]
+
+
+# ---------------------------------------------------------------------- settings
+
+QUESTIONS = """
+horizons = [5]
+predict = ["level"]
+
+[[features]]
+kind = "bias"
+[[features]]
+kind = "soft_bins"
+of = { trace = ["walk", "wave (°C)"], steps = [4, 16] }
+bins = 8
+
+[[questions]]
+cumulant = "walk - 2 * `wave (°C)`"
+horizon = "30min"
+name = "difference"
+[[questions]]
+cumulant = "walk"
+horizon = 9
+name = "if it heated"
+policy = { column = "mode", target = { heat = 1.0 }, behaviour = "count" }
+[[questions]]
+cumulant = 1
+gamma = "`wave (°C)` < 20.9"
+name = "steps to warm"
+"""
+
+
+def test_printed_settings_give_the_same_run(small: Path, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(QUESTIONS, "utf-8")
+    code, printed, wrong = call(small, "--config", "one.toml", "--predict", "walk,wave (°C)", "--print-config")
+    assert (code, wrong) == (0, "")
+    told = tomllib.loads(printed)
+    assert (told["predict"], told["horizons"], told["time"]) == (["walk", "wave (°C)"], [5], "time")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.toml"]
+    (tmp_path / "two.toml").write_text(printed, "utf-8")
+    assert call(small, "--config", "one.toml", "--predict", "walk,wave (°C)", "--out", "one")[0] == 0
+    assert call(small, "--config", "two.toml", "--out", "two")[0] == 0
+    one, two = loaded(Path("one")), loaded(Path("two"))
+    assert one[0].equals(two[0])
+    assert one[1] == two[1]
+    asked = ["difference", "if it heated", "steps to warm"]
+    assert one[0].column_names == ["row", "time", "walk@5", "wave (°C)@5", *asked]
+    assert [row["signal"] for row in one[1]] == ["walk", "wave (°C)"]
+    horde = emphatic.Horde.load("one/model.safetensors")
+    expected = emphatic.Horde(horde.questions, Features.from_config(told["features"])).warm_up(small, 500).run(small)
+    for q, name in enumerate(horde.names):
+        np.testing.assert_array_equal(one[0].column(name).to_numpy(), expected[:, q], name)
+
+
+def test_printed_defaults_are_the_defaults(small: Path, call: Call, tmp_path: Path) -> None:
+    code, printed, _ = call(small, "--print-config")
+    assert code == 0
+    (tmp_path / "all.toml").write_text(printed, "utf-8")
+    assert call(small, "--config", "all.toml", "--print-config") == (0, printed, "")
+    assert tomllib.loads(printed)["horizons"] == ["2min", "5min", "10min", "15min"]
+
+
+def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
+    names = ["a b", 'q"x', "é°", "100%", "a@b", "a/b", "[red]x[/red]", "<b>&</b>", "a,b", "row", "1"]
+    rng = np.random.default_rng(1)
+    pq.write_table(pa.table({name: rng.normal(size=300).cumsum() for name in names}), tmp_path / "odd.parquet")
+    assert call("odd.parquet", "--horizons", 2, "--predict", '"a,b", q"x,a@b')[0] == 0
+    out = Path("nexting/odd")
+    assert loaded(out)[0].column_names == ["row", "a,b@2", 'q"x@2', "a@b@2"]
+    assert call("odd.parquet", "--horizons", 2)[0] == 0
+    assert loaded(out)[0].column_names == ["row", *(f"{name}@2" for name in names)]
+    page = (out / "report.html").read_text("utf-8")
+    assert "<b>&</b>" not in page
+    assert "[red]x[/red]" in page
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.full(99, 3.0),
+        np.full(99, np.nan),
+        np.where(np.arange(99) < 60, np.nan, 1.0),
+        np.sin(np.arange(99)) * 1e307,
+        np.sin(np.arange(99)) * 1e-300,
+        1e9 + np.sin(np.arange(99)) * 1e-3,
+        np.arange(99),
+        np.arange(99) % 2 == 0,
+        np.arange(3.0),
+        np.where(np.arange(99) % 9, np.sin(np.arange(99)), np.inf),
+    ],
+    ids=["constant", "missing", "late", "huge", "tiny", "far", "counter", "truth", "short", "infinite"],
+)  # fmt: skip
+def test_odd_readings_are_no_error(x: NDArray[Any], call: Call, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": x, "y": np.cos(np.arange(len(x)))}), tmp_path / "odd.parquet")
+    code, _, wrong = call("odd.parquet", "--horizons", "1,2,5", "--out", "out")
+    assert (code, wrong) == (0, "")
+    table, summary = loaded(Path("out"))
+    assert (table.num_rows, len(summary)) == (len(x), 6)
+    first = int(np.argmax(np.isfinite(x))) if np.isfinite(x).any() else len(x)
+    for name in table.column_names:
+        assert np.isfinite(table.column(name).to_numpy()[first if name.startswith("x") else 0 :]).all(), name
+
+
+def test_time_is_left_aside_where_asked(small: Path, call: Call) -> None:
+    assert call(small, "--horizons", 2, "--time", "", "--predict", "walk", "--out", "out")[0] == 0
+    assert loaded(Path("out"))[0].column_names == ["row", "walk@2"]
+
+
+def test_a_tab_can_be_written(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_bytes(NUMBERS.replace(b",", b"\t"))
+    assert call("t.tsv", "--delimiter", r"\t", "--horizons", 2, "--out", "out")[0] == 0
+
+
+# ---------------------------------------------------------------------- by default
+
+
+@pytest.mark.parametrize("rows", [3, 900, 5456, 10**6])
+@pytest.mark.parametrize("step", [None, 1e-5, 0.004, 0.11, 1.0, 59.7, 3600.0, 86400.0, 2.6e6])
+def test_default_horizons_are_four_from_two_steps_on(rows: int, step: float | None) -> None:
+    horizons = settings.default_horizons(rows, step)
+    gammas = [emphatic.GVF("x", horizon=h).constant_gamma(step) or 0.0 for h in horizons]
+    steps = [1 / (1 - gamma) for gamma in gammas]
+    assert len(set(steps)) == 4
+    assert steps == sorted(steps)
+    assert 1.4 < steps[0] < 3
+    assert 0.6 < steps[-1] / max(8, rows / 100) < 1.7
+
+
+def test_default_features_are_of_what_varies() -> None:
+    many = {f"w{k}": np.arange(600) % k for k in (1, 2, 50, 51)}
+    words = {name: [f"word {i}" for i in column] for name, column in many.items()}
+    late = [None] * 550 + ["x", "y"] * 25
+    table = open_table({"x": np.arange(600.0), "still": np.ones(600), **words, "late": late})
+    parts = [Features.from_config([part]).parts[0] for part in settings.default_features(table, 10.0)]
+    assert [part.of for part in parts if isinstance(part, f.OneHot)] == ["w2", "w50"]
+    assert [part.of for part in parts if isinstance(part, f.SoftBins)] == [("x",), f.Trace(("x",), steps=(4, 16))]
+    assert not any(isinstance(part, f.TimeOfDay) for part in parts)
+    assert settings.warm_up_rows(100) == 100
+    assert settings.warm_up_rows(3000) == 500
+    assert settings.warm_up_rows(10**9) == 10_000
+
+
+# ---------------------------------------------------------------------- how much, how well
+
+LEARNING = """
+import resource, sys
+from pathlib import Path
+from emphatic.nexting.runner import Nexting
+from emphatic.nexting.settings import Settings
+
+class Learning(Nexting):
+    def _score(self):
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        raise SystemExit
+
+features = ({"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 4})
+chosen = Settings(horizons=tuple(range(2, 42)), features=features, rates=(0.3,))
+Learning(sys.argv[1], chosen, Path(sys.argv[2])).run()
+"""
+
+
+def test_memory_of_learning_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    peaks = []
+    for rows in (40_000, 240_000):
+        path = tmp_path / f"{rows}.parquet"
+        pq.write_table(pa.table({"x": np.sin(np.arange(rows) / 9)}), path, row_group_size=20_000)
+        code, said, wrong = process(path, tmp_path / "out", code=LEARNING)
+        assert (code, wrong) == (0, "")
+        peaks.append(int(said))
+    # All predictions at once would take 61 MB more.
+    assert peaks[1] - peaks[0] < 25, peaks
+
+
+def test_the_household_without_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.perf_counter()
+    run = nexting.Nexting(str(emphatic.data.household()), settings.Settings(horizons=(2, 60, 360)), tmp_path / "out")
+    summary = run.run()
+    for horizon, least in ((2, 0.92), (60, 0.62), (360, 0.42)):
+        rows = [row for row in summary if row["horizon"] == horizon]
+        assert len(rows) == 7
+        assert statistics.median(row["variance_explained"] for row in rows) >= least
+    for row in summary:
+        assert row["variance_explained"] >= row["persistence"]["variance_explained"] - 0.02, row
+    with capsys.disabled():
+        print(f" household: learned in {run.seconds['learning']:.1f} s of {time.perf_counter() - began:.1f} s ", end="")

@@ -1,0 +1,297 @@
+"""The published numbers of emphatic TD: Sutton, Mahmood & White, "An Emphatic Approach to the Problem of
+Off-policy Temporal-Difference Learning", JMLR 17 (2016). "Printed" numbers are in the paper; the others
+follow from its definitions and are computed here, once in closed form (`tests.support.equations`) and once by the
+library.
+
+The library's expected update needs no sampling and no tolerance: all histories that matter are
+enumerated, the learner runs through each with α = 0 and takes one step at the end, and the steps are
+averaged by probability.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import emphatic
+from tests.support.equations import RULES, Array, FixedPoint, fixed_point, msve, stationary, true_values
+
+ENGINES = emphatic.engines.available()
+PLAIN = ("td", "etd")
+TRUE_ONLINE = ("true_online_td", "true_online_etd")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A finite problem with two actions, 0 and 1, each of which leads from state s to one state,
+    `to[a][s]`."""
+
+    Phi: Array
+    to: tuple[tuple[int, ...], tuple[int, ...]]
+    mu: tuple[float, float]
+    gamma: Array
+    R: float
+    I: Array
+    pi: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def S(self) -> int:
+        return len(self.gamma)
+
+    def P(self, policy: tuple[float, float]) -> Array:
+        P = np.zeros((self.S, self.S))
+        for a, s in itertools.product((0, 1), range(self.S)):
+            P[s, self.to[a][s]] += policy[a]
+        return P
+
+    @property
+    def d(self) -> Array:
+        return stationary(self.P(self.mu))
+
+    @property
+    def v(self) -> Array:
+        return true_values(self.P(self.pi), np.full(self.S, self.R), self.gamma)
+
+    def fixed_point(self, lambda_: float, emphatic: bool) -> FixedPoint:
+        r, lambdas = np.full(self.S, self.R), np.full(self.S, lambda_)
+        return fixed_point(self.Phi, self.P(self.pi), r, self.gamma, lambdas, self.d, self.I, emphatic=emphatic)
+
+    def histories(self, T: int) -> Iterator[tuple[float, list[int], list[float]]]:
+        """All paths of T steps that can begin in d_μ: probability, the T + 1 states, the T ratios ρ."""
+        for s, actions in itertools.product(range(self.S), itertools.product((0, 1), repeat=T)):
+            states = [s]
+            for a in actions:
+                states.append(self.to[a][states[-1]])
+            probability = self.d[s] * float(np.prod([self.mu[a] for a in actions]))
+            yield probability, states, [self.pi[a] / self.mu[a] for a in actions]
+
+    def expected_update(self, rule: str, engine: str, lambda_: float, T: int) -> tuple[Array, Array]:
+        """A and b of the update α(b − Aθ) that the learner is expected to make at the last of T steps.
+
+        Of its K = n + 1 learners one stands at θ = 0 and gives b, the others at the unit vectors and give
+        b − A. The true online e holds α, so there α is not 0 in the history but so small that θ does not
+        feel it.
+        """
+        n = self.Phi.shape[1]
+        theta_0 = np.vstack([np.zeros(n), np.eye(n)])
+        learner = emphatic.Learner(rule, n, n + 1, engine=engine)
+        before, last = (TINY, TINY) if rule.startswith("true_online") else (0.0, 1.0)
+        update = np.zeros_like(theta_0)
+        for probability, states, rho in self.histories(T):
+            learner.cut()
+            learner.theta = theta_0
+            for steps, alpha in ((slice(0, T - 1), before), (slice(T - 1, T), last)):
+                start = np.array(learner.theta)
+                learner.run(
+                    self.Phi[states[steps.start : steps.stop + 1]],
+                    self.R,
+                    self.gamma[states[1:]][steps, None],
+                    alpha=alpha,
+                    lambda_=lambda_,
+                    rho=np.array(rho)[steps, None],
+                    I=self.I[states[:-1]][steps, None],
+                )
+            update += probability * (learner.theta - start) / last
+        return (update[0] - update[1:]).T, update[0]
+
+
+TINY = 1e-8
+#: The expected update is exact, but for the size of α in the true online rules.
+EXPECTED = {"td": 1e-12, "etd": 1e-12, "true_online_td": 5e-6, "true_online_etd": 5e-6}
+
+
+def is_emphatic(rule: str) -> bool:
+    return "etd" in rule
+
+
+# ----------------------------------------------------------------------------------------- θ → 2θ (section 2)
+
+TWO = Chain(
+    Phi=np.array([[1.0], [2.0]]),
+    to=((0, 0), (1, 1)),
+    mu=(0.5, 0.5),
+    gamma=np.full(2, 0.9),
+    R=0.0,
+    I=np.ones(2),
+)
+
+
+def test_two_states_in_closed_form() -> None:
+    """Printed: f = (.5, 9.5), the key matrices of TD and of ETD at λ = 0; its positive column sums."""
+    assert TWO.d == pytest.approx([0.5, 0.5])
+    assert TWO.fixed_point(0.0, emphatic=False).key == pytest.approx(np.array([[0.5, -0.45], [0.0, 0.05]]))
+    point = TWO.fixed_point(0.0, emphatic=True)
+    assert point.f == pytest.approx([0.5, 9.5])
+    assert point.key == pytest.approx(np.array([[0.5, -0.45], [0.0, 0.95]]))
+    assert point.key.sum(axis=0) == pytest.approx([0.5, 0.5])
+    assert TWO.fixed_point(0.5, emphatic=True).m == pytest.approx([0.5, 5.0])
+    assert TWO.fixed_point(1.0, emphatic=True).m == pytest.approx(TWO.d)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("rule", "lambda_", "A"),
+    [
+        ("td", 0.0, -0.2),
+        ("td", 1.0, 2.5),
+        ("etd", 0.0, 3.4),
+        ("etd", 0.5, 73 / 22),
+        ("etd", 1.0, 2.5),
+        ("true_online_td", 0.0, -0.2),
+        ("true_online_etd", 0.0, 3.4),
+        ("true_online_etd", 0.5, 73 / 22),
+    ],
+)
+def test_two_states_expected_update(rule: str, lambda_: float, A: float, engine: str) -> None:
+    """A = −0.2 (printed: TD(0) diverges) and A = 3.4 at λ = 0; 3.31818… = 73/22 at λ = .5; 2.5 at λ = 1.
+
+    After T steps what is still missing of A is a sum of multiples of γᵀ and (γλ)ᵀ: three T's give the limit.
+    """
+    assert TWO.fixed_point(lambda_, is_emphatic(rule)).A.item() == pytest.approx(A)
+    first, second, third = (TWO.expected_update(rule, engine, lambda_, T)[0].item() for T in (2, 3, 4))
+    g, c = 0.9, 0.9 * lambda_
+    limit = (third - (g + c) * second + g * c * first) / ((1 - g) * (1 - c))
+    assert limit == pytest.approx(A, rel=EXPECTED[rule])
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("rule", sorted(set(RULES) - {"gtd2", "proximal_gtd2", "gq", "residual_gradient"}))
+def test_two_states_one_step(rule: str, engine: str) -> None:
+    """Printed: from θ = 10 with α = .1 and ρ = 2, to 11.6 in state 1 and to 9.2 in state 2. In its first
+    step and with I = 1, no rule differs from TD(0), but for gtd2 and its proximal form, which learn by w, gq,
+    whose first action is given, and residual_gradient, which learns by φ' too."""
+    own = {"beta": 0.3, "pi": 1.0, "mu": 0.5, "xi": 0.7}
+    extra = {name: own[name] for name in emphatic.rules.get(rule).extra if name in own}
+    for phi, theta in ((1.0, 11.6), (2.0, 9.2)):
+        learner = emphatic.Learner(rule, 1, engine=engine)
+        learner.theta = [10.0]
+        learner.learn(0.1, 1.0, 0.0, [phi], 2.0, 0.0, [2.0], 0.9, **extra)
+        assert learner.theta == pytest.approx([theta], rel=1e-15)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("rule", ["etd", "true_online_etd"])
+def test_two_states_followon_trace(rule: str, engine: str) -> None:
+    """Printed, for interest at t = 0 only: F_t = 1.8ᵗ if always right, E F_t = .9ᵗ, Var F_t = 1.62ᵗ − .81ᵗ.
+
+    All 2ᵗ action strings are one learner each. What is remembered after step t − 1, ρ_{t−1}γ_tF_{t−1}, is
+    F_t.
+    """
+    t = 7
+    right = np.array(list(itertools.product((0, 1), repeat=t)))  # (2ᵗ, t)
+    learner = emphatic.Learner(rule, 1, len(right), engine=engine)
+    for T in range(t):
+        # Any φ will do: F does not depend on it.
+        learner.learn(0.1, float(T == 0), 0.5, [1.0], 2.0 * right[:, T], 0.0, [2.0], 0.9)
+        F = learner.F
+        assert F[-1] == pytest.approx(1.8 ** (T + 1))
+        assert F.mean() == pytest.approx(0.9 ** (T + 1))
+        assert F.var() == pytest.approx(1.62 ** (T + 1) - 0.81 ** (T + 1))
+
+
+# --------------------------------------------------------------------------- the five-state chain (section 5)
+
+FIVE = Chain(
+    Phi=np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]),
+    to=((0, 0, 1, 2, 3), (1, 2, 3, 4, 4)),
+    mu=(2 / 3, 1 / 3),
+    gamma=np.array([0.0, 1.0, 1.0, 1.0, 0.0]),
+    R=1.0,
+    I=np.ones(5),
+)
+INTERESTED = replace(FIVE, I=1.0 + FIVE.Phi @ [0.0, 1.0, 2.0])
+
+#: (rule's kind, λ): θ*. To six digits.
+FIXED_POINTS = {
+    ("etd", 0.0): (2.271840, 0.907760, 0.121523),
+    ("td", 0.0): (2.172414, -0.413793, 1.275862),
+    ("etd", 0.5): (2.809249, 0.786127, 0.260116),
+    ("etd", 1.0): (3.577778, 0.266667, 0.822222),
+    ("td", 1.0): (3.577778, 0.266667, 0.822222),
+}
+
+
+def test_five_states_in_closed_form() -> None:
+    """Printed: d_μ, v_π, f and m; the fixed points and their errors follow."""
+    assert FIVE.d == pytest.approx(np.array([16, 8, 4, 2, 1]) / 31)
+    assert FIVE.v == pytest.approx([4, 3, 2, 1, 1])
+    point = FIVE.fixed_point(0.0, emphatic=True)
+    assert point.f == pytest.approx(np.array([16, 24, 28, 30, 1]) / 31)
+    assert point.m == pytest.approx(point.f)
+    for (rule, lambda_), theta in FIXED_POINTS.items():
+        assert FIVE.fixed_point(lambda_, is_emphatic(rule)).theta == pytest.approx(theta, abs=5e-7)
+    W = np.diag(np.sqrt(FIVE.d))
+    best, *_ = np.linalg.lstsq(W @ FIVE.Phi, W @ FIVE.v, rcond=None)
+    plain = FIVE.fixed_point(0.0, emphatic=False)
+    errors = [msve(FIVE.Phi, theta, FIVE.v, FIVE.d) for theta in (point.theta, plain.theta, best)]
+    assert errors == pytest.approx([1.728646, 2.877066, 0.665233], abs=5e-7)
+
+
+def test_five_states_with_interest_in_closed_form() -> None:
+    """I(s) = 1 + φ₂(s) + 2φ₃(s)."""
+    point = INTERESTED.fixed_point(0.0, emphatic=True)
+    assert point.m == pytest.approx(np.array([16, 32, 40, 48, 3]) / 31)
+    assert point.theta == pytest.approx([31 / 15, 17 / 15, -1 / 15])  # 2.066667, 1.133333, −.066667
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("rule", [*PLAIN, *TRUE_ONLINE])
+def test_five_states_expected_update(rule: str, lambda_: float, engine: str) -> None:
+    """The learner's own A and b are those of the closed form, and so is its fixed point. Four steps tell
+    all: a longer history goes left (ρ = 0) or through an end (γ = 0), and is forgotten."""
+    for problem in (FIVE, INTERESTED):
+        expected = problem.fixed_point(lambda_, is_emphatic(rule))
+        A, b = problem.expected_update(rule, engine, lambda_, T=4)
+        np.testing.assert_allclose(A, expected.A, rtol=0, atol=EXPECTED[rule])
+        np.testing.assert_allclose(b, expected.b, rtol=0, atol=EXPECTED[rule])
+        assert np.linalg.solve(A, b) == pytest.approx(expected.theta, abs=EXPECTED[rule])
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.5])
+@pytest.mark.parametrize("rule", [*PLAIN, *TRUE_ONLINE])
+def test_five_states_sampled(rule: str, lambda_: float) -> None:
+    """On a sampled stream the weights come to the fixed point: of each rule to its own. ρM ≤ 3·40 is
+    bounded here, so that averages over 300,000 steps mean something: their standard error is about .01, and
+    so is what the constant α adds."""
+    T, blocks = 300_000, 300
+    rng = np.random.default_rng(2016)
+    actions = (rng.random(T) < FIVE.mu[1]).astype(int)
+    states = np.zeros(T + 1, dtype=int)
+    for t, a in enumerate(actions):
+        states[t + 1] = FIVE.to[a][states[t]]
+    rho = np.array([0.0, 3.0])[actions]
+    learner = emphatic.Learner(rule, 3, engine="dense")
+    expected = FIVE.fixed_point(lambda_, is_emphatic(rule)).theta
+    learner.theta = expected + np.array([0.5, -0.5, 0.5])
+    thetas = []
+    for steps in np.array_split(np.arange(T), blocks):
+        Phi = FIVE.Phi[states[steps[0] : steps[-1] + 2]]
+        gamma_next = FIVE.gamma[states[steps + 1]]
+        learner.run(Phi, 1.0, gamma_next, alpha=0.001, lambda_=lambda_, rho=rho[steps])
+        thetas.append(np.array(learner.theta))
+    assert np.mean(thetas[blocks // 4 :], axis=0) == pytest.approx(expected, abs=0.05)
+
+
+# ----------------------------------------------------------------------------------- emphasis in the long run
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("gamma", "lambda_"), [(0.9, 0.0), (0.9, 0.7), (0.5, 1.0)])
+def test_emphasis_of_on_policy_learning(gamma: float, lambda_: float, engine: str) -> None:
+    """Printed: with constant γ and λ, ρ = 1 and I = 1, M → (1 − γλ)/(1 − γ). A φ never met before shows M
+    in e."""
+    T = 400
+    learner = emphatic.Learner("etd", 2, engine=engine)
+    phi = np.array([1.0, 0.0])
+    learner.run(np.tile(phi, (T + 1, 1)), 0.0, gamma, alpha=0.0, lambda_=lambda_)
+    learner.learn(0.0, 1.0, lambda_, np.array([0.0, 1.0]), 1.0, 0.0, phi, gamma)
+    assert learner.e[1] == pytest.approx((1 - gamma * lambda_) / (1 - gamma), rel=1e-12)

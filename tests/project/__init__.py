@@ -1,0 +1,1 @@
+"""The project itself: its examples, its style, its benchmarks."""

@@ -1,0 +1,140 @@
+"""The benchmark suite works and its gates bite. Nothing here looks at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import emphatic
+from benchmarks import core
+from benchmarks.__main__ import SUITES
+from benchmarks.alternatives import NumPyProduct, NumPySeed
+from benchmarks.cases import Effort, by_reference, run_cases
+from benchmarks.dense import LearnDense, RunDense
+from benchmarks.measure import GateFailed, Side, fastest, gate
+from benchmarks.report import Row
+from benchmarks.sparse import RunSparse
+from benchmarks.streams import Dense, Sparse
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_suite_runs_and_every_row_names_gates_that_passed(suite: str, tmp_path: Path) -> None:
+    if suite == "cuda" and "cuda" not in emphatic.engines.available():
+        pytest.skip("needs a GPU, torch and triton")
+    command = [sys.executable, "-m", "benchmarks", suite, "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / f"{suite}.json").read_text(encoding="utf-8"))
+    gates = {gate["name"]: gate for gate in record["gates"]}
+    assert len(gates) == len(record["gates"]), "two gates of one name"
+    assert all(gate["error"] <= gate["tolerance"] for gate in gates.values())
+    assert all(row["gates"] and set(row["gates"]) <= set(gates) for row in record["rows"])
+    assert all((row["met"] is None) == (row["target"] == "") for row in record["rows"])
+    text = (tmp_path / f"{suite}.md").read_text(encoding="utf-8")
+    assert record["command"] in text
+    assert record["machine"]["cpu"] in text
+    assert all(row["what"] in text for row in record["rows"])
+
+
+def test_the_targets_are_all_there() -> None:
+    targets = [case.at_least for case in core.cases(quick=True) if isinstance(case, LearnDense | RunDense)]
+    assert sorted(filter(None, targets)) == [4.5, 4.5, 6, 6, 10, 60]
+
+
+def test_a_wrong_result_fails_its_gate() -> None:
+    stream = Dense(5, 50)
+    want, _ = by_reference(stream.calls, 5)
+    gate("right", want.copy(), want)
+    for slip in (1e-9, math.nan, math.inf):
+        wrong = want.copy()
+        wrong[3] += slip * abs(want).max()
+        with pytest.raises(GateFailed, match="wrong"):
+            gate("wrong", wrong, want)
+    with pytest.raises(GateFailed, match="shape"):
+        gate("wrong", want[:4], want)
+    with pytest.raises(GateFailed, match="nothing"):
+        gate("nothing learned", np.zeros(5), np.zeros(5))
+
+
+def test_a_failed_gate_keeps_everything_from_being_timed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from benchmarks import __main__ as command
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("timed")
+
+    def slip(learner: NumPySeed, *arguments: float) -> float:
+        learner.theta += 1e-6
+        return right(learner, *arguments)  # type: ignore[arg-type]
+
+    right = NumPySeed.learn
+    monkeypatch.setattr(NumPySeed, "learn", slip)
+    monkeypatch.setattr("benchmarks.dense.fastest", refuse)
+    with pytest.raises(GateFailed, match="n = 7, float64, here: NumPy"):
+        run_cases([RunDense(3, 20), LearnDense(7, 50, "float64", "here")], Effort(1, 0.0))
+
+    monkeypatch.setattr(command, "one_thread", lambda: None)  # this process goes on to other tests
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "core", "--quick", "--out", str(tmp_path)])
+    assert command.main() == 1
+    assert "learn, n = 100, float64, φ in cache: NumPy" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", [NumPySeed, NumPyProduct])
+def test_the_numpy_alternatives_are_the_seed(form: type[NumPySeed] | type[NumPyProduct]) -> None:
+    stream, learner = Dense(9, 200), form(9)
+    for arguments in stream.calls:
+        learner.learn(*arguments)
+    gate(form.__name__, learner.theta, by_reference(stream.calls, 9)[0])
+
+
+@pytest.mark.parametrize(("n", "active"), [(1_000, 32), (1_000_000, 512), (5, 1)])
+def test_sparse_streams_have_distinct_indices_and_one_beginning(n: int, active: int) -> None:
+    stream = Sparse(n, 1_500, active, 0.9)
+    in_order = np.sort(stream.indices, axis=1)
+    assert stream.indices.shape == (1_501, active)
+    assert (in_order[:, 1:] > in_order[:, :-1]).all()
+    assert in_order.min() >= 0
+    assert in_order.max() < n
+    short = Sparse(n, 20, active, 0.9)
+    assert (short.indices == stream.indices[:21]).all()
+    assert (stream.R[:20] == short.R).all()
+    columns, rows = short.compact()
+    assert (np.sort(columns[np.nonzero(rows)[1]].reshape(21, active), axis=1) == in_order[:21]).all()
+
+
+def test_targets_are_held_against_the_ratio() -> None:
+    def met(**kind: float) -> bool | None:
+        return Row("section", "what", gates=("gate",), **kind).met  # type: ignore[arg-type]
+
+    assert met(ratio=6.0, at_least=6) is True
+    assert met(ratio=5.9, at_least=6) is False
+    assert met(ratio=3.0, at_most=3) is True
+    assert met(ratio=3.1, at_most=3) is False
+    assert met(at_least=6) is False  # not measured is not met
+    assert met(ratio=1.0) is None
+
+
+def test_without_swifttd_its_rows_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.sparse.has_swifttd", False)
+    case = RunSparse(2_000, 50, quick=True)
+    gates, rows = run_cases([case], Effort(1, 0.0))
+    assert not any("swifttd" in gate.name for gate in gates)
+    hints = [row for row in rows if "pip install" in row.versus]
+    assert [(row.at_least, row.ratio, row.met) for row in hints] == [(10, None, False), (500, None, False)]
+
+
+def test_every_side_gets_its_turn_in_every_round() -> None:
+    turns: list[str] = []
+    sides = {name: Side(lambda name=name: turns.append(name), 1) for name in "ab"}  # type: ignore[misc]
+    assert set(fastest(sides, rounds=3, seconds=0.0)) == {"a", "b"}
+    assert turns == list("ababab")

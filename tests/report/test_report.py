@@ -1,0 +1,254 @@
+"""The page about a log: well formed, complete in itself, safe from what names say, and drawn by a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic.nexting.page import Nexting, nexting_page
+from emphatic.report import Column, Html, amount, share, signal_plot, table, text, thin
+from emphatic.report.plots import Store
+from tests.support.browser import found, in_a_browser
+
+HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
+HORIZONS = {"2 min": 2.0, 30: 30.0}
+VOID = {"meta", "input", "br"}
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would see: elements that do not close, links, text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.problems: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: dict[str, list[str]] = {}
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data: str) -> None:
+        self.text.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+    def of(self, tag: str, name: str) -> list[str]:
+        return [value for found, attribute, value in self.attributes if (found, attribute) == (tag, name)]
+
+
+def nexting(names: list[str], rows: int = 300) -> Nexting:
+    """A page's data with everything in it that may be: hostile names, gaps, unknown scores."""
+    rng = np.random.default_rng(0)
+    x = np.datetime64("2007-02-01T00:00", "ms") + 60_000 * np.arange(rows)
+    x[rows // 2 :] += 3_600_000
+    scores, signals = [], []
+    pair = {"rmse": 0.2, "variance_explained": 0.9}
+    unknown = {"rmse": None, "variance_explained": None}
+    for name in names:
+        reading = rng.random(rows)
+        truth = np.where(np.arange(rows) < 0.9 * rows, reading, np.nan)
+        signals.append(signal_plot(name, x, reading, dict.fromkeys(HORIZONS, reading), dict.fromkeys(HORIZONS, truth)))
+        for horizon, steps in HORIZONS.items():
+            score = {"signal": name, "horizon": horizon, "gamma": 1 - 1 / steps, "ratio_to_offline": None, "known": 135}
+            baselines = {"first_half": pair, "persistence": pair, "mean": unknown, "offline": unknown}
+            scores.append({**score, "rmse": 0.1234567, "variance_explained": 0.951, **baselines})
+    curve = [[0.5, 0.25, None]] * len(scores)
+    return Nexting(
+        title=HOSTILE,
+        intro=HOSTILE,
+        scores=scores,
+        curves={"rows": [100, 200, 300], "ours": curve, "persistence": curve, "mean": curve},
+        signals=signals,
+        quality={
+            "rows": rows,
+            "usual step": "1 min",
+            "gaps": 1,
+            "longest gaps": [(rows // 2, "2007-02-01 02:30", HOSTILE)],
+            "missing": {HOSTILE: (3, 2)},
+            "clipped": {HOSTILE: (0, 1)},
+            "unreadable": {"only unreadable": 7},
+            "constant": [HOSTILE],
+            "ignored columns": {HOSTILE: HOSTILE},
+        },
+        settings={"rule": "true_online_etd", HOSTILE: {"deep": [HOSTILE, None, 0.5]}, "empty": {}},
+        seconds={"learning": 1.5, HOSTILE: 0.25},
+        versions={HOSTILE: "0.1.0"},
+    )
+
+
+@cache
+def small() -> str:
+    return nexting_page(nexting([HOSTILE, *(f"signal {i}" for i in range(9))]))
+
+
+def data(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_well_formed_and_in_itself_complete() -> None:
+    reader = Reader(small())
+    assert reader.problems == []
+    assert reader.open == []
+    links = reader.of("a", "href")
+    ids = {value for _, name, value in reader.attributes if name == "id"}
+    assert links
+    assert all(link.startswith("#") and link[1:] in ids for link in links)
+    loading = {(tag, name) for tag, name, _ in reader.attributes if name in ("src", "srcset", "href", "action", "data")}
+    assert loading == {("a", "href")}
+    assert not {"link", "iframe", "img", "object", "base"} & {tag for tag, _, _ in reader.attributes}
+    style = "".join(reader.text["style"])
+    assert "url(" not in style
+    assert "@import" not in style
+    assert any(value.startswith("default-src 'none'") for value in reader.of("meta", "content"))
+
+
+def test_what_names_say_is_only_text() -> None:
+    page = small()
+    reader = Reader(page)
+    assert "<script>alert" not in page
+    assert "".join(reader.text["h1"]) == HOSTILE
+    assert "".join(reader.text["h3"]).startswith(HOSTILE)
+    assert "<script" not in page.split("</main>")[0]
+
+
+def test_every_signal_is_there_and_those_after_the_eighth_are_folded() -> None:
+    page = small()
+    for i in range(9):
+        assert f"<h3>signal {i}</h3>" in page
+    assert page.count("<article") == 8
+    assert page.count("<details") == 2
+    assert len(data(page)["plots"]) == 10 + 1  # and the learning curves
+
+
+def test_unknown_numbers_are_dashes() -> None:
+    body = small().split("</main>")[0]
+    assert not re.search(r">\s*(None|nan|inf)\s*<", body)
+    rows = re.findall(r"<tr>(.*?)</tr>", body.split('id="scores"')[1].split("</section>")[0])
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", rows[-1])
+    assert cells[1:] == ["30 steps", "0.95", "–", "0.90", "–", "–", "0.90", "0.123", "–", "0.200", "–", "135"]
+
+
+def test_nothing_but_scores_is_needed() -> None:
+    page = nexting_page(Nexting("empty", "", []))
+    reader = Reader(page)
+    assert reader.problems == []
+    page = nexting_page(Nexting("one", "", [{"signal": "a", "horizon": 2}]))
+    assert "1 signal predicted at 1 horizon, learned in one pass over a log.<" in page
+
+
+def test_size_is_bounded() -> None:
+    bare = len(nexting_page(Nexting("empty", "", [])))
+    assert bare < 6e6
+    many = nexting(["a", "b"], rows=9000)
+    assert len(nexting_page(many)) - bare < 2 * 15e6 / 50 / 2  # so that 50 signals with 4 horizons stay below 15 MB
+
+
+def test_curves_must_be_those_of_the_scores() -> None:
+    with pytest.raises(ValueError, match=r"'curves\['ours'\]' parameter of nexting_page must have one curve .* Got 0"):
+        nexting_page(Nexting("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
+
+
+def test_plotly_is_imported_late() -> None:
+    code = "import sys, emphatic.report; assert 'plotly' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_thin_is_the_mean_of_what_is_known() -> None:
+    values = np.array([1.0, 2.0, 6.0, np.nan, np.nan, np.nan, 4.0])
+    np.testing.assert_array_equal(thin(values, 3), [3.0, np.nan, 4.0])
+    np.testing.assert_array_equal(thin(values, 1), values)
+    assert thin([], 3).size == 0
+
+
+def test_signal_plot_takes_what_can_be_compared() -> None:
+    x = np.arange(1000)
+    truth = {2: np.where(x < 900, x, np.nan), 50: np.where(x < 700, x, np.nan)}
+    plot = signal_plot("a", x, x, {2: x, 50: x}, truth, most=100)
+    np.testing.assert_array_equal(plot.close.x, x[609:709])
+    np.testing.assert_array_equal(plot.close.returns[2], x[609:709])
+    assert plot.whole is not None
+    assert plot.whole.each == 10
+    np.testing.assert_array_equal(plot.whole.reading, x[::10] + 4.5)
+    assert signal_plot("a", x, x, {}, {}).whole is None
+    with pytest.raises(ValueError, match=r"'returns\[2\]' parameter of signal_plot must have shape \(1000,\)"):
+        signal_plot("a", x, x, {}, {2: x[1:]})
+
+
+def test_lines_break_at_gaps_in_time() -> None:
+    times = np.array(["2007-02-01T00:00", "2007-02-01T00:01", "2007-02-01T00:02", "2007-02-01T09:00"])
+    plot = signal_plot("a", times, [1.0, 2.0, 3.0, 4.0], {}, {})
+    np.testing.assert_array_equal(plot.close.reading, [1.0, 2.0, 3.0, np.nan, 4.0])
+    assert plot.close.x[3] == plot.close.x[4]
+
+
+def test_packed_numbers_come_back() -> None:
+    store = Store()
+    values = np.array([-3.0, np.nan, 1e3, 17.123, np.inf])
+    packed = store.arrays[store.values(values)]
+    levels = np.frombuffer(base64.b64decode(packed["data"]), "<u2")
+    np.testing.assert_array_equal(levels == 65535, ~np.isfinite(values))
+    back = packed["low"] + levels * packed["scale"]
+    np.testing.assert_allclose(back[[0, 2, 3]], values[[0, 2, 3]], rtol=0, atol=1003 / 131_000)
+    for same in (np.array([5.0, 5.0]), np.array([None, None]), np.array([])):
+        assert store.arrays[store.values(same)]["scale"] == 1.0
+    times = np.array(["2007-02-01T00:00:00.5", "NaT"], "datetime64[ns]")
+    packed = store.arrays[store.positions(times)]
+    assert packed["kind"] == "date"
+    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed["data"])), [1170288000500.0, np.nan])
+    assert store.positions([1, 2]) == store.positions(np.array([1.0, 2.0]))
+
+
+def test_the_best_as_shown_is_marked() -> None:
+    columns = [
+        Column("a", "a", share, rival="r"),
+        Column("b", "b", share, rival="r"),
+        Column("c", "c", share, rival="r"),
+    ]
+    html = table(columns, [{"a": 0.951, "b": 0.949, "c": -0.9}, {"a": None, "b": -2.0, "c": np.float32(-3)}])
+    assert re.findall(r'class="number( best)?"[^>]*>([^<]*)<', html)[3:] == [
+        (" best", "0.95"),
+        (" best", "0.95"),
+        ("", "−0.90"),
+        ("", "–"),
+        (" best", "−2.00"),
+        ("", "−3.00"),
+    ]
+    less = [Column("a", "a", amount, rival="r", sign=-1), Column("b", "b", amount, rival="r", sign=-1)]
+    assert 'best" data-order="1.0">1<' in table(less, [{"a": 1, "b": 2}])
+
+
+def test_text_escapes_once() -> None:
+    assert text(text("<")) == "&lt;"
+    assert text(Html("<b>")) == "<b>"
+
+
+@in_a_browser
+def test_drawn_at_phone_width(tmp_path: Path) -> None:
+    """A frame of 390 px: the plots in view are drawn, the first view is shown, and nothing sticks out sideways."""
+    probe = """<script>const look = () => {
+      const inside = document.querySelector("iframe").contentDocument;
+      const count = (what) => inside.querySelectorAll(what).length;
+      const found = [count(".js-plotly-plot"), count("#curves .js-line"), inside.documentElement.scrollWidth];
+      document.body.dataset.found = found.join(); }; setInterval(look, 100);</script>"""
+    frame = f'<body>{probe}<iframe width="390" height="9000" srcdoc="{text(small())}"></iframe></body>'
+    wanted = "9,26,390"  # 8 signals and the curves; 10 signals and 3 lines at each of 2 horizons
+    assert found(tmp_path, frame, wanted, 800) == wanted

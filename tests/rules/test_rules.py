@@ -1,0 +1,609 @@
+"""Rules as such: what they must be, in words; the one form of their source; and a rule of one's own on every engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import itertools
+import linecache
+import pickle
+import pkgutil
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import emphatic
+from emphatic.rules import STEP, Rule, Scalars, Update
+from emphatic.rules._fields import ATTRIBUTES, KEYWORDS
+from tests.support.streams import TOLERANCE, make, relative_error
+
+ALL = [emphatic.rules.get(name) for name in emphatic.rules.names()]
+
+
+def toy(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """e ← ργλe + φ;  θ ← θ + α[δe − κ(e·w)φ'];  w ← (1 − ακ)w + ακ[δe − (w·φ)φ + φ'];  remembered: e·w, e·e"""
+    alpha, I, lambda_, rho, gamma_next, delta, kappa = step
+    gamma, ew, ee = memory
+    _, w_phi, e_phi = x
+    _, _, e_phi_next = x_next
+    phi_phi, phi_phi_next, _ = g
+    c = rho * gamma * lambda_
+    ee = c * c * ee + 2.0 * c * e_phi + phi_phi
+    ew = c * ew + w_phi
+    e_phi = c * e_phi + phi_phi
+    e_phi_next = c * e_phi_next + phi_phi_next
+    a, h = alpha * delta, alpha * kappa * ew
+    b = alpha * kappa
+    d = 1.0 - b
+    return (
+        ((1.0, 0.0, a * c), (0.0, d, b * delta * c), (0.0, 0.0, c)),
+        ((a, -h), (b * delta - b * w_phi, b), (1.0, 0.0)),
+        (gamma_next, d * ew + b * (delta * ee - w_phi * e_phi + e_phi_next), ee),
+    )
+
+
+TOY = Rule("toy", toy, weights=("theta", "w"), traces=("e",), memory=("gamma", "ew", "ee"), extra=("kappa",))
+
+
+def toy_in_vectors(stream: Any, kappa: npt.NDArray[Any], k: int) -> tuple[npt.NDArray[Any], ...]:
+    """The toy rule with e·w as a product of vectors, as its docstring says."""
+    theta, w, e = np.zeros(stream.n), np.zeros(stream.n), np.zeros(stream.n)
+    s, gamma = stream.sequence(k), 0.0
+    for t in range(stream.T):
+        phi, phi_next, alpha = s.Phi[t], s.Phi_next[t], s.alpha[t]
+        delta = s.R[t] + s.gamma_next[t] * theta @ phi_next - theta @ phi
+        e = s.rho[t] * gamma * s.lambda_[t] * e + phi
+        theta, w = (
+            theta + alpha * (delta * e - kappa[t] * (e @ w) * phi_next),
+            (1 - alpha * kappa[t]) * w + alpha * kappa[t] * (delta * e - (w @ phi) * phi + phi_next),
+        )
+        gamma = s.gamma_next[t]
+    return theta, w, e
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("active", [None, 3])
+def test_a_rule_of_three_vectors_runs_on_every_engine(engine: str, dtype: str, active: int | None) -> None:
+    K = 3
+    stream = make(5, 151, 9, K, active=active, binary=False, separate=True)
+    kappa = np.random.default_rng(1).random(stream.T)
+    learner = emphatic.Learner(TOY, stream.n, K, dtype=dtype, engine=engine)
+    Phi, Phi_next = stream.features()
+    p: dict[str, Any] = stream.parameters()
+    learner.run(Phi, p.pop("R"), p.pop("gamma_next"), Phi_next=Phi_next, kappa=kappa, **p)
+    for k in range(K):
+        theta, w, e = toy_in_vectors(stream, kappa, k)
+        assert np.abs(w).max() > 0.01
+        for got, wanted in ((learner.theta[k], theta), (learner.w[k], w), (learner.e[k], e)):
+            assert relative_error(got, wanted) <= TOLERANCE[dtype]
+        assert relative_error(learner.ew[k], e @ w) <= TOLERANCE[dtype]
+
+
+@pytest.mark.plain
+def test_a_weight_that_scales_itself_away_is_settled_in_time() -> None:
+    """The toy's w decays by 1 − ακ each step: its lazy scale leaves any bounds again and again."""
+    rng = np.random.default_rng(0)
+    T, n = 2001, 7
+    index = rng.integers(0, n, size=(T + 1, 1))
+    common: dict[str, Any] = {"alpha": 0.5, "lambda_": 0.5, "kappa": 0.9}
+    results = []
+    for engine in ("reference", "sparse"):
+        learner = emphatic.Learner(TOY, n, engine=engine)
+        learner.run(emphatic.Active(index), np.ones(T), 0.9, **common)
+        results.append(np.concatenate([learner.theta, learner.w, learner.e]))
+    assert relative_error(results[1], results[0]) <= TOLERANCE["float64"]
+
+
+# ------------------------------------------------------------------ making rules
+
+
+def written(source: str, name: str = "f", number: Any = itertools.count(), **outside: Any) -> Any:  # noqa: B008
+    """A function of this source, in a module that has these names besides."""
+    file = f"<written {next(number)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec", dont_inherit=True), outside)
+    return outside[name]
+
+
+#: TD(λ) on-policy with one more factor, its step's last entry or nothing.
+TD = """def f(step, memory, x, x_next, g):
+    alpha, I, lambda_, rho, gamma_next, delta{more} = step
+    (gamma,) = memory
+    c = gamma * lambda_
+    w = alpha * delta
+    {line}
+    return ((1.0, w * c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (gamma_next,)
+"""
+changed: Any = dataclasses.replace
+td_like = functools.partial(Rule, "own", weights=("theta",), traces=("e",), memory=("gamma",))
+
+
+def with_line(line: str, **outside: Any) -> Rule:
+    return td_like(written(TD.format(line=line, more=""), **outside))
+
+
+def with_extra(*extra: str, **more: Any) -> Rule:
+    names = "".join(f", p{i}" for i in range(len(extra)))
+    return td_like(written(TD.format(line="w = w" + names.replace(",", " *"), more=names)), extra=extra, **more)
+
+
+# ------------------------------------------------------------------ source
+
+
+def test_the_source_is_one_function_in_one_form() -> None:
+    source = """
+import functools
+class Somewhere:
+    @staticmethod
+    @functools.lru_cache
+    def rule(s, min: float, /, x: "not looked at" = 3, x_next=None, step=(1,)) -> None:
+        '''Says something.'''
+        lambda_: float = s[2]  # a comment
+        [gamma] = min
+        rule, c = 2 * s[-2], FACTOR - 1_0 * lambda_ * (gamma > 0)
+        "and something more"
+        return ((1, rule), (0, c)), ((c, 0), (-LEAST, 0)), (gamma / 2,)
+    f = rule
+"""
+    made = td_like(written(source, "Somewhere", FACTOR=np.float32(0.5), LEAST=-3).f)
+    assert made.source.replace("gamma, =", "(gamma,) =").splitlines() == [  # as Pythons differ in it
+        "def rule(step, memory, x, x_next, g):",
+        "    step_0, step_1, step_2, step_3, step_4, step_5 = step",
+        "    lambda_ = step_2",
+        "    (gamma,) = memory",
+        "    rule, c = (2.0 * step_4, 0.5 - 10.0 * lambda_ * (gamma > 0.0))",
+        "    return (((1.0, rule), (0.0, c)), ((c, 0.0), (--3.0, 0.0)), (gamma / 2.0,))",
+    ]
+    assert inspect.getsource(made.pure) == made.source
+    assert made.pure((1.0, 1.0, 0.5, 1.0, 0.25, 1.0), (0.5,), (), (), ()) == (
+        ((1.0, 0.5), (0.0, -4.5)), ((-4.5, 0.0), (3.0, 0.0)), (0.25,),
+    )  # fmt: skip
+    assert made.form == (((1.0, None), (0.0, None)), ((None, 0.0), (None, 0.0)))
+
+
+@pytest.mark.parametrize("rule", [*ALL, TOY], ids=lambda rule: rule.name)
+def test_the_form_of_a_rule_is_its_function(rule: Rule) -> None:
+    """The same numbers, to the last bit; and the form of the form is the form."""
+    rng = np.random.default_rng(0)
+    assert td_like(rule.pure, **{f: getattr(rule, f) for f in ("weights", "traces", "memory", "extra")}).source == (
+        rule.source
+    )
+    for _ in range(20):
+        arguments = [tuple(rng.normal(size=len(held)).tolist()) for held in rule.arguments.values()]
+        assert rule.pure(*arguments) == rule.function(*arguments)
+    assert rule.pure.__globals__.keys() == {"min", "max", "__builtins__", "__name__", "rule"}
+
+
+@pytest.mark.parametrize("name", ["read", "decide", "rule", "min", "step", "f", "λ", "_", "numba"])
+def test_a_function_may_have_any_name(name: str) -> None:
+    source = TD.format(line="", more="").replace("def f(", f"def {name}(")
+    assert td_like(written(source, name)).source == with_line("").source
+
+
+def test_functions_within_functions_and_lambdas_are_found() -> None:
+    def maker(c: float) -> Callable[..., Any]:
+        def inner(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+            return ((1.0, c * step[0]), (0.0, c)), ((0.0, 0.0), (0.0, 0.0)), (step[4],)
+
+        return inner
+
+    half, third = td_like(maker(0.5)), td_like(maker(0.25))
+    assert "0.5 * step_0" in half.source
+    assert "0.25 * step_0" in third.source
+    assert half != third
+    one, other = (lambda s, m, x, y, g: (((1, s[0]), (0, 0)), ((0, 0), (0, 0)), (s[4],)),
+                  lambda s, m, x, y, g: (((1, s[1]), (0, 0)), ((0, 0), (0, 0)), (s[4],)))  # fmt: skip
+    assert "return (((1.0, step_1)," in td_like(other).source
+    assert td_like(one).source != td_like(other).source
+
+
+def test_what_numba_compiled_is_found() -> None:
+    numba = pytest.importorskip("numba")
+    assert td_like(numba.njit(written(TD.format(line="", more="")))).source == with_line("").source
+
+
+def test_numbers_from_outside_are_as_they_were_when_the_rule_was_made() -> None:
+    space: dict[str, Any] = {"C": 0.5}
+    function = written(TD.format(line="w = C * w", more=""), **space)
+    first = td_like(function)
+    function.__globals__["C"] = 0.75
+    second = td_like(function)
+    assert ("w = 0.5 * w" in first.source, "w = 0.75 * w" in second.source) == (True, True)
+    assert first != second  # an engine that keeps kernels by rule must not take one for the other
+
+
+def test_a_rule_is_data() -> None:
+    for rule in ALL:
+        assert (again := pickle.loads(pickle.dumps(rule))) == rule == dataclasses.replace(rule)
+        assert {rule: 1}[again] == 1
+        assert again.pure.__code__.co_code == rule.pure.__code__.co_code
+        assert (again.form, again.products, again.uses) == (rule.form, rule.products, rule.uses)
+    defaults = {"q": 1.0}
+    rule = with_extra("q", defaults=defaults)
+    defaults["q"] = -1.0
+    assert rule.defaults == {"q": 1.0}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        rule.name = "other"  # type: ignore[misc]
+
+
+def test_a_rule_is_quickly_made() -> None:
+    """In 2 ms, or in 5 on a machine that has other things to do."""
+    for rule in ALL:
+        times = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            dataclasses.replace(rule)
+            times.append(time.perf_counter() - begin)
+        assert min(times) < 0.005
+
+
+#: A line that some compiler would refuse, or take for something else; what the refusal says; and what it shows.
+UNFIT = {
+    "c += 1.0": (r"write c = c \+ d for c \+= d", "`c += 1.0`"),
+    "c = c ** 2.0": (r"write c \* c for c \*\* 2", "`c ** 2.0`"),
+    "c = c % 2.0": ("numbers, names", "`c % 2.0`"),
+    "c = not c": ("numbers, names", "`not c`"),
+    "c = ~c": ("numbers, names", "`~c`"),
+    "c = abs(c)": ("call nothing but Python's own min and max", "`abs(c)`"),
+    "c = helper(c)": ("call nothing but Python's own min and max", "`helper(c)`"),
+    "c = np.minimum(c, w)": ("call nothing but Python's own min and max", "`np.minimum(c, w)`"),
+    "c = min(c, 1.0, 2.0)": ("of two numbers each", "`min(c, 1.0, 2.0)`"),
+    "c = min(c, key=w)": ("of two numbers each", "`min(c, key=w)`"),
+    "c = min(*x)": ("of two numbers each", "`min(*x)`"),
+    "min = c; c = min(c, w)": ("Python's own min and max", "`min(c, w)`"),
+    "c = np.pi * c": ("write the number itself", "`np.pi`"),
+    "c = min * c": ("use finite numbers alone", "`min` = <built-in function min>"),
+    "c = helper": ("use finite numbers alone", "`helper` = <function"),
+    "c = LIMIT * c": ("have a value when the rule is made", "`LIMIT`"),
+    "c = True * c": ("use finite numbers alone", "`True`"),
+    "c = YES * c": ("use finite numbers alone", "`YES` = True"),
+    "c = 'a'": ("use finite numbers alone", "`'a'`"),
+    "c = None": ("use finite numbers alone", "`None`"),
+    "c = 1j * c": ("use finite numbers alone", "`1j`"),
+    "c = 1e999 * c": ("use finite numbers alone", "`1e309`"),
+    f"c = {10**400}": ("use finite numbers alone", "`1000"),
+    "c = c > 0.0": (r"as factors of a product alone, such as c \* \(a > b\)", "`c > 0.0`"),
+    "c = c + (c > 0.0)": ("as factors of a product alone", "`c > 0.0`"),
+    "c = c * (c == 0.0)": ("as factors of a product alone", "`c == 0.0`"),
+    "c = c * (0.0 < c < 1.0)": ("numbers, names", "`0.0 < c < 1.0`"),
+    "c = c * ((c > 0.0) and (w > 0.0))": ("write a product of comparisons for 'and'", "`c > 0.0 and w > 0.0`"),
+    "c = 1.0 if c > 0.0 else 2.0": ("write a comparison as a factor", "`1.0 if c > 0.0 else 2.0`"),
+    "if c > 0.0: c = w": ("write a comparison as a factor", "`if c > 0.0:`"),
+    "for i in x: c = i": ("numbers, names", "`for i in x:`"),
+    "c: float": ("write a name's value beside its annotation", "`c: float`"),
+    "a, *b = step": ("write a name for each entry", r"`*b`"),
+    "a, (b, d) = c, w": ("numbers, names", "`(b, d)`"),
+    "a = b = c": ("numbers, names", "`a = b = c`"),
+    "c = (a := w)": ("numbers, names", "`(a := w)`"),
+    "c = (lambda: w)()": ("call nothing but", "`(lambda: w)()`"),
+    "def h(): return c": ("write what it does in its place", "`def h():`"),
+    "return (), (), ()": ("numbers, names", "`return ((), (), ())`"),
+    "del c": ("numbers, names", "`del c`"),
+    "pass": ("numbers, names", "`pass`"),
+    "c = (c, w) * 2.0": ("numbers, names", "`(c, w)`"),
+    "c = x[c]": ("by unpacking, or by a literal index", "`x[c]`"),
+    "c = x[0:1]": ("by unpacking, or by a literal index", "`x[0:1]`"),
+    "c = w[0]": ("by unpacking, or by a literal index", "`w[0]`"),
+    "c = x[2]": (r"entries that 'x' has: \(theta·φ, e·φ\)", "`x[2]`"),
+    "a, b = g": (r"unpack 'g' into 3: \(φ·φ, φ·φ', φ'·φ'\)", "2 names, `(a, b)`,"),
+    "a, b = memory": (r"unpack 'memory' into 1: \(gamma\)", "2 names, `(a, b)`,"),
+}
+
+
+@pytest.mark.parametrize("line", UNFIT)
+def test_what_some_compiler_refuses_is_refused(line: str) -> None:
+    words, shown = UNFIT[line]
+    with pytest.raises(ValueError, match=words) as error:
+        with_line(line, np=np, helper=toy, YES=True)
+    message = str(error.value)
+    assert message.startswith("The 'function' parameter of Rule('own', …) must ")
+    assert f" Got {shown}" in message
+    assert re.search(r" at line 6 of <written \d+> instead\.$", message)
+
+
+#: What calling it once shows.
+BROKEN = {
+    "c = d": ("use names that have a value", "`d` at line 6"),
+    "c = c + u; u = c": ("be one that can be called", "UnboundLocalError"),
+    "c = step * w": ("be one that can be called", "TypeError"),
+    "a, b = c": ("be one that can be called", "TypeError"),
+    "a, b = c, w, w": ("be one that can be called", "ValueError: too many values to unpack"),
+    "c = 1.0 / 0.0": ("be one that can be called", "ZeroDivisionError"),
+    "w = w, w": ("be one that can be called", "TypeError"),
+    "gamma_next = 0.5": ("compute what it remembers", "0.5 for gamma"),
+}
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_what_cannot_be_called_is_refused(line: str) -> None:
+    words, shown = BROKEN[line]
+    with pytest.raises(ValueError, match=words) as error:
+        with_line(line)
+    assert f" Got {shown}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ("w", "return A, B and memory. Got … instead"),
+        ("(), ()", r"return A, B and memory. Got \(\(\), \(\)\) instead"),
+        ("((1.0, c),), ((w, 0.0), (1.0, 0.0)), (c,)", r"A as 2 rows of 2: .*\(theta, e\). Got \(\(1.0, …\),\) for A"),
+        ("((1.0, c), (0.0,)), ((w, 0.0), (1.0, 0.0)), (c,)", "A as 2 rows of 2"),
+        ("((1.0, c), (0.0, c)), ((w,), (1.0,)), (c,)", "B as 2 rows of 2: .* a column for φ and one for φ'"),
+        ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), ()", r"memory as a tuple of 1: gamma. Got \(\) for memory"),
+        ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (c, c)", "memory as a tuple of 1"),
+        ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), c", "memory as a tuple of 1"),
+        ("((1.0, x), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (c,)", "return numbers in A, B and memory"),
+        ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (0.0,)", "compute what it remembers.* Got 0.0 for gamma"),
+        ("((1.0, c), (c, c)), ((w, 0.0), (1.0, 0.0)), (c,)", "an arrow.* e takes theta"),
+        ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, c)), (c,)", "only weights take φ'.* the trace e takes φ'"),
+    ],
+)
+def test_what_a_function_returns_is_looked_at(returned: str, words: str) -> None:
+    source = f"def f(step, memory, x, x_next, g):\n    (c,) = memory\n    w = c\n    return {returned}\n"
+    with pytest.raises(ValueError, match=words):
+        td_like(written(source))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            "def f(step, memory, x, x_next):\n    return 1",
+            "5 parameters step, memory, x, x_next, g. Got",
+        ),
+        ("def f(step, *rest):\n    return 1", r"Got \(step, \*rest\) at line 1"),
+        ("def f(step, memory, x, x_next, g, *, k=1):\n    return 1", "5 parameters"),
+        ("def f(step, memory, x, x_next, g):\n    c = 1.0", "end by returning A, B and memory"),
+        ("def f(step, memory, x, x_next, g):\n    'nothing'", "end by returning A, B and memory"),
+        ("def f(step, memory, x, x_next, g):\n    return", "numbers, names"),
+        ("async def f(step, memory, x, x_next, g):\n    return 1", "be a plain function. Got async def f"),
+        ("def f(step, memory, x, x_next, g):\n    yield 1", "numbers, names"),
+        ("def w(f):\n    def f(*all): return all\n    return f\n@w\ndef f(step): pass", r"Got \(\*all\) at line 2"),
+    ],
+)
+def test_what_is_no_function_of_scalars_is_refused(source: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        td_like(written(source))
+
+
+@pytest.mark.parametrize("function", [None, 3, "td", max, np.add, dict, functools.partial(toy)])
+def test_what_is_no_function_is_refused(function: Any) -> None:
+    with pytest.raises(ValueError, match=r"'function' parameter of Rule.* must be a function written in Python. Got"):
+        td_like(function)
+
+
+def test_a_function_without_source_is_refused() -> None:
+    space: dict[str, Any] = {}
+    exec(TD.format(line="", more=""), space)
+    with pytest.raises(ValueError, match=r"put the function into a module and import it. Got f, of which no source"):
+        td_like(space["f"])
+
+
+def test_a_file_that_was_changed_since_gives_no_other_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "changing.py"
+    path.write_text(TD.format(line="w = 0.5 * w", more=""))
+    import changing  # type: ignore[import-not-found]
+
+    right = td_like(changing.f)
+    path.write_text("# moved down\n" + TD.format(line="w = 0.5 * w", more=""))
+    assert td_like(changing.f) == right
+    for text in (TD.format(line="w = 2.5 * w", more=""), TD.format(line="w = 0.5 * c", more=""), "g = 1", "def f("):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="which was changed since: import it again"):
+            td_like(changing.f)
+
+
+#: As other people may write a rule: with whole numbers, a number from outside, indices, and many extras of names that
+#: kernels have too; and as a lambda that remembers nothing.
+DRESSED = {
+    "much": td_like(
+        written(
+            """def f(s, n, X, k, index):
+    (min,) = n
+    rule = s[0] * s[5] * C * s[6] * s[7] * s[8] * s[9] * s[10] * s[11]
+    return ((1, rule * min), (0, min)), ((2 * rule, 0), (1, 0)), (s[4] / 2,)
+""",
+            C=0.5,
+        ),
+        extra=("q", "s", "p", "n", "rule", "k"),
+    ),
+    "little": td_like(lambda s, m, x, y, g: (((1, 0), (0, s[2])), ((s[0] * s[5], 0), (1, 0)), ()), memory=()),
+}
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("K", [None, 3])
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+@pytest.mark.parametrize("name", DRESSED)
+def test_a_rule_in_any_dress_runs_on_every_engine(name: str, engine: str, K: int | None) -> None:
+    rule = DRESSED[name]
+    stream = make(3, 31, 6, K)
+    p: dict[str, Any] = stream.parameters() | dict.fromkeys(rule.extra, 0.9)
+    R, gamma_next = p.pop("R"), p.pop("gamma_next")
+    results = []
+    for which in (engine, "reference"):
+        learner = emphatic.Learner(rule, stream.n, K, engine=which)
+        learner.run(stream.Phi, R, gamma_next, **p)
+        results.append(np.stack([learner.theta, learner.e]))
+    assert np.abs(results[1]).max() > 0.01
+    assert relative_error(*results) <= TOLERANCE["float64"]
+
+
+# ------------------------------------------------------------------ names
+
+#: Names that kernels, engines, NumPy or the library itself have for something.
+NASTY = (
+    "p", "n", "v", "i", "p1", "f0", "q", "s", "k", "t", "x", "X", "S", "T", "first", "real", "scale", "index",
+    "value", "z", "a", "c", "A", "B", "H", "C", "E", "W", "Q", "G", "D", "M", "m", "K", "step", "memory", "size",
+    "read", "write", "update", "decide", "rule", "np", "numba", "min", "max", "HUGE", "LIMIT", "given", "out",
+    "learn", "run", "predict", "x0", "y0", "a01", "b0", "d0", "pp", "pq", "qq", "new0", "e", "F", "w", "theta",
+    "gamma", "x_next", "g", "def_", "lambda_next", "eta", "beta", "kappa", "pi", "mu", "xi", "extra", "name",
+    "function", "quick", "delta_", "e_phi", "predictions_", "_", "__init__", "_private", "self_", "match", "case",
+    "type", "λ", "ω", "true", "None_", "copy", "save", "cut", "frozen", "steps", "engine", "dtype",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_every_identifier_is_an_extra_parameter_s_name(name: str) -> None:
+    if name in ("gamma", "theta", "e"):
+        with pytest.raises(ValueError, match=rf"that the rule's vectors and memory do not have. Got '{name}' instead"):
+            with_extra(name)
+        return
+    rule = with_extra(name)
+    assert rule.parameters[-1] == name
+    learner = emphatic.Learner(rule, 2, engine="reference")
+    assert learner.learn(0.1, 1.0, 0.5, [1.0, 0.0], 1.0, 0.5, [0.0, 1.0], 0.9, **{name: 0.5}) == 0.5
+    assert learner.theta.tolist() == [0.1 * 0.5 * 0.5, 0.0]
+
+
+def test_the_refused_names_are_those_of_learn_and_run() -> None:
+    found = {
+        parameter.name
+        for function in (emphatic.Learner.learn, emphatic.Learner.run)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
+    assert found == KEYWORDS
+    assert {*STEP, "R"} - KEYWORDS == {"delta"}
+    for name in (*KEYWORDS, "delta"):
+        with pytest.raises(ValueError, match=rf"that a step, learn and run do not have already. Got '{name}' instead"):
+            with_extra(name)
+
+
+def test_no_vector_and_no_memory_hides_behind_an_attribute_of_a_learner() -> None:
+    found = {name for name in dir(emphatic.Learner) if not name.startswith("_")} - {"theta"}
+    assert found <= ATTRIBUTES
+    for field in ("weights", "traces", "memory"):
+        for name in ATTRIBUTES:
+            with pytest.raises(
+                ValueError, match=rf"'{field}' .* not attributes of Learner itself. Got '{name}' instead"
+            ):
+                changed(TOY, **{field: (*getattr(TOY, field)[:-1], name)})
+        with pytest.raises(ValueError, match=rf"'{field}' .* not begin with an underscore. Got '_x' instead"):
+            changed(TOY, **{field: (*getattr(TOY, field)[:-1], "_x")})
+
+
+@pytest.mark.parametrize("field", ["weights", "traces", "memory", "extra"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "1a", "a-b", "lambda", "if", "None", "__debug__", "µ", 3, None, ("a",)]
+)
+def test_names_are_identifiers(field: str, name: Any) -> None:
+    got = re.escape(repr(name))
+    with pytest.raises(ValueError, match=rf"'{field}' .* Python identifiers that are not keywords. Got {got} instead"):
+        changed(TOY, **{field: (name,)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": ""}, "'name' parameter of Rule.* be a name of one letter or more. Got '' instead"),
+        ({"name": None}, "'name' .* Got None instead"),
+        ({"weights": ()}, r"'weights' .* name one vector or more, such as \('theta',\). Got none"),
+        ({"weights": "theta"}, "'weights' .* be a tuple of names.* Got 'theta' instead"),
+        ({"traces": ["e"]}, r"'traces' .* be a tuple of names.* Got \['e'\] instead"),
+        ({"memory": None}, "'memory' .* be a tuple of names.* Got None instead"),
+        ({"weights": ("theta", "theta")}, "'weights' .* name each once. Got 'theta' 2 times"),
+        ({"extra": ("q", "q")}, "'extra' .* name each once. Got 'q' 2 times"),
+        ({"traces": ("w",)}, "'traces' .* other names than 'weights'. Got 'w' in both"),
+        ({"memory": ("gamma", "ew", "e")}, "'memory' .* other names than 'traces'. Got 'e' in both"),
+        ({"weights": ("v", "theta")}, "'weights' .* 'theta' for the first of the weights alone"),
+        ({"weights": ("v", "w"), "traces": ("theta",)}, "'traces' .* 'theta' for the first of the weights alone"),
+        ({"defaults": {"kappa": "eta"}, "extra": ("eta", "kappa")}, "'extra' .* other names than 'eta'"),
+        ({"defaults": None}, "'defaults' .* be a mapping from extra parameters. Got None"),
+        ({"defaults": {"q": 1.0}}, "'defaults' .* be of extra parameters, here kappa. Got 'q' instead"),
+        ({"defaults": {"kappa": "q"}}, "'defaults' .* names of parameters that come before. Got 'q' for 'kappa'"),
+        ({"defaults": {"kappa": "kappa"}}, "'defaults' .* that come before. Got 'kappa' for 'kappa'"),
+        ({"defaults": {"kappa": "delta"}}, "'defaults' .* Got 'delta' for 'kappa'"),
+        ({"defaults": {"kappa": None}}, "'defaults' .* Got None for 'kappa'"),
+        ({"defaults": {"kappa": True}}, "'defaults' .* Got True for 'kappa'"),
+        ({"defaults": {"kappa": float("nan")}}, "'defaults' .* Got nan for 'kappa'"),
+        ({"defaults": {"kappa": -1.0}}, "'defaults' .* from 0 to inf for 'kappa'. Got -1.0 instead"),
+        ({"extra_ranges": 3}, "'extra_ranges' .* be a mapping from extra parameters. Got 3"),
+        ({"extra_ranges": {"alpha": (0, 1)}}, "'extra_ranges' .* be of extra parameters, here kappa. Got 'alpha'"),
+        ({"extra_ranges": {"kappa": 1.0}}, "'extra_ranges' .* be pairs of the least and the largest value. Got 1.0"),
+        ({"extra_ranges": {"kappa": (1.0, 0.0)}}, r"'extra_ranges' .* Got \(1.0, 0.0\) for 'kappa'"),
+        ({"interest": 1}, "'interest' .* be a bool. Got 1 instead"),
+        ({"paper": None}, "'paper' .* be a str. Got None instead"),
+        ({"emphasis": "F"}, "'emphasis' .* be one of '', 'gamma', 'beta'. Got 'F' instead"),
+        ({"fixed_point": "td"}, "'fixed_point' .* be one of '', 'projected', 'residual'. Got 'td' instead"),
+        ({"class_name": "toy"}, "'class_name' .* begins with a capital, or ''. Got 'toy' instead"),
+        ({"class_name": "A B"}, "'class_name' .* Got 'A B' instead"),
+    ],
+)  # fmt: skip
+def test_a_field_that_is_not_as_it_must_be_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        changed(TOY, **changes)
+
+
+def test_defaults_and_ranges_of_one_s_own() -> None:
+    rule = with_extra("q", "r", "b", defaults={"q": 2, "r": "q", "b": "eta"}, extra_ranges={"q": (-1, 3.0)})
+    assert repr(rule.ranges["q"]) == "(-1.0, 3.0)"
+    assert repr(rule.defaults["q"]) == "2.0"
+    learner = emphatic.Learner(rule, 1, engine="reference")
+    step: dict[str, Any] = {"phi": [1.0], "phi_next": [0.0], "R": 1.0, "gamma_next": 0.0, "rho": 1.0, "I": 1.0}
+    learner.learn(alpha=0.5, lambda_=0.0, **step)
+    assert learner.theta.tolist() == [0.5 * 2 * 2 * 0.5]
+    for q in (-1.5, 3.5):
+        with pytest.raises(ValueError, match=rf"'q' parameter of learn must be between -1 and 3. Got {q}"):
+            learner.learn(alpha=0.5, lambda_=0.0, q=q, **step)
+
+
+# ------------------------------------------------------------------ structure
+
+
+def test_one_file_a_rule() -> None:
+    files = {module.name for module in pkgutil.iter_modules(emphatic.rules.__path__)}
+    assert {name for name in files if not name.startswith("_")} == set(emphatic.rules.names())
+    for rule in ALL:
+        assert rule.function.__name__ == rule.name
+        assert "←" in (rule.function.__doc__ or "")
+        assert rule.paper
+    assert emphatic.rules.names()[:16] == (
+        "td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "gtd", "gtd2",
+        "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq", "tree_backup", "vtrace", "abtd",
+    )  # fmt: skip
+
+
+def test_what_others_ask_of_a_rule() -> None:
+    assert {rule.name: rule.emphasis for rule in ALL if rule.emphasis} == {
+        "etd": "gamma", "true_online_etd": "gamma", "etd_beta": "beta", "true_online_etd_beta": "beta"
+    }  # fmt: skip
+    assert all(bool(rule.emphasis) == ("F" in rule.memory) for rule in ALL)
+    assert {rule.name for rule in ALL if not rule.fixed_point} == {"gq", "tree_backup", "vtrace", "abtd"}
+    assert [rule.name for rule in ALL if rule.fixed_point == "residual"] == ["residual_gradient"]
+    assert [rule.name for rule in ALL if rule.action_values] == ["gq"]
+
+
+def test_structure_is_found_and_arrows_are_demanded() -> None:
+    A, B = emphatic.rules.get("true_online_etd").form
+    assert A == ((1.0, None), (0.0, None))
+    assert B == ((None, 0.0), (None, 0.0))
+    assert emphatic.rules.get("residual_gradient").form == (((1.0,),), ((None, None),))
+
+    def crossed(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+        return ((1.0, 0.0), (x[0], 0.0)), ((0.0, 0.0), (0.0, 0.0)), ()
+
+    def looks_ahead(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+        return ((1.0, 0.0), (0.0, 1.0)), ((0.0, 0.0), (0.0, x[0])), ()
+
+    def clipped(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+        return ((1, 0.0), (-0.0, min(step[3], 1.0))), ((0.5, 0.0), (0.0, 0)), ()
+
+    for function, message in ((crossed, "takes theta"), (looks_ahead, "takes φ'")):
+        with pytest.raises(ValueError, match=message):
+            Rule("r", function, ("theta",), ("e",), ())
+    # Of literals 0 and 1 alone are left out of kernels.
+    assert Rule("r", clipped, ("theta",), ("e",), ()).form == (((1.0, 0.0), (0.0, None)), ((None, 0.0), (0.0, 0.0)))

@@ -1,0 +1,261 @@
+"""The pages of studies: a sweep and a reproduction, complete in themselves, with what diverged kept in its place."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic.report import (
+    Axis,
+    Figure,
+    Key,
+    Level,
+    Line,
+    Marks,
+    Panel,
+    Plot,
+    ReproductionPage,
+    SweepPage,
+    category,
+    reproduction_page,
+    reproductions_index,
+    shades,
+    sweep_page,
+    text,
+    verdict,
+)
+from tests.report.test_report import HOSTILE, Reader, data
+from tests.support.browser import found, in_a_browser
+
+ALPHAS = [2.0**k for k in range(-6, 0)]
+NONE_AT_ALL = SweepPage("nothing", "", "RMSVE")
+
+
+def lines(low: float, runs: int = 50) -> list[dict[str, Any]]:
+    """Two λ whose errors fall, then grow, then are no numbers."""
+    means = [0.6, 0.3, low, 0.4, 1e30, math.nan]
+    diverged = [0, 0, 0, 0.1, 0.5, 1]
+    line = {"alpha": ALPHAS, "mean": means, "diverged": diverged} | ({"se": [0.01] * 6} if runs > 1 else {})
+    return [{"value": 0.0, **line}, {"value": 0.9, **line, "mean": [*means[:2], low + 0.05, *means[3:]]}]
+
+
+def sweep(name: str = "etd", runs: int = 50, **more: Any) -> SweepPage:
+    """A sweep of a rule without and one with a second parameter."""
+    etas = [{"choice": f"eta = {eta}", "lines": lines(low, runs)} for eta, low in (("1/4", 0.25), ("1", 0.15))]
+    se = 0.004 if runs > 1 else None
+    best = [
+        {"rule": "tdrc", "alpha": 2.0**-4, "lambda": 0.0, "second": "eta = 1", "mean": 0.15, "mean_se": se}
+        | ({"apart_se": 0.005} if runs > 1 else {}),
+        {"rule": name, "alpha": 2.0**-4, "lambda": 0.0, "mean": 0.1, "mean_se": se, "diverged": 2, "runs": runs},
+    ]
+    curves = [
+        {"rule": row["rule"], "setting": name, "mean": [0.6, 0.1, math.inf], "se": [0.1, None, None]} for row in best
+    ]
+    given: dict[str, Any] = {
+        "title": name,
+        "intro": name,
+        "metric": "RMSVE",
+        "unit": "weighted by d_μ",
+        "counts": {"settings": 36, "runs": runs, "steps": 100, "learner_steps": 180_000, "diverged_settings": 9},
+        "sensitivity": [
+            {"rule": name, "line_name": "lambda", "panels": [{"choice": "", "lines": lines(0.1, runs)}]},
+            {"rule": "tdrc", "line_name": "lambda", "panels": etas},
+        ],
+        "learning": {"points": [10, 50, 100], "best mean": curves, "best final": curves[:1]},
+        "best": best,
+        "baseline": {"w = 0": 0.689},
+        "settings": {"problem": name},
+        "seconds": {"learning": 2.0},
+        "versions": {"emphatic": name},
+    }
+    return SweepPage(**(given | more))
+
+
+def study(name: str = "chain", agree: bool | None = True) -> ReproductionPage:
+    """A reproduction with every part in it."""
+    ours = Line([0.1, 1.0], [0.5, math.inf], name, category(9), low=[0.4, 0.4], high=[0.6, 0.6], notes=[name, ""])
+    published = Marks([0.1], [0.45], name, error=[0.02])
+    panel = Panel(name, [ours], (0.0, 1.0), [published], [Level(0.2, name)])
+    plot = Plot({"a": [panel], "b": [panel]}, name, x=Axis(name, "log"), y=Axis(name))
+    checks: list[dict[str, Any]] = [
+        {"name": name, "published": 2.27184, "ours": 2.2718412, "tolerance": 1e-5, "agree": True, "note": name},
+        {"name": "second", "published": 0.347, "ours": 0.36, "tolerance": 0.008, "agree": agree},
+        {"name": "third", "published": None, "ours": "as it is", "tolerance": None, "agree": None},
+    ]
+    figure = Figure(
+        name, plot, name, [Key(category(9), name), Key("truth", name, symbol="diamond")], {"a": "A", "b": name}
+    )
+    return ReproductionPage(name, name, [figure], checks, [name], {"runs": 5}, {"all": 3.0}, {"emphatic": name})
+
+
+def numbers(page: str, key: str) -> Any:
+    packed = data(page)["arrays"][key]
+    return np.frombuffer(base64.b64decode(packed["data"]), {"float": "<f4", "number": "<f8"}[packed["kind"]])
+
+
+PAGES = {
+    "sweep": lambda: sweep_page(sweep(HOSTILE)),
+    "one run": lambda: sweep_page(sweep(runs=1)),
+    "empty sweep": lambda: sweep_page(NONE_AT_ALL),
+    "reproduction": lambda: reproduction_page(study(HOSTILE)),
+    "empty reproduction": lambda: reproduction_page(ReproductionPage("nothing", "")),
+    "index": lambda: reproductions_index({"chain.html": study(HOSTILE)}, HOSTILE, HOSTILE),
+}
+
+
+@cache
+def made(name: str) -> str:
+    return PAGES[name]()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_well_formed_safe_and_in_itself_complete(name: str) -> None:
+    page = made(name)
+    reader = Reader(page)
+    assert reader.problems == []
+    assert reader.open == []
+    ids = {value for _, name, value in reader.attributes if name == "id"}
+    links = [link for link in reader.of("a", "href") if link != "chain.html"]
+    assert all(link.startswith("#") and link[1:] in ids for link in links)
+    assert not {"link", "iframe", "img", "object", "base"} & {tag for tag, _, _ in reader.attributes}
+    assert any(value.startswith("default-src 'none'") for value in reader.of("meta", "content"))
+    assert "<script>alert" not in page
+    assert not re.search(r">\s*(None|nan|inf)\s*<", page.split("</main>")[0])
+
+
+def test_what_is_empty_is_left_out() -> None:
+    assert "<section" not in made("empty sweep")
+    assert "<section" not in made("empty reproduction")
+    without = sweep_page(sweep(sensitivity=(), learning={}))
+    assert re.findall(r'<section id="(\w+)"', without) == ["summary", "settings", "time"]
+    assert "plotly" not in made("index")
+
+
+def test_a_sweep_says_which_rule_was_best_and_by_how_much() -> None:
+    said = sweep_page(sweep())
+    assert "The best rule was etd, with a mean RMSVE of 0.1000 ± 0.0040 (alpha 2⁻⁴, lambda 0)." in said
+    assert "Next came tdrc with 0.1500 ± 0.0040, 50% more: 10.0 standard errors of the difference." in said
+    assert "36 settings × 50 runs × 100 steps: 180,000 learner-steps in 2.0 s. In 9 settings some run diverged." in said
+    assert "standard errors of the difference" not in made("one run")
+    close = [{"rule": rule, "mean": mean, "apart_se": 0.01} for rule, mean in (("a", 0.1), ("b", 0.101), ("c", None))]
+    assert "1% more: 0.1 standard errors of the difference, so not clearly worse. 1 of 3 rules diverged" in sweep_page(
+        sweep(best=close)
+    )
+    assert "At its best setting a has a mean RMSVE" in sweep_page(sweep(best=close[:1]))
+    assert "No rule kept its RMSVE finite" in sweep_page(sweep(best=close[2:]))
+
+
+def test_what_diverged_leaves_the_frame_and_does_not_set_it() -> None:
+    page = sweep_page(sweep())
+    panel = data(page)["plots"][0]["views"][""][0]
+    assert panel["range"] == pytest.approx([0.0, 1.15 * 0.689])
+    means = numbers(page, panel["lines"][0]["y"])
+    np.testing.assert_allclose(means, [0.6, 0.3, 0.1, 0.4, 1e30, np.inf], rtol=1e-6)
+    shares = [note.removeprefix("± 0.01 · ") for note in panel["lines"][0]["notes"]]
+    assert shares == ["± 0.01"] * 3 + [f"{share}% of runs diverged" for share in (10, 50, 100)]
+    high = numbers(page, panel["lines"][0]["high"])
+    np.testing.assert_allclose(high[:3], np.array([0.6, 0.3, 0.1]) + 1.96 * 0.01, rtol=1e-6)
+    assert np.isnan(high[-1])
+
+
+def test_the_best_over_a_parameter_comes_first() -> None:
+    page = sweep_page(sweep())
+    plot = data(page)["plots"][1]
+    assert list(plot["views"]) == ["best", "eta = 1/4", "eta = 1"]
+    assert plot["first"] == "best"
+    best = plot["views"]["best"][0]
+    np.testing.assert_allclose(numbers(page, best["lines"][0]["y"])[:4], [0.6, 0.3, 0.15, 0.4], rtol=1e-6)
+    assert best["lines"][0]["notes"][2] == "± 0.01 · eta = 1"
+    assert numbers(page, best["marks"][0]["x"]) == [2.0**-4]
+    assert "Best over eta" in page
+    assert [key for key in plot["x"] if plot["x"][key] == "log2"] == ["scale"]
+
+
+def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
+    """As at the end of a log, whose last returns are not known yet; what diverged leaves the frame."""
+    curve = {"rule": "etd", "setting": "", "mean": [0.6, math.nan, None, math.inf], "se": None}
+    page = sweep_page(sweep(learning={"points": [1, 2, 3, 4], "best mean": [curve]}))
+    plot = data(page)["plots"][-1]["views"]["best mean"][0]
+    np.testing.assert_array_equal(
+        numbers(page, plot["lines"][0]["y"]), np.array([0.6, np.nan, np.nan, np.inf], np.float32)
+    )
+
+
+def test_a_rule_without_lambda_has_no_key() -> None:
+    line = {"value": "not set", "alpha": ALPHAS, "mean": [0.5] * 6}
+    one = [{"rule": "td", "line_name": "", "panels": [{"choice": "", "lines": [line]}]}]
+    page = sweep_page(sweep(sensitivity=one))
+    assert "not set" not in page.split('id="sensitivity"')[1].split('<div class="multiples"')[0]
+    assert data(page)["plots"][0]["views"][""][0]["lines"][0]["name"] == "td"
+
+
+def test_the_grid_of_collision_stays_small() -> None:
+    values = [k / 11 for k in range(12)]
+    line = {"alpha": [2.0**k for k in range(-18, 1)], "se": [0.1] * 19, "diverged": [0.5] * 19}
+    rng = np.random.default_rng(0)
+    rules = []
+    for rule in range(11):
+        panels = [
+            {"choice": f"eta = {eta}", "lines": [{**line, "value": v, "mean": rng.random(19)} for v in values]}
+            for eta in range(15)
+        ]
+        rules.append({"rule": f"rule {rule}", "line_name": "lambda", "panels": panels})
+    assert len(sweep_page(sweep(sensitivity=rules))) < 10e6
+
+
+def test_a_reproduction_judges_each_number() -> None:
+    page = reproduction_page(study(agree=True))
+    assert "✓</b> 2 of 2 numbers agree; 1 more is only reported.</span>" in page
+    rows = re.findall(r"<tr>(.*?)</tr>", page.split('id="checks"')[1].split("</section>")[0])
+    cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", rows[1])]
+    assert cells == ["chain", "✓ agrees", "2.27184", "2.271841", "± 1e−05", "chain"]
+    sharp = {"name": "sharp", "published": 0.531441, "ours": 0.531441, "tolerance": 5.3e-13, "agree": True}
+    assert "0.53144100000000" in reproduction_page(ReproductionPage("", "", checks=[sharp]))
+    page = reproduction_page(study(agree=False))
+    assert "✗</b> 1 of 2 numbers agree" in page
+    assert "Different from what was published: second." in page
+    assert verdict([{"agree": None}]) == "1 number reported; it is not judged."
+    assert verdict([{"agree": True}]) == "1 of 1 number agrees."
+
+
+def test_the_index_leads_to_every_study() -> None:
+    page = reproductions_index(
+        {"a.html": study("a"), "b.html": study("b", agree=False), "c.html": ReproductionPage("c", "")}
+    )
+    assert Reader(page).of("a", "href") == ["a.html", "b.html", "c.html"]
+    assert "✗</b> 1 of 2 studies agree in every number." in page
+
+
+def test_a_logarithmic_axis_has_no_zero() -> None:
+    plot = Plot({"": [Panel("", [Line([0.0, 1.0], [1.0, 1.0], "a")])]}, "", x=Axis(scale="log2"))
+    with pytest.raises(ValueError, match="'x' parameter of Line must be above 0 on a logarithmic axis"):
+        reproduction_page(ReproductionPage("", "", [Figure("", plot)]))
+
+
+def test_inks() -> None:
+    assert [category(i) for i in (0, 7, 15, 16)] == ["c0", "c7", "c15", "c0"]
+    assert shades([0.5, 0.5, 0.9, 1.0]) == {0.5: 0.0, 0.9: 0.5, 1.0: 1.0}
+    assert shades(["only"]) == {"only": 0.0}
+
+
+@in_a_browser
+def test_drawn_at_phone_width(tmp_path: Path) -> None:
+    """All plots are drawn without an error, and nothing sticks out sideways."""
+    probe = """<script>const look = () => {
+      const found = [...document.querySelectorAll("iframe")].flatMap(({ contentDocument: inside }) => [
+        inside.querySelectorAll(".js-plotly-plot").length, inside.querySelectorAll(".js-line").length,
+        inside.querySelectorAll(".point").length, inside.documentElement.scrollWidth]);
+      document.body.dataset.found = found.join(); }; setInterval(look, 100);</script>"""
+    frames = [
+        f'<iframe width="390" height="4000" srcdoc="{text(made(name))}"></iframe>' for name in ("sweep", "reproduction")
+    ]
+    # A sweep: 2 panels, each a line and a band for 2 λ, a level and a dot; then 2 curves and a level.
+    wanted = "3,13,32,390,1,3,3,390"
+    assert found(tmp_path, f"<body>{probe}{''.join(frames)}</body>", wanted, 900) == wanted

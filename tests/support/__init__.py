@@ -1,0 +1,1 @@
+"""What tests share: streams, equations, and ways to run kernels."""

@@ -1,0 +1,239 @@
+"""What the cuda engine does where Triton interprets: each check is run by ``test_cuda`` in a process of its own.
+
+TRITON_INTERPRET=1 python -m tests.support.interpreted follow_the_equations td gtd
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import emphatic
+from emphatic import Learner, rules
+from emphatic.engines.base import Engine
+from emphatic.engines.cuda.engine import Cuda
+from emphatic.engines.reference import Reference
+from emphatic.engines.watch import Watch
+from emphatic.rules import Rule, Scalars, Update
+from tests.support.streams import TOLERANCE, make, relative_error
+
+#: Rules of every structure.
+STRUCTURES = ("true_online_etd", "tdrc", "htd", "true_online_gtd", "gq")
+
+# ------------------------------------------------------------------ rules unlike any that ship
+
+
+def no_trace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """Residual gradient."""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    w = alpha * rho * delta
+    return ((1.0,),), ((w, -gamma_next * w),), ()
+
+
+def scaled(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """No trace, a weight that scales itself, numbers that a float32 does not hold, and coefficients of all learners."""
+    alpha, I, lambda_, rho, gamma_next, delta, p0_at, tl = step
+    ring, k = memory
+    pp, pq, qq = g
+    w = alpha * rho * delta * p0_at
+    return (
+        ((1.0 - 0.01 * tl, 0.0), (0.0, 0.9)),
+        ((w + 0.001 * ring, -gamma_next * w * min(0.1, I)), (0.3 * pq, 0.1 * pp)),
+        (0.5 * ring + delta, min(k + qq, 0.7)),
+    )
+
+
+def literal(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """Literals in A and B, a trace that feeds nothing, one that forgets at once, and no memory."""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    w = alpha * delta
+    return (
+        ((0.999, w * lambda_, 0.0, -0.5 * w), (0.0, 0.3, 0.0, 0.0), (0.0, 0.0, 0.7, 0.0), (0.0, 0.0, 0.0, 0.0)),
+        ((w, 0.25), (0.5, 0.0), (1.0, 0.0), (-1.0, 0.0)),
+        (),
+    )
+
+
+OWN = (
+    Rule("no_trace", no_trace, weights=("theta",), traces=(), memory=()),
+    Rule("scaled", scaled, weights=("theta", "w"), traces=(), memory=("ring", "k"), extra=("p0_at", "tl")),
+    Rule("literal", literal, weights=("theta",), traces=("e", "y", "z"), memory=()),
+)
+
+# ------------------------------------------------------------------ checks
+
+
+def follow_the_equations(*names: str) -> None:
+    """More steps than a group, learners and features odd; φ' apart for rules of every structure."""
+    for name in names:
+        cases = [(0, False, "float64", 3, 18)] + [(1, True, "float32", None, 9)] * (name in STRUCTURES)
+        for seed, separate, dtype, K, T in cases:
+            stream = make(seed, T, 7, K, rule=name, separate=separate)
+            learner = Learner(name, stream.n, K, dtype=dtype, engine="cuda")
+            predictions, expected = stream.run(learner), stream.expected(name)
+            found = {"predictions": relative_error(predictions, expected.predictions)}
+            for vector in learner.rule.vectors:
+                found[vector] = relative_error(getattr(learner, vector), expected.vectors[vector])
+            assert max(found.values()) < TOLERANCE[dtype], (name, dtype, found)
+
+
+def go_on_in_any_way(path: str) -> None:
+    """Chunks, pieces, ``learn``, tensors, a file, and another engine in between."""
+    rule = "td"
+    stream = make(5, 67, 6, 2, rule=rule)
+    expected = stream.expected(rule)
+
+    def new() -> Learner:
+        return Learner(rule, 6, 2, engine="cuda")
+
+    whole = new()
+    assert relative_error(stream.run(whole), expected.predictions) < 1e-10
+    assert "cuda" in emphatic.engines.available()
+    assert "numba" not in sys.modules
+    pieces = new()
+    stream[:16].run(pieces)
+    stream[16:17].learn(pieces)
+    pieces.save(path)
+    reference = emphatic.load(path, engine="reference")
+    stream[17:].run(reference)
+    reference.save(path)
+    back = emphatic.load(path, engine="cuda")
+    for learner in (whole, reference, back, back.copy(), back.select([0, 1])):
+        for name in learner.rule.vectors:
+            assert relative_error(getattr(learner, name), expected.vectors[name]) < 1e-10, (learner, name)
+        assert learner.steps == 67
+
+    short, T = stream[:17], 17
+    tensors = {name: torch.tensor(value) for name, value in short.parameters().items()}
+    made = new().run(torch.tensor(short.Phi), predictions="device", **tensors)
+    assert isinstance(made, torch.Tensor)
+    assert relative_error(made.numpy(), expected.predictions[:T]) < 1e-10
+    parameters: dict[str, Any] = short.parameters()
+    errors = new().run(short.Phi, predictions=None, returns=short.R, **parameters)
+    assert relative_error(errors, np.square(expected.predictions[:T] - short.R).mean(0)) < 1e-10
+    far = torch.from_file(path + ".R", shared=True, size=T << 27, dtype=torch.float64).view(T, 1 << 27)[:, :2]
+    far.copy_(tensors["R"])  # a step's numbers as far apart as those of a hundred million learners
+    assert relative_error(new().run(short.Phi, **(tensors | {"R": far})), expected.predictions[:T]) < 1e-10
+    back.cut()
+    assert not back.e.any()
+    assert not back.gamma.any()
+    assert back.theta.any()
+    assert new().run(np.zeros((1, 6)), np.empty((0, 2)), 0.9, alpha=0.1).shape == (0, 2)
+    message = "'Phi' parameter of run must be finite in float64. Got nan at step 0, feature 0 instead."
+    with pytest.raises(ValueError, match=message):
+        new().run(torch.full((T + 1, 6), float("nan")), predictions="device", **tensors)
+
+
+def diverge_where_the_reference_does() -> None:
+    def run(engine: str, **how: Any) -> tuple[Any, Learner]:
+        learner = Learner("td", 2, 3, engine=engine, dtype="float32")
+        try:
+            out = learner.run(np.ones((61, 2)), 1.0, 0.9, alpha=np.array([0.1, 50.0, 1e3]), **how)
+        except emphatic.Diverged as error:
+            return str(error), learner
+        return out, learner
+
+    (message, there), (again, here) = run("reference"), run("cuda")
+    assert message == again
+    assert "Learner 2 diverged at step 16" in again
+    assert here.steps == there.steps == 16
+    assert np.allclose(here.theta, there.theta, rtol=1e-5)
+    (out, one), (made, other) = (run(engine, on_divergence="freeze") for engine in ("reference", "cuda"))
+    assert other.frozen.tolist() == one.frozen.tolist() == [False, True, True]
+    assert other.steps_taken.tolist() == one.steps_taken.tolist()
+    assert np.allclose(other.theta, one.theta, rtol=1e-5)
+    assert np.allclose(made, out, rtol=1e-5)
+
+
+def leave_the_range_where_the_weights_do() -> None:
+    """Numbers that only the chunked form has, A_total and W, overflow: the learners do not."""
+    T = 32
+    decayed = np.r_[np.zeros(16), np.ones(T - 16)]
+    for feature, alpha, lambda_, rho in (
+        (0.0, 0.0, 1.0, 40.0),  # A_total: 36³²
+        (1e-30, 1e-3, 1.0, 40.0),  # W: 36³¹
+        (0.0, 0.0, decayed, np.where(decayed > 0.0, 400.0, 1.0)),  # the product of one group's A: 360¹⁶
+    ):
+        how: dict[str, Any] = {"alpha": alpha, "lambda_": lambda_, "rho": rho}
+        ends = []
+        for engine in ("reference", "cuda"):
+            learner = Learner("true_online_etd", 2, 2, dtype="float32", engine=engine)
+            learner.theta = [[1.0, 2.0], [3.0, 4.0]]
+            predictions = learner.run(np.full((T + 1, 2), feature), 0.0, 0.9, **how)
+            ends.append([learner.theta, learner.e, predictions])
+        for here, there in zip(*ends, strict=True):
+            assert np.allclose(here, there, rtol=1e-5, atol=0.0), (feature, here, there)
+
+    # F = 10¹⁵ + .1, I = .1 and λ = 1, so that M is .1.
+    learner = Learner("etd", 2, 1, engine="cuda")
+    how = {"alpha": 1e-20, "I": [1e15, 0.1], "lambda_": 1.0, "Phi_next": np.zeros((2, 2))}
+    learner.run(np.eye(2), 0.0, 1.0, **how)
+    assert learner.F == 1e15 + 0.1
+    assert learner.e.tolist() == [[1e15, 0.1]]
+
+
+def leave_frozen_learners_alone() -> None:
+    """Not a bit of a frozen learner changes; the others go on as if it were not there, and it predicts."""
+    rng = np.random.default_rng(0)
+    T, n, K = 19, 3, 4
+    Phi, frozen = rng.normal(size=(T + 1, n)), np.array([False, True, False, True])
+    start = rng.normal(size=(2, K, n))
+    start[:, 1] = [[-0.0, 1.0, 2.0], [1e300, -1e300, -0.0]]  # its trace·φ may overflow, and is not asked for
+    parameters = [np.full((T, K), value) for value in (0.1, 1.0, 0.9, 1.0, 0.9)]
+    parameters.append(rng.normal(size=(T, K)))
+
+    def run(kind: Any) -> tuple[Engine, Any]:
+        engine: Engine = kind(rules.get("td"), n, K, "float64")
+        for r in range(2):
+            engine.put(r, start[r])
+        engine.scalars[:, 0], engine.scalars[:, -1] = 0.5, np.arange(K)
+        predictions = np.empty((T, K))
+        top = float(np.abs(Phi).max())
+        assert engine.run(Phi[:-1], Phi[1:], top, tuple(parameters), predictions, Watch(frozen.copy())) == -1
+        return engine, predictions
+
+    (engine, predictions), (reference, expected) = run(Cuda), run(Reference)
+    for r in range(2):
+        assert engine.vector(r)[frozen].tobytes() == start[r][frozen].tobytes()
+        assert relative_error(engine.vector(r)[~frozen], reference.vector(r)[~frozen]) < 1e-10
+    assert engine.scalars[frozen, 0].tolist() == [0.5, 0.5]
+    assert engine.scalars[:, -1].tolist() == [T, 1, T + 2, 3]
+    assert relative_error(predictions, expected) < 1e-10
+    assert relative_error(engine.delta, reference.delta) < 1e-10
+
+
+def run_any_rule() -> None:
+    rng = np.random.default_rng(1)
+    T, n, K = 18, 3, 2
+    Phi = rng.normal(size=(T + 1, n)) / 2.0
+    kinds: tuple[Any, ...] = (Reference, Cuda)
+    for i, rule in enumerate(OWN):
+        given = {name: rng.uniform(0.5, 1.0, (T, K)) for name in rule.parameters} | {"alpha": np.full((T, K), 0.1)}
+        phi_next = Phi[1:] if i < 2 else rng.permutation(Phi)[1:]
+        ends = []
+        for kind in kinds:
+            engine: Engine = kind(rule, n, K, "float64")
+            predictions = np.empty((T, K))
+            parameters = tuple(given[name] for name in rule.parameters)
+            status = engine.run(Phi[:-1], phi_next, 9.0, parameters, predictions, Watch(np.zeros(K, np.bool_)))
+            assert status == -1
+            vectors = [engine.vector(r) for r in range(len(rule.vectors))]
+            ends.append([predictions, engine.delta, engine.scalars[:, : engine.M], *vectors])
+        for expected, found in zip(*ends, strict=True):
+            assert relative_error(found, expected) < 1e-10, rule.name
+
+
+def learn_as_the_reference_does() -> None:
+    """All that is about neither one rule nor a file."""
+    diverge_where_the_reference_does()
+    leave_the_range_where_the_weights_do()
+    leave_frozen_learners_alone()
+    run_any_rule()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
