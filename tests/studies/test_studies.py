@@ -98,7 +98,7 @@ def test_the_published_grid_of_the_collision_study() -> None:
         ({"rule": "td", "alpha": -1}, "'alpha' parameter of sweep must be between 0"),
         ({"rule": "td", "alpha": 1, "lambda": 2}, "'lambda' parameter of sweep must be between 0 and 1. Got 2.0"),
         ({"rule": "td", "alpha": 1, "eta": 2}, "have only parameters of its rules, alpha, lambda. Got 'eta'"),
-        ({"rule": "td", "alpha": 1, "lamda": 2}, "did you mean 'lambda'"),
+        ({"rule": "td", "alpha": 1, "lamda": 2}, "Did you mean 'lambda'"),
         ({"rule": "gtd", "alpha": 1, "eta": 2, "beta": 1}, "'eta' parameter of sweep must be given, or 'beta'"),
         ({"rule": "etd_beta", "alpha": 1}, "'beta' parameter of sweep must be given for 'etd_beta'"),
         ({"rule": "abtd", "alpha": 1}, "'xi' parameter of sweep must be given for 'abtd'"),
@@ -604,7 +604,7 @@ def test_a_problem_comes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: 
 def test_bad_files(tmp_path: Path) -> None:
     path = tmp_path / "sweep.toml"
     for text, said in (
-        ("problm = 'chain'", "did you mean 'problem'"),
+        ("problm = 'chain'", "Did you mean 'problem'"),
         ("x = ", "not a TOML file"),
         ("grid = 3", "[[grid]]"),
         ("problem = 'chain'\ngrid = [3]", "[[grid]]"),

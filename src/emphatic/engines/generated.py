@@ -10,13 +10,13 @@ import hashlib
 import linecache
 import os
 import re
-import secrets
 import sys
 import tempfile
 import types
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from emphatic.common.files import atomic_file
 
 __all__ = ["PREFIX", "cache_folder", "module"]
 
@@ -64,14 +64,10 @@ def module(name: str, source: str, version: str, **given: Any) -> types.ModuleTy
 
 def _written(path: Path, source: str) -> bool:
     """Put the source there unless it is there already; whole or not at all, whoever else does the same."""
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        if path.exists() and path.read_bytes() == source.encode():
-            return True
-        partial.write_bytes(source.encode())
-        os.replace(partial, path)
+        if not path.exists() or path.read_bytes() != source.encode():
+            with atomic_file(path) as file:
+                file.write(source.encode())
         return True
     except OSError:
-        with suppress(OSError):
-            partial.unlink()
         return False

@@ -1,19 +1,19 @@
 """Checkpoints: one safetensors file, with a JSON header in its metadata.  Never pickle.
 
-A file is written under another name in the same folder, synced to the disk and renamed, so that at any moment the
-path holds a whole checkpoint: the old one or the new one. Neither way needs memory for a second copy of the arrays.
+At any moment the path holds a whole checkpoint, the old one or the new one (``common.files``). Neither writing nor
+reading needs memory for a second copy of the arrays.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from emphatic.common.files import atomic_file
 from emphatic.errors import CheckpointError
 from emphatic.learning import tensors
 from emphatic.learning.tensors import Part, Stored
@@ -31,24 +31,9 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[s
     target = Path(os.path.realpath(os.fsdecode(path)))
     if target.exists() and not target.is_file():  # a folder, or a device or pipe that a rename would destroy
         raise OSError(f"{str(target)!r} is there already and is not a file: no checkpoint can take its place.")
-    partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
-    try:
-        with open(partial, "xb") as file:
-            tensors.write(file, {_KEY: text}, parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
-    with suppress(OSError):  # a folder cannot be opened everywhere; the rename itself is done
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    with atomic_file(target) as file:
+        tensors.write(file, {_KEY: text}, parts)
 
 
 @contextmanager

@@ -11,9 +11,9 @@ True
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
+from emphatic.common.names import suggestion
 from emphatic.problems.baird import baird
 from emphatic.problems.boyan import boyan
 from emphatic.problems.chain import chain
@@ -65,7 +65,6 @@ def get(name: str) -> Callable[..., MDP]:
     known = {problem.__name__: problem for problem in _PROBLEMS}
     wanted = str(name).replace("-", "_")
     if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = suggestion(wanted, known)
         raise ValueError(f"The 'problem' parameter must be one of {', '.join(known)}. Got {name!r} instead.{hint}")
     return known[wanted]

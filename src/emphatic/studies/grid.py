@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
 from emphatic.rules import Rule
 from emphatic.studies.values import numbers
@@ -82,11 +82,8 @@ def _of(grid: Mapping[str, Any]) -> list[Settings]:
     known = {parameter for ranges in taken.values() for parameter in ranges}
     for name in given:
         if name not in known:
-            close = get_close_matches(str(name), known, 1)
-            meant = f" (did you mean {close[0]!r}?)" if close else ""
-            raise refusal(
-                "grid", "sweep", f"have only parameters of its rules, {', '.join(sorted(known))}{meant}", repr(name)
-            )
+            wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
+            raise ValueError(f"{refusal('grid', 'sweep', wanted, repr(name))}{suggestion(name, known)}")
     if "alpha" not in given:
         raise refusal("alpha", "sweep", "be given", "none")
     values = {name: numbers(name, value) for name, value in given.items()}

@@ -8,11 +8,11 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from emphatic import problems, rules
+from emphatic.common.names import check_names
 from emphatic.studies.grid import parameters
 from emphatic.studies.recorded import Recorded
 
@@ -59,12 +59,7 @@ class Order:
             found = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not a TOML file: {error}.") from None
-        known = [one.name for one in fields(Order)]
-        for key in found:
-            if key not in known:
-                close = get_close_matches(key, known, 1)
-                meant = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}."
-                raise ValueError(f"{path}: there is no setting {key!r}{meant}")
+        check_names(found, [one.name for one in fields(Order)], str(path))
         grids = found.get("grid", [])
         if not isinstance(grids, list) or not all(isinstance(one, dict) for one in grids):
             raise ValueError(f"{path}: grids are written as [[grid]].")

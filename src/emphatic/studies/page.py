@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.versions import versions
 from emphatic.report import SweepPage, sweep_page
 from emphatic.studies.grid import Settings
 from emphatic.studies.results import over_runs
@@ -18,7 +17,7 @@ from emphatic.studies.results import over_runs
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep
 
-__all__ = ["page", "shown", "versions"]
+__all__ = ["page", "shown"]
 
 #: What a line of a rule's panel stands for: the first of these that it has.
 _LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
@@ -58,11 +57,6 @@ def page(sweep: Sweep) -> str:
             versions=versions(),
         )
     )
-
-
-def versions() -> dict[str, str]:
-    """Of what took part."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("emphatic", "numpy", "numba")}
 
 
 def shown(value: float) -> str:

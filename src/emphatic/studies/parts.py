@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +10,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from emphatic.common.files import atomic_file
 from emphatic.studies.scores import Scores
 
 __all__ = ["Parts"]
@@ -58,10 +58,8 @@ class Parts:
         self._scores[number] = scores
         self.seconds += seconds
         if self.folder is not None:
-            partial, path = self.folder / f"{number:06d}.partial", self.folder / f"{number:06d}.npz"
-            with partial.open("wb") as file:
+            with atomic_file(self.folder / f"{number:06d}.npz") as file:
                 np.savez(file, **scores._asdict(), seconds=seconds)
-            os.replace(partial, path)
 
     def __iter__(self) -> Iterator[Scores]:
         """The scores in the order of the tasks."""

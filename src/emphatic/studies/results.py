@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.files import atomic_file
 from emphatic.studies.plan import Plan
 from emphatic.studies.scores import Scores
 
@@ -164,16 +165,15 @@ class Sweep:
             "best": [{name: _told(value) for name, value in row.items()} for row in self.best],
         }
         text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False)
-        files: dict[str, Callable[[Path], Any]] = {
-            "results.parquet": lambda path: pq.write_table(self.table, path, compression="zstd"),
-            "settings.parquet": lambda path: pq.write_table(self.settings, path, compression="zstd"),
-            "summary.json": lambda path: path.write_text(text, "utf-8"),
-            "report.html": lambda path: path.write_text(page(self), "utf-8"),
+        files: dict[str, Callable[[BinaryIO], Any]] = {
+            "results.parquet": lambda file: pq.write_table(self.table, file, compression="zstd"),
+            "settings.parquet": lambda file: pq.write_table(self.settings, file, compression="zstd"),
+            "summary.json": lambda file: file.write(text.encode()),
+            "report.html": lambda file: file.write(page(self).encode()),
         }
-        for name, written in files.items():
-            partial = folder / f".{name}.partial"
-            written(partial)
-            os.replace(partial, folder / name)
+        for name, write in files.items():
+            with atomic_file(folder / name) as file:
+                write(file)
 
 
 def over_runs(values: NDArray[Any]) -> tuple[Array, Array]:

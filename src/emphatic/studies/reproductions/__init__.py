@@ -9,13 +9,13 @@ tolerances are wider for that.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
 from emphatic.studies.agreement import Outcome
 from emphatic.studies.conditions import Conditions, Progress, silent
@@ -83,8 +83,7 @@ def reproduce(
 def find(name: str) -> Any:
     """The module of a study, by the name that the command takes."""
     if name not in _NAMES:
-        close = difflib.get_close_matches(str(name).replace("_", "-"), _NAMES, 1, 0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = suggestion(str(name).replace("_", "-"), _NAMES)
         wanted = f"be one of {', '.join(_NAMES)}"
         raise ValueError(f"{refusal('name', 'reproduce', wanted, repr(name))}{hint}")
     return importlib.import_module(f"emphatic.studies.reproductions.{name.replace('-', '_')}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from emphatic.common.files import atomic_file
+from emphatic.common.versions import versions
 from emphatic.report import ReproductionPage, reproduction_page, reproductions_index
 from emphatic.studies.agreement import Outcome
 
@@ -18,7 +18,8 @@ __all__ = ["write", "write_index"]
 
 def write(outcome: Outcome, folder: Path) -> None:
     """``report.html`` and ``results.json`` of one study, in a folder that is there."""
-    (folder / "report.html").write_text(reproduction_page(_page(outcome)), encoding="utf-8")
+    with atomic_file(folder / "report.html") as file:
+        file.write(reproduction_page(_page(outcome)).encode())
     results = {
         "study": outcome.name,
         "title": outcome.title,
@@ -30,7 +31,8 @@ def write(outcome: Outcome, folder: Path) -> None:
         "settings": dict(outcome.settings),
     }
     text = json.dumps(_finite(results), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    with atomic_file(folder / "results.json") as file:
+        file.write(f"{text}\n".encode())
 
 
 def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
@@ -42,7 +44,8 @@ def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
     intro += "read off figures, some follow exactly from what is printed; each page says which."
     if any(outcome.settings["quick"] for outcome in outcomes):
         intro += " Quick mode: fewer runs, and wider tolerances for that."
-    (folder / "index.html").write_text(reproductions_index(pages, intro=intro), encoding="utf-8")
+    with atomic_file(folder / "index.html") as file:
+        file.write(reproductions_index(pages, intro=intro).encode())
 
 
 def _page(outcome: Outcome) -> ReproductionPage:
@@ -54,8 +57,7 @@ def _page(outcome: Outcome) -> ReproductionPage:
         notes=outcome.notes,
         settings=outcome.settings,
         seconds={"the whole study": outcome.seconds},
-        versions={"python": platform.python_version()}
-        | {name: version(name) for name in ("emphatic", "numpy", "numba")},
+        versions=versions(),
     )
 
 

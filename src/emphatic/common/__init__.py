@@ -1,0 +1,1 @@
+"""What every package may use: files written whole or not at all, unknown names, versions."""

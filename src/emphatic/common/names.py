@@ -1,0 +1,27 @@
+"""Names that are not known: what was meant, perhaps, and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["check_names", "suggestion"]
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """A sentence with the closest known name, or nothing.
+
+    >>> suggestion("horizon", ["predict", "horizons"])
+    " Did you mean 'horizons'?"
+    """
+    close = get_close_matches(str(name), list(known), 1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_names(given: Iterable[str], known: Iterable[str], where: str, kind: str = "setting") -> None:
+    """ValueError for the first name that is not known, with what it may have meant and all that there is."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            hint = suggestion(name, known)
+            raise ValueError(f"{where}: there is no {kind} {name!r}.{hint} Known: {', '.join(known)}.")

@@ -1,0 +1,39 @@
+"""Atomic files, hints for unknown names, versions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from emphatic.common.files import atomic_file
+from emphatic.common.names import check_names, suggestion
+from emphatic.common.versions import versions
+
+
+def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), atomic_file(path) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"old"
+    with atomic_file(path) as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_unknown_names_get_a_hint_and_a_list() -> None:
+    check_names(["predict"], ["predict", "horizons"], "f.toml")
+    with pytest.raises(ValueError, match=r"^f.toml: there is no setting 'horizon'. Did you mean 'horizons'\? Known: pr"):
+        check_names(["predict", "horizon"], ["predict", "horizons"], "f.toml")
+    with pytest.raises(ValueError, match=r"^f.toml: there is no field 'xyz'. Known: predict\.$"):
+        check_names(["xyz"], ["predict"], "f.toml", "field")
+    assert suggestion("xyz", ["predict"]) == ""
+
+
+def test_versions_name_what_took_part() -> None:
+    assert list(versions("pyarrow")) == ["python", "emphatic", "numpy", "numba", "pyarrow"]
