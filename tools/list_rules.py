@@ -64,7 +64,7 @@ def _vectors(rule: Rule) -> str:
 def _described(rule: Rule) -> list[str]:
     """What a rule's module says of itself, its parameters, and the short name of its learners."""
     module = importlib.import_module(f"emphatic.rules.{rule.name}")
-    lines = inspect.getdoc(module).splitlines() if module.__doc__ else []  # type: ignore[union-attr]
+    lines = inspect.cleandoc(module.__doc__ or "").splitlines()
     short = f"`emphatic.{rule.class_name}(n)`" if rule.class_name else f'`emphatic.Learner("{rule.name}", n)`'
     extra = [f"`{name}` ({_default(rule, name)})" for name in rule.extra]
     about = f"Learners: {short}." + (f" Parameters of its own: {', '.join(extra)}." if extra else "")
@@ -72,10 +72,10 @@ def _described(rule: Rule) -> list[str]:
 
 
 def _default(rule: Rule, name: str) -> str:
-    default = rule.defaults.get(name)
-    if default is None:
+    if name not in rule.defaults:
         return "required"
-    return "default: `eta`·α" if default == "eta" else f"default: {default if default != '' else name}"
+    default = rule.defaults[name]
+    return f"default: {'`eta`·α' if default == 'eta' else f'`{default}`'}"
 
 
 def _between_marks(text: str, lines: list[str]) -> str:

@@ -245,3 +245,17 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing(tmp_path: Path) -
 
 def test_examples_in_the_tools_run() -> None:
     assert doctest.testmod(trace_modules).failed == 0
+
+
+def test_issue_forms_and_the_citation_are_well_formed() -> None:
+    yaml = pytest.importorskip("yaml", reason="needs pip install --group docs")
+    forms = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github").rglob("*.yml")}
+    assert set(forms) == {"bug", "wrong_number", "feature", "config"}
+    for name in set(forms) - {"config"}:
+        fields = [part["id"] for part in forms[name]["body"]]
+        assert forms[name]["name"]
+        assert len(set(fields)) == len(fields)
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["license"] == tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["license"]
+    assert [reference["year"] for reference in citation["references"]] == [2015, 2016]
