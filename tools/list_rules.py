@@ -1,4 +1,4 @@
-"""Write out what lists the rules: two tables, a page of updates, and the names of their learners for type checkers.
+"""Write out what lists the rules: a table in the README, the page of updates, and names for type checkers.
 
     python -m tools.list_rules
 
@@ -21,10 +21,12 @@ TYPED = r"(?:    \w+: partial\[Learner\]\n)+"
 
 
 def with_summary(readme: str) -> str:
-    """The README with a row for each rule between its marks: name, what it keeps, paper."""
-    rows = ["| rule | weights and traces | paper |", "|---|---|---|"]
-    rows += [f"| `{rule.name}` | {_vectors(rule)} | {rule.paper} |" for rule in _rules()]
-    return _between_marks(readme, rows)
+    """The README with the rules between its marks, a row for each family."""
+    families: dict[str, list[str]] = {}
+    for rule in _rules():
+        families.setdefault(_family(rule), []).append(f"`{rule.name}`")
+    rows = [f"| {family} | {', '.join(names)} |" for family, names in families.items()]
+    return _between_marks(readme, ["| family | rules |", "|---|---|", *rows])
 
 
 def with_updates(page: str) -> str:
@@ -56,9 +58,14 @@ def _rules() -> list[Rule]:
     return [rules.get(name) for name in rules.names()]
 
 
-def _vectors(rule: Rule) -> str:
-    symbols = {"theta": "θ", "e_hat": "ê"}
-    return ", ".join(symbols.get(name, name) for name in rule.vectors)
+def _family(rule: Rule) -> str:
+    if rule.emphasis:
+        return "emphatic TD"
+    if rule.fixed_point == "residual":
+        return "residual gradient"
+    if len(rule.weights) > 1:
+        return "gradient TD"
+    return "TD(λ)" if rule.fixed_point == "projected" else "bounded traces"
 
 
 def _described(rule: Rule) -> list[str]:

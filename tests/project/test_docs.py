@@ -27,7 +27,7 @@ from emphatic.cli import app
 from emphatic.nexting.settings import Settings
 from emphatic.studies.grid import settings
 from emphatic.studies.order import Order
-from tools import trace_modules
+from tools import make_screenshot, trace_modules
 from tools.list_rules import LISTS
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +132,7 @@ def test_what_it_is_by_line_3_and_python_by_line_15() -> None:
 
 def test_the_readme_is_short_and_wrapped() -> None:
     lines = README.splitlines()
-    assert len(lines) <= 165
+    assert len(lines) <= 160
     long = [line for line in lines if len(line) > 100 and not line.startswith(("|", "python3 -m venv"))]
     assert not long
 
@@ -152,6 +152,7 @@ def test_every_engine_is_in_the_readme() -> None:
 def test_rules_are_listed_as_they_say(path: str) -> None:
     text = (ROOT / path).read_text(encoding="utf-8")
     assert LISTS[path](text) == text, "python -m tools.list_rules writes the lists"
+    assert all(f"`{name}`" in README for name in emphatic.rules.names())
 
 
 def test_every_rule_has_a_name_for_its_learners() -> None:
@@ -259,3 +260,13 @@ def test_issue_forms_and_the_citation_are_well_formed() -> None:
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
     assert citation["license"] == tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["license"]
     assert [reference["year"] for reference in citation["references"]] == [2015, 2016]
+
+
+def test_a_picture_needs_a_browser_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert make_screenshot.PICTURE.read_bytes().startswith(b"\x89PNG")
+    assert f"({make_screenshot.PICTURE.relative_to(ROOT).as_posix()})" in README
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_screenshot.main() == 2
+    assert "apt-get install chromium" in capsys.readouterr().err
