@@ -1,4 +1,4 @@
-"""The one table: printed, as JSON for programs and as Markdown for the README."""
+"""The one table: printed, as JSON for programs and as Markdown for the documentation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
@@ -20,9 +20,19 @@ from benchmarks.measure import Gate
 
 PACKAGES = ("emphatic", "numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton")
 HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
-#: Where results go unless told otherwise; the README quotes these.
+#: Where results go unless told otherwise; docs/benchmarks.md and the README quote these.
 RESULTS = Path(__file__).parent / "results"
+QUOTED_IN, README = RESULTS.parents[1] / "docs" / "benchmarks.md", RESULTS.parents[1] / "README.md"
 COLUMNS = ("what", "ours", "alternative", "ratio", "target", "met")
+#: The six rows of the README: suite, how the section and the row begin, and what the row is called there.
+SPEEDS = (
+    ("core", "learn, one call a step", "n = 100, float64, φ in cache", "`learn`, one call per step, n = 100"),
+    ("core", "run, a whole log in one call", "n = 100,", "`run`, a whole log in one call, n = 100"),
+    ("core", "sparse run, 32 active", "γλ = 0.5", "sparse `run`, 32 of 1,000,000 active, γλ = 0.5"),
+    ("core", "sparse run, 32 active", "γλ = 0.99", "the same with γλ = 0.99"),
+    ("hordes", "learn, a call a step, nexting", "float64, a step", "`learn`, 2,160 learners of 6,065 features"),
+    ("cuda", "run, true_online_etd, K = 131,072", "beside torch, step", "`run` on a GPU, 131,072 learners"),
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ def _cpu() -> str:
 
 
 def headline(table: str) -> str:
-    """Of a suite's Markdown, what the README quotes: the rows that have a target, under their sections."""
+    """Of a suite's Markdown, what docs/benchmarks.md quotes: the rows that have a target, under their sections."""
     kept: list[str] = []
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -115,12 +125,24 @@ def headline(table: str) -> str:
     return "\n".join(kept)
 
 
-def quote_in(readme: Path, suite: str, table: str) -> None:
-    """Put the suite's headline between its marks in the README."""
+def quote_in(page: Path, suite: str, table: str) -> None:
+    """Put the suite's headline between its marks on the page."""
     begin, end = f"<!-- speed: {suite} -->", "<!-- /speed -->"
-    before, rest = readme.read_text(encoding="utf-8").split(begin)
+    before, rest = page.read_text(encoding="utf-8").split(begin)
     after = rest.split(end, 1)[1]
-    readme.write_text(f"{before}{begin}\n{headline(table)}\n{end}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n{headline(table)}\n{end}{after}", encoding="utf-8")
+
+
+def with_speeds(readme: str) -> str:
+    """The README with its six rows between their marks, from the results that are kept."""
+    lines = ["| one step | ours | alternative | ratio |", "|---|--:|--:|--:|"]
+    for suite, section, what, shown in SPEEDS:
+        record = json.loads((RESULTS / f"{suite}.json").read_text(encoding="utf-8"))
+        found = (row for row in record["rows"] if row["section"].startswith(section) and row["what"].startswith(what))
+        row = next(Row(**{one.name: row[one.name] for one in fields(Row)}) for row in found)
+        lines.append("| " + " | ".join((shown, *row.cells()[1:4])) + " |")
+    before, rest = readme.split("<!-- speeds -->\n")
+    return before + "\n".join(["<!-- speeds -->", *lines, "<!-- /speeds -->"]) + rest.split("<!-- /speeds -->")[1]
 
 
 def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row], out: Path) -> None:
@@ -143,8 +165,6 @@ def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row]
 
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{suite}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    if out == RESULTS:
-        quote_in(RESULTS.parent.parent / "README.md", suite, "\n".join(lines))
     record = {
         "suite": suite,
         "command": command,
@@ -154,6 +174,9 @@ def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row]
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (out / f"{suite}.json").write_text(text + "\n", encoding="utf-8")
+    if out == RESULTS:
+        quote_in(QUOTED_IN, suite, "\n".join(lines))
+        README.write_text(with_speeds(README.read_text(encoding="utf-8")), encoding="utf-8")
 
     console = Console()
     console.width = max(console.width, 120)

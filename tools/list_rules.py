@@ -1,32 +1,44 @@
-"""Write out what lists the rules: the table in the README, and the names of their learners for type checkers.
+"""Write out what lists the rules: a table in the README, the page of updates, and names for type checkers.
 
     python -m tools.list_rules
 
-All of it is said by the rules themselves; a test holds both lists against them.
+All of it is said by the rules themselves; a test holds the lists against them.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from emphatic import rules
+from emphatic.rules import Rule
 
-README = Path("README.md")
-PACKAGE = Path("src/emphatic/__init__.py")
 BEGIN, END = "<!-- rules -->\n", "<!-- /rules -->\n"
 TYPED = r"(?:    \w+: partial\[Learner\]\n)+"
 
 
-def with_table(readme: str) -> str:
-    """The README with a row for each rule between its marks."""
-    rows = ["| rule | update | paper |", "|---|---|---|"]
+def with_summary(readme: str) -> str:
+    """The README with the rules between its marks, a row for each family."""
+    families: dict[str, list[str]] = {}
+    for rule in _rules():
+        families.setdefault(_family(rule), []).append(f"`{rule.name}`")
+    rows = [f"| {family} | {', '.join(names)} |" for family, names in families.items()]
+    return _between_marks(readme, ["| family | rules |", "|---|---|", *rows])
+
+
+def with_updates(page: str) -> str:
+    """``docs/rules.md`` with a row and a section for each rule between its marks."""
+    lines = ["| rule | update | paper |", "|---|---|---|"]
     names = re.compile(rf"\b({'|'.join(rules.names())})\b")
-    for rule in map(rules.get, rules.names()):
+    for rule in _rules():
         update = names.sub(r"`\1`", rule.update).replace("|", "∣")
-        rows.append(f"| `{rule.name}` | {update} | {rule.paper} |")
-    before, rest = readme.split(BEGIN)
-    return before + BEGIN + "".join(f"{row}\n" for row in rows) + END + rest.split(END)[1]
+        lines.append(f"| [`{rule.name}`](#{rule.name}) | {update} | {rule.paper} |")
+    for rule in _rules():
+        lines += ["", f"### {rule.name}", "", *_described(rule)]
+    return _between_marks(page, lines)
 
 
 def with_names(package: str) -> str:
@@ -34,9 +46,54 @@ def with_names(package: str) -> str:
     return re.sub(TYPED, "".join(f"    {name}: partial[Learner]\n" for name in rules.class_names()), package)
 
 
+#: The files, and what is written into each.
+LISTS: dict[str, Callable[[str], str]] = {
+    "README.md": with_summary,
+    "docs/rules.md": with_updates,
+    "src/emphatic/__init__.py": with_names,
+}
+
+
+def _rules() -> list[Rule]:
+    return [rules.get(name) for name in rules.names()]
+
+
+def _family(rule: Rule) -> str:
+    if rule.emphasis:
+        return "emphatic TD"
+    if rule.fixed_point == "residual":
+        return "residual gradient"
+    if len(rule.weights) > 1:
+        return "gradient TD"
+    return "TD(λ)" if rule.fixed_point == "projected" else "bounded traces"
+
+
+def _described(rule: Rule) -> list[str]:
+    """What a rule's module says of itself, its parameters, and the short name of its learners."""
+    module = importlib.import_module(f"emphatic.rules.{rule.name}")
+    lines = inspect.cleandoc(module.__doc__ or "").splitlines()
+    short = f"`emphatic.{rule.class_name}(n)`" if rule.class_name else f'`emphatic.Learner("{rule.name}", n)`'
+    extra = [f"`{name}` ({_default(rule, name)})" for name in rule.extra]
+    about = f"Learners: {short}." + (f" Parameters of its own: {', '.join(extra)}." if extra else "")
+    return [*lines, "", about + ("" if rule.interest else " Accepts only I = 1.")]
+
+
+def _default(rule: Rule, name: str) -> str:
+    if name not in rule.defaults:
+        return "required"
+    default = rule.defaults[name]
+    return f"default: {'`eta`·α' if default == 'eta' else f'`{default}`'}"
+
+
+def _between_marks(text: str, lines: list[str]) -> str:
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + "".join(f"{line}\n" for line in lines) + END + rest.split(END)[1]
+
+
 def main() -> None:
-    """Write both files."""
-    for path, change in ((README, with_table), (PACKAGE, with_names)):
+    """Write all files."""
+    for name, change in LISTS.items():
+        path = Path(name)
         path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -1,56 +1,79 @@
-"""Every example runs: in the README, in docstrings; and what the README says of commands and speed is so."""
+"""Every example runs: in the README, on every page, in docstrings; and what they say of commands and speed is so."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
 import io
+import json
+import os
 import pkgutil
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import emphatic
 from benchmarks.__main__ import SUITES
-from benchmarks.report import RESULTS, headline
+from benchmarks.report import QUOTED_IN, RESULTS, SPEEDS, headline, with_speeds
+from emphatic.cli import app
 from emphatic.nexting.settings import Settings
 from emphatic.studies.grid import settings
 from emphatic.studies.order import Order
-from tools.list_rules import with_names, with_table
+from tools import make_screenshot, trace_modules
+from tools.list_rules import LISTS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+TEXTS = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *PAGES]
+#: The packages that have a page of reference.
+REFERENCE = (
+    "features", "questions", "streams", "streams.gymnasium", "problems", "studies", "stepsizes", "scores", "nexting",
+)  # fmt: skip
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.S | re.M)
+
+
+def run(text: str, folder: Path) -> None:
+    """Run the Python of a page, one block after the other; each must print what stands beside its prints."""
+    namespace: dict[str, Any] = {}
+    for i, block in enumerate(blocks(text, "python")):
+        path = folder / f"block_{i}.py"  # a rule's source must be in a file
+        path.write_text(block, encoding="utf-8")
+        out = io.StringIO()
+        with redirect_stdout(out):
+            exec(compile(block, str(path), "exec"), namespace)
+        assert out.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", block, re.M)
 
 
 def test_the_readme_runs_and_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
-    assert len(blocks) >= 5
-    namespace: dict[str, Any] = {}
-    for block in blocks:
-        out = io.StringIO()
-        with redirect_stdout(out):
-            exec(block, namespace)
-        promised = re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
-        assert out.getvalue().splitlines() == promised
+    assert len(blocks(README, "python")) >= 4
+    run(README, tmp_path)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
-    namespace: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.S):
-        out = io.StringIO()
-        with redirect_stdout(out):
-            exec(block, namespace)
-        assert out.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.M)
-    for block in re.findall(r"```toml\n(.*?)```", text, re.S):
+    run(text, tmp_path)
+    for block in blocks(text, "json"):
+        json.loads(block)
+    for block in blocks(text, "toml"):
         given = tomllib.loads(block)
         if "grid" in given:
             settings(Order(**given).grids)
@@ -58,9 +81,36 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
             Settings.of(given)
 
 
+def commands() -> list[str]:
+    """Every command of ours that a page shows."""
+    lines = (line for path in TEXTS for block in blocks(path.read_text("utf-8"), "sh") for line in block.splitlines())
+    parts = (part.strip() for line in lines for part in re.split(r"&&|\|", line.partition("#")[0]))
+    return sorted({part for part in parts if re.match(r"(\S*/)?emphatic ", part)})
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_is_one_that_the_program_takes(command: str) -> None:
+    _, name, *arguments = shlex.split(command)
+    group: Any = typer.main.get_command(app)
+    group.commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=shown)
+def test_links_lead_somewhere(text: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", text.read_text(encoding="utf-8")):
+        path, _, place = link.partition("#")
+        if "://" in path:
+            continue
+        target = (text.parent / path).resolve() if path else text
+        assert target.exists(), link
+        if place and target.suffix == ".md":
+            titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+            assert place in [re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles], link
+
+
 def modules() -> list[str]:
     found = pkgutil.walk_packages(emphatic.__path__, "emphatic.")
-    return ["emphatic", *(module.name for module in found)]
+    return ["emphatic", *(module.name for module in found if not module.name.endswith(".__main__"))]  # which runs
 
 
 @pytest.mark.parametrize("name", modules())
@@ -80,6 +130,13 @@ def test_what_it_is_by_line_3_and_python_by_line_15() -> None:
     assert any(line == "```python" for line in lines[:15])
 
 
+def test_the_readme_is_short_and_wrapped() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 160
+    long = [line for line in lines if len(line) > 100 and not line.startswith(("|", "python3 -m venv"))]
+    assert not long
+
+
 def test_ci_is_the_readme_s_own_test_command() -> None:
     command = (ROOT / ".ci" / "run").read_text().splitlines()[-1]
     assert command in README.splitlines()
@@ -91,10 +148,11 @@ def test_every_engine_is_in_the_readme() -> None:
         assert f"| `{name}` |" in README
 
 
-@pytest.mark.parametrize(("path", "change"), [("README.md", with_table), ("src/emphatic/__init__.py", with_names)])
-def test_rules_are_listed_as_they_say(path: str, change: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("path", LISTS)
+def test_rules_are_listed_as_they_say(path: str) -> None:
     text = (ROOT / path).read_text(encoding="utf-8")
-    assert change(text) == text, "python -m tools.list_rules writes the lists"
+    assert LISTS[path](text) == text, "python -m tools.list_rules writes the lists"
+    assert all(f"`{name}`" in README for name in emphatic.rules.names())
 
 
 def test_every_rule_has_a_name_for_its_learners() -> None:
@@ -104,15 +162,24 @@ def test_every_rule_has_a_name_for_its_learners() -> None:
     assert tuple(emphatic.rules.class_names().values()) == emphatic.rules.names()
 
 
-def test_every_suite_has_its_place_in_the_readme() -> None:
-    assert re.findall(r"^<!-- speed: (.*) -->$", README, re.M) == list(SUITES)
+def test_every_suite_has_its_place_on_the_page() -> None:
+    assert re.findall(r"^<!-- speed: (.*) -->$", QUOTED_IN.read_text(encoding="utf-8"), re.M) == list(SUITES)
 
 
 @pytest.mark.parametrize("measured", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
 def test_a_speed_table_is_the_measured_one(measured: Path) -> None:
-    quoted = README.split(f"<!-- speed: {measured.stem} -->\n")[1].split("<!-- /speed -->")[0]
+    page = QUOTED_IN.read_text(encoding="utf-8")
+    quoted = page.split(f"<!-- speed: {measured.stem} -->\n")[1].split("<!-- /speed -->")[0]
     assert quoted.strip() == headline(measured.read_text(encoding="utf-8")).strip()
     assert "| yes |" in quoted
+
+
+def test_the_readme_s_six_ratios_are_measured_ones() -> None:
+    assert with_speeds(README) == README
+    quoted = README.split("<!-- speeds -->")[1].split("<!-- /speeds -->")[0]
+    assert len(SPEEDS) == 6
+    assert quoted.count("\n| ") == 7
+    assert with_speeds(README.replace(quoted, "\nold\n")) == README
 
 
 def test_public_names_are_there_and_documented() -> None:
@@ -129,3 +196,77 @@ def test_the_version_is_the_same_everywhere() -> None:
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert newest is not None
     assert project["version"] == emphatic.__version__ == newest[1]
+    assert f"\nversion: {emphatic.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+
+
+def test_every_package_is_in_the_tree() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = text.split("## The tree")[1].split("## ")[0]
+    listed = set(re.findall(r"── (\S+)", tree))
+    folder = ROOT / "src" / "emphatic"
+    found = [*folder.glob("*/__init__.py"), *folder.glob("engines/*/__init__.py")]
+    packages = {f"{path.parent.name}/" for path in found}
+    assert listed == packages | {"reference.py", "errors.py"}
+
+
+def test_the_ways_are_those_that_a_run_takes() -> None:
+    pytest.importorskip("gymnasium", reason="needs pip install 'emphatic[gym]'")
+    command = [sys.executable, "-m", "tools.trace_modules", "--print"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, encoding="utf-8").stdout
+    assert "kernel " in found
+    page = trace_modules.PAGE.read_text(encoding="utf-8")
+    for listing in re.findall(r"^\d+ modules .*?(?=\n\n\d|\Z)", found.strip(), re.S | re.M):
+        assert listing in page, "python -m tools.trace_modules writes the lists"
+    changed = trace_modules.with_ways(page, {"nexting": "a", "step": "b"})
+    assert "<!-- way: nexting -->\na\n\n<!-- /way -->" in changed
+    assert "<!-- way: step -->\nb\n\n<!-- /way -->" in changed
+
+
+def test_the_site_is_built_without_a_warning_and_loads_nothing(tmp_path: Path) -> None:
+    for needed in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(needed, reason="needs pip install --group docs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    pages = {path.relative_to(tmp_path).as_posix(): path.read_text("utf-8") for path in tmp_path.rglob("*.html")}
+    for name in ("src/emphatic/engines/sparse/SPARSE", "benchmarks/results/core"):  # which lie outside docs/
+        assert f"source/{name}.html" in pages
+    for name, page in pages.items():
+        assert not re.search(r"""<(script|img|iframe)[^>]*src=["']?(https?:)?//""", page), name
+        assert not re.search(r"""<link[^>]*rel=["']?(stylesheet|preconnect)[^>]*href=["']?(https?:)?//""", page), name
+    for package in REFERENCE:
+        module = importlib.import_module(f"emphatic.{package}")
+        page = pages[f"api/{package.split('.')[0]}.html"]
+        for name in filter(lambda name: callable(getattr(module, name)), getattr(module, "__all__", ())):
+            assert re.search(rf'id="emphatic\.{package}\.{name}(\.{name})?"', page), f"{package}: {name}"
+    for name in set(emphatic.__all__) - set(emphatic.rules.class_names()):
+        assert not callable(getattr(emphatic, name)) or f'id="emphatic.{name}"' in pages["api/emphatic.html"], name
+
+
+def test_examples_in_the_tools_run() -> None:
+    assert doctest.testmod(trace_modules).failed == 0
+
+
+def test_issue_forms_and_the_citation_are_well_formed() -> None:
+    yaml = pytest.importorskip("yaml", reason="needs pip install --group docs")
+    forms = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github").rglob("*.yml")}
+    assert set(forms) == {"bug", "wrong_number", "feature", "config"}
+    for name in set(forms) - {"config"}:
+        fields = [part["id"] for part in forms[name]["body"]]
+        assert forms[name]["name"]
+        assert len(set(fields)) == len(fields)
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["license"] == tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["license"]
+    assert [reference["year"] for reference in citation["references"]] == [2015, 2016]
+
+
+def test_a_picture_needs_a_browser_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert make_screenshot.PICTURE.read_bytes().startswith(b"\x89PNG")
+    assert f"({make_screenshot.PICTURE.relative_to(ROOT).as_posix()})" in README
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_screenshot.main() == 2
+    assert "apt-get install chromium" in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""Which modules one row and one step pass through; ``docs/architecture.md`` quotes it.
+
+    python -m tools.trace_modules           # writes both lists into the page
+    python -m tools.trace_modules --print   # only prints them
+
+Two ways are followed by ``sys.setprofile``: ``emphatic nexting f.csv``, from the command line to the kernel and back to
+the page, and one ``env.step`` of an environment in ``LearnGVFs``. Listed are the modules of the package in the order in
+which a function of each is first entered. Each way is gone twice and recorded the second time, when everything has
+been imported and generated. Kernels run as the Python that they are, as compiled code has no frames to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+__all__ = ["listing", "main", "nexting", "step", "with_ways"]
+
+PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
+ROWS = 40
+#: The module that was generated for a rule: the engine, the rule and the dtype, and a hash.
+GENERATED = re.compile(r"emphatic_(?:plain_)?(\w+)_[0-9a-f]{16}")
+
+
+@contextmanager
+def _recorded() -> Iterator[list[str]]:
+    """The modules that are entered meanwhile; "kernel.NAME" for what was generated for a rule."""
+    passed: dict[str, None] = {}
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            name = frame.f_globals.get("__name__") or ""
+            if name.startswith("emphatic."):
+                passed.setdefault(name.removeprefix("emphatic."))
+            elif generated := GENERATED.fullmatch(name):
+                passed.setdefault(f"kernel.{generated[1]}")
+
+    out: list[str] = []
+    sys.setprofile(look)
+    try:
+        yield out
+    finally:
+        sys.setprofile(None)
+        out += passed
+
+
+def nexting() -> list[str]:
+    """``emphatic nexting f.csv``."""
+    from emphatic.cli import app
+
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "f.csv"
+        rows = (f"2026-01-01T00:{t:02d}:00,{t % 7},{t % 5}\n" for t in range(ROWS))
+        table.write_text("time,light,heat\n" + "".join(rows), encoding="utf-8")
+        arguments = ["nexting", str(table), "--horizons", "2,8", "--out", str(Path(folder) / "out")]
+        with redirect_stdout(StringIO()):
+            app(arguments, standalone_mode=False)
+            with _recorded() as passed:
+                app(arguments, standalone_mode=False)
+    return passed
+
+
+def step() -> list[str]:
+    """The second step of CartPole beside an agent, with one question."""
+    import gymnasium
+
+    from emphatic import GVF
+    from emphatic.streams.gymnasium import LearnGVFs, tiles
+
+    env: Any = gymnasium.make("CartPole-v1")
+    ranges = {"o0": (-2.4, 2.4), "o1": (-3.0, 3.0), "o2": (-0.21, 0.21), "o3": (-3.5, 3.5)}
+    env = LearnGVFs(env, [GVF("o2", horizon=5)], tiles(env.observation_space, ranges=ranges))
+    env.reset(seed=0)
+    env.step(0)
+    with _recorded() as passed:
+        env.step(1)
+    return passed
+
+
+WAYS: dict[str, Callable[[], list[str]]] = {"nexting": nexting, "step": step}
+
+
+def listing(passed: list[str]) -> str:
+    """The modules as the page has them: how many, then a line for each package that is come to.
+
+    >>> print(listing(["cli.commands", "cli.nexting", "tables.files", "kernel.dense_td", "cli.nexting"]))
+    4 modules and the generated kernel:
+    <BLANKLINE>
+        cli        commands, nexting
+        tables     files
+        kernel     dense_td
+        cli        nexting
+    """
+    kernels = sum(name.startswith("kernel.") for name in passed)
+    lines = [f"{len(passed) - kernels} modules and the generated kernel{'s' * (kernels > 1)}:", ""]
+    for package, names in groupby(passed, key=lambda name: name.partition(".")[0]):
+        inside = ", ".join(name.partition(".")[2] or "(itself)" for name in names)
+        lines.append(f"    {package:10} {inside}")
+    return "\n".join(lines)
+
+
+def with_ways(page: str, listings: dict[str, str]) -> str:
+    """The page with these listings between their marks."""
+    for name, text in listings.items():
+        begin, end = f"<!-- way: {name} -->\n", "<!-- /way -->"
+        before, rest = page.split(begin)
+        page = f"{before}{begin}{text}\n\n{end}{rest.split(end, 1)[1]}"
+    return page
+
+
+def main() -> None:
+    """Follow both ways; print them, or write them into the page."""
+    os.environ["NUMBA_DISABLE_JIT"] = "1"  # before numba is imported
+    listings = {name: listing(way()) for name, way in WAYS.items()}
+    if "--print" in sys.argv:
+        print("\n\n".join(listings.values()))
+    else:
+        PAGE.write_text(with_ways(PAGE.read_text(encoding="utf-8"), listings), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
