@@ -16,9 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import emphatic
 from benchmarks.measure import Gate
 
-PACKAGES = ("emphatic", "numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton")
+PACKAGES = ("numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton")
 HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
 #: Where results go unless told otherwise; docs/benchmarks.md and the README quote these.
 RESULTS = Path(__file__).parent / "results"
@@ -84,7 +85,7 @@ def _number(value: float) -> str:
 
 def machine() -> dict[str, Any]:
     """What the numbers were made on."""
-    versions = {"python": platform.python_version()}
+    versions = {"python": platform.python_version(), "emphatic": emphatic.__version__}
     for package in PACKAGES:
         try:
             versions[package] = version(package)

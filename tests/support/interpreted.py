@@ -111,7 +111,7 @@ def go_on_in_any_way(path: str) -> None:
     tensors = {name: torch.tensor(value) for name, value in short.parameters().items()}
     made = new().run(torch.tensor(short.Phi), predictions="device", **tensors)
     assert isinstance(made, torch.Tensor)
-    assert relative_error(made.numpy(), expected.predictions[:T]) < 1e-10
+    assert relative_error(made.cpu().numpy(), expected.predictions[:T]) < 1e-10
     parameters: dict[str, Any] = short.parameters()
     errors = new().run(short.Phi, predictions=None, returns=short.R, **parameters)
     assert relative_error(errors, np.square(expected.predictions[:T] - short.R).mean(0)) < 1e-10
