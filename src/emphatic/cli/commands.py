@@ -96,15 +96,15 @@ def nexting(
     Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
     is the weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
     """
-    from emphatic.terminal import nexting as terminal
+    from emphatic.cli import nexting as command
 
     if table == "-":
-        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        code = command.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every go with a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
-    raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
+    raise typer.Exit(command.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
 
 
 @app.command()
