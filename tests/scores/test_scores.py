@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import scores
-from emphatic.scores.masks import shared
+from emphatic.scores.masks import count, shared, unpacked
 
 GAMMAS = (0.0, 0.5, 0.9)
 
@@ -234,16 +234,21 @@ def test_many_groups_in_little_room_are_gathered_in_more_passes(monkeypatch: pyt
 
 def test_masks_are_shared() -> None:
     rng = np.random.default_rng(8)
-    T, H = 400, 2
+    T, H = 403, 2
+
+    def sharing(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        masks, group = shared(np.packbits(known, axis=1), H)
+        return unpacked(masks, 0, T), group
+
     few = rng.random((4, T)) < 0.5
-    masks, group = shared(few[[0, 1, 0, 2, 3, 3]], H)
+    masks, group = sharing(few[[0, 1, 0, 2, 3, 3]])
     np.testing.assert_array_equal(masks[group], few[[0, 1, 0, 2, 3, 3]])
     assert len(masks) == 4
 
     known = rng.random((20, T)) < 0.97  # ten signals, nearly all known at both horizons
     known[6] = np.arange(T) < 40  # but for one of few rows
     known[8] = np.arange(T) >= 40
-    masks, group = shared(known, H)
+    masks, group = sharing(known)
     assert len(masks) == 3
     for q in range(20):
         mask = masks[group[q]]
@@ -251,6 +256,14 @@ def test_masks_are_shared() -> None:
         assert mask.sum() >= known[q].sum() / 2
     np.testing.assert_array_equal(masks[group[6]], known[6])
     np.testing.assert_array_equal(masks[group[1]], known[1::2].all(axis=0))
+
+
+def test_masks_in_bits() -> None:
+    flags = np.random.default_rng(0).random((3, 77)) < 0.4
+    bits = np.packbits(flags, axis=1)
+    assert [count(row) for row in bits] == flags.sum(axis=1).tolist()
+    for start, stop in ((0, 77), (5, 6), (8, 16), (13, 77), (40, 40)):
+        np.testing.assert_array_equal(unpacked(bits, start, stop), flags[:, start:stop])
 
 
 # ------------------------------------------------------------------ the whole account
