@@ -282,11 +282,11 @@ app()
 
 
 def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str], log: Path, tmp_path: Path) -> None:
-    """Killed when a file is written but not yet in its place: a part, a checkpoint, one of the four in the end."""
+    """Killed when a file is written but not yet in its place: readings, predictions, a checkpoint, a result."""
     out = tmp_path / "out"
     model = out / ".unfinished" / "model.safetensors"
     stood = []
-    for left in (3, 3, 4, 6):
+    for left in (4, 5, 6, 8):
         told = process(left, "nexting", log, "--horizons", "2,1h", "--out", out, "--resume", code=KILLED)
         assert told == (-signal.SIGKILL, "", "")
         stood.append(emphatic.Horde.load(model).rows)
@@ -334,8 +334,9 @@ def test_resume_knows_its_table_and_settings(
         assert "another table or with other settings" in wrong
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     # What a killed run may have left: a part that the checkpoint does not know of, and files half written.
-    (part,) = (out / ".unfinished").glob("*.parquet")
-    part.with_name("000000001500.parquet").write_bytes(part.read_bytes())
+    for kind in ("predictions", "readings"):
+        part = out / ".unfinished" / f"{kind}-000000000000.parquet"
+        part.with_name(f"{kind}-000000001500.parquet").write_bytes(part.read_bytes())
     part.with_name(".0123456789abcdef.partial").write_bytes(b"half")
     assert call(small, "--horizons", 2, "--out", out, "--resume")[0] == 0
     assert sorted(path.name for path in out.iterdir()) == FILES
@@ -349,7 +350,7 @@ def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
     """Killed before the first one, a run may have left a part, or half of one."""
     left = Path("out/.unfinished")
     left.mkdir(parents=True)
-    for name in ("000000000000.parquet", "000000004096.partial", ".0123456789abcdef.partial"):
+    for name in ("readings-000000000000.parquet", "000000004096.partial", ".0123456789abcdef.partial"):
         (left / name).write_bytes(b"half")
     assert call(small, "--horizons", 2, "--out", "out", "--resume")[0] == 0
     assert sorted(path.name for path in Path("out").iterdir()) == FILES

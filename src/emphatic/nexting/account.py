@@ -31,7 +31,7 @@ def page(run: Any) -> str:
             intro=intro,
             scores=run.summary,
             curves=_curves(run.curves),
-            signals=list(_signals(run)),
+            signals=run.plots,
             quality=_quality(run),
             settings=run.settings.table(),
             seconds=run.seconds,
@@ -45,20 +45,6 @@ def _curves(curves: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": curves[0]["rows"]} | {shown: [curve[name] for curve in curves] for shown, name in names.items()}
 
 
-def _signals(run: Any) -> Any:
-    from emphatic.report import signal_plot
-
-    horizons = run.settings.horizons or ()
-    x = np.arange(run.rows)
-    if run.when is not None and run.table.dated and np.isfinite(run.when).all():
-        x = (run.when * 1000.0).astype("int64").astype("datetime64[ms]")
-    for c, name in enumerate(run.settings.predict or ()):
-        at = {horizon: c * len(horizons) + h for h, horizon in enumerate(horizons)}
-        truth = {horizon: np.where(run.known[:, q], run.returns[:, q], np.nan) for horizon, q in at.items()}
-        ours = {horizon: run.predictions[:, q] for horizon, q in at.items()}
-        yield signal_plot(name, x, run.values[:, c], ours, truth)
-
-
 def _quality(run: Any) -> dict[str, Any]:
     names, counts, clock, hold = run.table.names, run.counts, run.clock, run.horde.hold
     quality: dict[str, Any] = {"rows": run.rows}
@@ -70,9 +56,9 @@ def _quality(run: Any) -> dict[str, Any]:
         quality["times that go back or repeat"] = clock.backwards + clock.repeats
     quality["missing"] = {n: (int(a), int(b)) for n, a, b in zip(names, hold.missing, hold.longest, strict=True) if a}
     quality["clipped"] = {n: both for n, both in run.horde.features.clipped.items() if any(both)}
-    unreadable = counts.unreadable + counts.infinite
-    quality["unreadable"] = {name: int(count) for name, count in zip(names, unreadable, strict=True) if count}
-    quality["constant"] = [name for name, a, b in zip(names, counts.lowest, counts.highest, strict=True) if not a < b]
+    unreadable = {name: a + b for name, a, b in zip(names, counts.unreadable, counts.infinite, strict=True)}
+    quality["unreadable"] = {name: count for name, count in unreadable.items() if count}
+    quality["constant"] = run.constant
     quality["ignored columns"] = run.table.ignored | _unused(run)
     if run.table.broken:
         quality["lines that could not be taken apart"] = run.table.broken

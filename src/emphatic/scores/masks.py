@@ -59,5 +59,7 @@ def shared(known: Bits, H: int) -> tuple[Bits, NDArray[np.int64]]:
 
 def _distinct(known: Bits | Sequence[Bits]) -> tuple[Bits, NDArray[np.int64]]:
     number: dict[bytes, int] = {}
-    group = np.array([number.setdefault(hashlib.sha256(mask).digest(), len(number)) for mask in known], np.int64)
+    group = np.array(
+        [number.setdefault(hashlib.sha256(mask.tobytes()).digest(), len(number)) for mask in known], np.int64
+    )
     return np.stack([known[int(np.argmax(group == u))] for u in range(len(number))]), group
