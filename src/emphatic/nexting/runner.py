@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ from emphatic.tables import Clock, Hold, open_table
 __all__ = ["Nexting", "Progress"]
 
 Progress = Callable[[str, int, int], None]
+
+_log = logging.getLogger(__name__)
 
 #: Seconds of work that a killed run may lose.
 SAVE = 10.0
@@ -60,20 +62,26 @@ class Nexting:
         self.table = read_once(open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter))
         self.rows = self._count()
         if self.rows < 3:
-            raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; 3 is the least.")
+            raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; at least 3 are needed.")
         self.settings = self.settings.filled(self.table, self.rows)
         self._spend("reading", began)
+        signals, horizons = self.settings.predict or (), self.settings.horizons or ()
+        _log.info(
+            "%s: %d rows; predicting %s at %s", self.table.name, self.rows, ", ".join(signals),
+            ", ".join(map(str, horizons)),
+        )  # fmt: skip
         return self
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
         self.unfinished = Unfinished(self.out)
         self.open()
-        state = self._taken_up() if resume else None
+        self._identity = self._identify()  # before the first rows are let go
+        state = self._resumed() if resume else None
         try:
             if state is None:
                 self.unfinished.begin()
-            # Of readings near the largest number, some scores cannot be told; a γ that varies may be 1 for long.
+            # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 began = time.perf_counter()
@@ -84,12 +92,15 @@ class Nexting:
                     self._initial = self._warmed_up().features.save()
                 self._learn(began)
                 self._spend("learning", began)
+                self._log_learning()
                 began = time.perf_counter()
                 self._score()
                 self._spend("scoring", began)
+                _log.info("scored in %.1f s", self.seconds["scoring"])
                 self._write()
+                _log.info("wrote %s", self.out)
         except BaseException as error:
-            # What a stopped run leaves is there to go on from; an error leaves nothing but what it found.
+            # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
             failed = isinstance(error, Exception) and state is None
             if failed or not self.unfinished.checkpoint.exists():
                 self.unfinished.give_up()
@@ -98,11 +109,19 @@ class Nexting:
             raise
         return self.summary
 
+    def _log_learning(self) -> None:
+        _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
+        if self.table.broken:
+            _log.warning("%s: %d malformed lines skipped", self.table.name, self.table.broken)
+        frozen = int(self.horde.learner.frozen.sum())
+        if frozen:
+            _log.warning("%d of %d learners are frozen after diverging", frozen, self.horde.learner.K)
+
     def _spend(self, phase: str, began: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
 
     def _count(self) -> int:
-        """The rows of the table, by reading it where it does not say."""
+        """The rows of the table, by reading it through where it does not say."""
         if self.table.rows is not None:
             return self.table.rows
         rows = 0
@@ -136,29 +155,28 @@ class Nexting:
         """A maker of features as it was before the first row."""
         return Features.load(*self._initial)
 
-    def _taken_up(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
-        """The state of an unfinished run; None if there is none."""
+    def _resumed(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
+        """The state of an unfinished run; None if there is none to resume."""
         if not self.unfinished.checkpoint.exists():
             if self.unfinished.folder.exists() or not (self.out / "model.safetensors").exists():
                 return None
-            raise ValueError(f"{self.out}: nothing to resume, the run there was finished.")
+            raise ValueError(f"{self.out}: nothing to resume: the run there is finished.")
         horde, more = self.unfinished.load()
         if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
             raise ValueError(
-                f"{self.out}: the unfinished run there was of another table or with other settings. "
-                "Resume with the same, or start anew without --resume."
+                f"{self.out}: the unfinished run there is of another table or with other settings. "
+                "Resume with the same, or start again without --resume."
             )
         if "counts" not in more:
             raise ValueError(
-                f"{self.out}: the unfinished run there is of an earlier version. Start anew without --resume."
+                f"{self.out}: the unfinished run there is of an earlier version. Start again without --resume."
             )
         self.seconds["learning"] = more["seconds"]
         self.unfinished.drop(horde.rows)
         clock = None if more["clock"] is None else Clock.restore(more["clock"])
         return horde, clock, ReadingCounts(**more["counts"])
 
-    @cached_property
-    def _identity(self) -> dict[str, Any]:
+    def _identify(self) -> dict[str, Any]:
         """What tells this table from another."""
         first = next(self.table.blocks(FIRST))
         digest = hashlib.sha256(first.values.tobytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -12,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from emphatic import features as f
+from emphatic.common.names import check_names
 from emphatic.hordes.horde import RATES, warm_up_rows
+from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
 
@@ -58,10 +61,7 @@ class Settings:
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "settings") -> Settings:
         """From a table of settings."""
-        known = [one.name for one in fields(cls)]
-        for key in table:
-            if key not in known:
-                raise ValueError(f"{name}: there is no setting {key!r}; there are {', '.join(known)}.")
+        check_names(table, [one.name for one in fields(cls)], name)
         given: dict[str, Any] = {
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
@@ -69,6 +69,26 @@ class Settings:
         made = cls(**given)
         made.check(name)
         return made
+
+    @classmethod
+    def combine(cls, config: Any = None, name: str = "nexting", **given: Any) -> Settings:
+        """Settings from a TOML file, a mapping or ``Settings``, overridden by those given that are not None."""
+        if config is None or isinstance(config, Mapping):
+            settings = cls.of(config or {}, name)
+        elif isinstance(config, cls):
+            settings = config
+        elif isinstance(config, str | os.PathLike):
+            settings = cls.read(Path(config))
+        else:
+            raise refusal("config", name, "be the path of a TOML file, a mapping or Settings", repr(config))
+        for key in ("predict", "horizons"):
+            if isinstance(given.get(key), str | int | float):
+                given[key] = (given[key],)
+            elif given.get(key) is not None:
+                given[key] = tuple(given[key])
+        settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
+        settings.check(name)
+        return settings
 
     def check(self, name: str = "settings") -> None:
         """ValueError where something cannot be."""
