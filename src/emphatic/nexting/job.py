@@ -23,6 +23,7 @@ class NextingResult:
     """What ``run`` found.
 
     - ``summary``: the scores, one dict per signal × horizon, as ``summary.json`` holds them;
+    - ``curves``: the learning curves, one dict for each of those, with the error in each of 20 pieces of the log;
     - ``model``: the horde, to go on with (``observe``, ``run``) or to ``save``;
     - ``settings``: all settings, those found from the data too;
     - ``rows``: how many rows there were; ``seconds``: how long each stage took;
@@ -30,6 +31,7 @@ class NextingResult:
     """
 
     summary: list[dict[str, Any]]
+    curves: list[dict[str, Any]]
     model: Horde
     settings: Settings
     rows: int
@@ -107,7 +109,7 @@ def run(
         job = Nexting(data, settings, folder) if progress is None else Nexting(data, settings, folder, progress)
         job.run(resume)
         result = NextingResult(
-            job.summary, job.horde, job.settings, job.rows, job.seconds, folder if out is not None else None
+            job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, folder if out is not None else None
         )
         if out is None:
             result._predictions = _read_predictions(folder)
