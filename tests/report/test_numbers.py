@@ -175,8 +175,8 @@ def test_the_bands_and_ranges_of_a_sweep(tmp_path: Path) -> None:
     for row in columns_of(shown):
         ours = best[row[0]]
         assert row[3:5] == [f"{ours[name]:.4g} ± {ours[f'{name}_se']:.2g}" for name in ("mean", "final")]
-    for row in cells(page, "summary"):
-        assert [float(row[i][0]) for i in (1, 2)] == [best[row[0][1]][name] for name in ("mean", "final")]
+    for rule, *numbers in cells(page, "summary"):
+        assert [float(order) for order, _ in numbers[:2]] == [best[rule[1]][name] for name in ("mean", "final")]
 
     *sensitivity, learning = data(page)["plots"]
     for rule, plot in zip(best, sensitivity, strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic.nexting.page import Nexting, nexting_page
+from emphatic.nexting.page import NextingPage, nexting_page
 from emphatic.report import Column, Html, amount, share, signal_plot, table, text, thin
 from emphatic.report.plots import Store
 from tests.support.browser import found, in_a_browser
@@ -53,7 +53,7 @@ class Reader(HTMLParser):
         return [value for found, attribute, value in self.attributes if (found, attribute) == (tag, name)]
 
 
-def nexting(names: list[str], rows: int = 300) -> Nexting:
+def nexting(names: list[str], rows: int = 300) -> NextingPage:
     """A page's data with everything in it that may be: hostile names, gaps, unknown scores."""
     rng = np.random.default_rng(0)
     x = np.datetime64("2007-02-01T00:00", "ms") + 60_000 * np.arange(rows)
@@ -70,7 +70,7 @@ def nexting(names: list[str], rows: int = 300) -> Nexting:
             baselines = {"first_half": pair, "persistence": pair, "mean": unknown, "offline": unknown}
             scores.append({**score, "rmse": 0.1234567, "variance_explained": 0.951, **baselines})
     curve = [[0.5, 0.25, None]] * len(scores)
-    return Nexting(
+    return NextingPage(
         title=HOSTILE,
         intro=HOSTILE,
         scores=scores,
@@ -148,15 +148,15 @@ def test_unknown_numbers_are_dashes() -> None:
 
 
 def test_nothing_but_scores_is_needed() -> None:
-    page = nexting_page(Nexting("empty", "", []))
+    page = nexting_page(NextingPage("empty", "", []))
     reader = Reader(page)
     assert reader.problems == []
-    page = nexting_page(Nexting("one", "", [{"signal": "a", "horizon": 2}]))
+    page = nexting_page(NextingPage("one", "", [{"signal": "a", "horizon": 2}]))
     assert "1 signal predicted at 1 horizon, learned in one pass over a log.<" in page
 
 
 def test_size_is_bounded() -> None:
-    bare = len(nexting_page(Nexting("empty", "", [])))
+    bare = len(nexting_page(NextingPage("empty", "", [])))
     assert bare < 6e6
     many = nexting(["a", "b"], rows=9000)
     assert len(nexting_page(many)) - bare < 2 * 15e6 / 50 / 2  # so that 50 signals with 4 horizons stay below 15 MB
@@ -164,7 +164,7 @@ def test_size_is_bounded() -> None:
 
 def test_curves_must_be_those_of_the_scores() -> None:
     with pytest.raises(ValueError, match=r"'curves\['ours'\]' parameter of nexting_page must have one curve .* Got 0"):
-        nexting_page(Nexting("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
+        nexting_page(NextingPage("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
 
 
 def test_plotly_is_imported_late() -> None:

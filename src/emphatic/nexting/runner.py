@@ -27,8 +27,8 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.nexting.kept import KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.once import FIRST, read_once
-from emphatic.nexting.readings import ReadingCounts, Readings, make_features
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
 from emphatic.nexting.unfinished import Unfinished
@@ -191,11 +191,11 @@ class Nexting:
         begin, saved = self.horde.rows, time.perf_counter()
         # Where the gaps are; the horde finds them by a clock of its own, which is at the same row.
         clock = None if self.clock is None else Clock.restore(self.clock.state())
-        readings: list[Readings] = []
+        readings: list[KeptReadings] = []
         made: list[NDArray[np.float64]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
             gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
-            readings.append(Readings(block.values, block.time, gap, block.labels))
+            readings.append(KeptReadings(block.values, block.time, gap, block.labels))
             made.append(predictions)
             self.counts.add(block)
             rows, now = self.horde.rows, time.perf_counter()
@@ -204,7 +204,7 @@ class Nexting:
             full, due = (rows - begin) * width >= WAITING, now - saved >= SAVE
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
-                self._write_part(begin, Readings.join(readings), np.concatenate(made))
+                self._write_part(begin, KeptReadings.join(readings), np.concatenate(made))
                 begin, readings, made = rows, [], []
                 if due or rows == self.rows:
                     self.unfinished.save(self.horde, self._more(spent + now - began))
@@ -218,7 +218,7 @@ class Nexting:
         more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
         return more | {"when": when, "counts": asdict(self.counts)}
 
-    def _write_part(self, begin: int, readings: Readings, made: NDArray[np.float64]) -> None:
+    def _write_part(self, begin: int, readings: KeptReadings, made: NDArray[np.float64]) -> None:
         """A part of the readings, then of ``predictions.parquet``."""
         columns: dict[str, Any] = {"row": np.arange(begin, begin + len(made))}
         if readings.time is not None:
@@ -269,12 +269,12 @@ class Nexting:
             for phi, _, _ in make_features(maker, hold, rows):
                 yield phi
 
-    def _rows(self) -> Iterator[Readings]:
+    def _rows(self) -> Iterator[KeptReadings]:
         """The table from the start, in blocks."""
         clock = self.table.clock()
         for block in self.table.blocks(BLOCK):
             gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
-            yield Readings(block.values, block.time, gap, block.labels)
+            yield KeptReadings(block.values, block.time, gap, block.labels)
 
     # ------------------------------------------------------------------ writing
 

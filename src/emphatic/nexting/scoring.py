@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
-from emphatic.nexting.readings import Array, ReadingCounts, Readings, make_features
+from emphatic.nexting.kept import Array, KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.report.signals import SignalPlot, SignalSketch
 from emphatic.scores.offline import FirstHalf, OfflineFit
@@ -150,10 +150,10 @@ class Scoring:
                 )  # fmt: skip
                 self._report(some.stop - a)
 
-    def _readings(self, begin: int) -> Readings:
-        return Readings.from_table(self.unfinished.read("readings", begin), self.categories)
+    def _readings(self, begin: int) -> KeptReadings:
+        return KeptReadings.from_table(self.unfinished.read("readings", begin), self.categories)
 
-    def _known(self, begin: int, readings: Readings) -> tuple[Array, NDArray[np.bool_]]:
+    def _known(self, begin: int, readings: KeptReadings) -> tuple[Array, NDArray[np.bool_]]:
         """The returns of a part and where they are known, (Q, B)."""
         values = readings.values[:, self._at]
         G, known = self._returns(values, np.isnan(values), readings.gap)

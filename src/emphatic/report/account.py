@@ -38,7 +38,7 @@ def facts(values: Mapping[str, Any]) -> Html:
 
 
 def quality_section(quality: Mapping[str, Any]) -> Html:
-    """What was found in the table: gaps, missing and unreadable readings, values out of range, columns left aside."""
+    """What was found in the table: gaps, missing and unreadable readings, values out of range, columns not used."""
     if not quality:
         return Html()
     detailed = ("longest gaps", "missing", "clipped", "unreadable", "ignored columns")
@@ -66,7 +66,7 @@ def quality_section(quality: Mapping[str, Any]) -> Html:
     parts = [
         _titled(
             "Missing readings",
-            "The last value was held, and nothing was learned where the reading to be predicted is missing.",
+            "The last value was held; nothing was learned where the reading to be predicted was missing.",
             [
                 Column("signal", "signal"),
                 Column("missing", "missing", amount),
@@ -84,11 +84,11 @@ def quality_section(quality: Mapping[str, Any]) -> Html:
         ),
         _titled(
             "Out of range",
-            "Values outside a feature's range were taken as its nearest end.",
+            "Values outside a feature's range were clipped to its nearest end.",
             [Column("source", "source"), Column("below", "below", amount), Column("above", "above", amount)],
             clipped,
         ),
-        _titled("Columns left aside", "", [Column("column", "column"), Column("why", "why")], ignored),
+        _titled("Columns not used", "", [Column("column", "column"), Column("why", "why")], ignored),
     ]
     body = "".join(part for part in parts if part)
     return section(

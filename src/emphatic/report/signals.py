@@ -1,4 +1,4 @@
-"""What a signal's plot shows: its readings, and for each horizon the predictions beside what then happened."""
+"""What a signal's plot shows: its readings, and for each horizon the predictions beside the actual returns."""
 
 from __future__ import annotations
 

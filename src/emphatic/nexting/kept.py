@@ -14,13 +14,13 @@ from emphatic.features import Features
 from emphatic.learning.active import Active
 from emphatic.tables import Hold
 
-__all__ = ["ReadingCounts", "Readings", "make_features"]
+__all__ = ["KeptReadings", "ReadingCounts", "make_features"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Readings:
+class KeptReadings:
     """Some rows: values (B, C) with NaN where missing, times (B,) or None, rows after a gap (B,), and labels."""
 
     values: Array
@@ -31,12 +31,12 @@ class Readings:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: slice) -> Readings:
+    def __getitem__(self, rows: slice) -> KeptReadings:
         labels = {name: column[rows] for name, column in self.labels.items()}
-        return Readings(self.values[rows], None if self.time is None else self.time[rows], self.gap[rows], labels)
+        return KeptReadings(self.values[rows], None if self.time is None else self.time[rows], self.gap[rows], labels)
 
     @classmethod
-    def join(cls, parts: Sequence[Readings]) -> Readings:
+    def join(cls, parts: Sequence[KeptReadings]) -> KeptReadings:
         """One after the other."""
         times = [part.time for part in parts if part.time is not None]
         return cls(
@@ -57,7 +57,7 @@ class Readings:
         return columns | {f"label {j}": pa.array(c, pa.string()) for j, c in enumerate(self.labels.values())}
 
     @classmethod
-    def from_table(cls, table: Any, categories: Sequence[str]) -> Readings:
+    def from_table(cls, table: Any, categories: Sequence[str]) -> KeptReadings:
         """The rows of such a table."""
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
         values = np.stack([column for name, column in columns.items() if name.startswith("value ")], axis=1)
@@ -90,7 +90,7 @@ class ReadingCounts:
                 self.start[c] = float(block.values[present[0], c])
 
 
-def make_features(maker: Features, hold: Hold, rows: Readings) -> Iterator[tuple[Active, Array, NDArray[np.bool_]]]:
+def make_features(maker: Features, hold: Hold, rows: KeptReadings) -> Iterator[tuple[Active, Array, NDArray[np.bool_]]]:
     """Features of the next rows; the readings, the last one held where one is missing; and which are missing.
 
     A piece between two gaps at a time: after a gap traces start anew.
