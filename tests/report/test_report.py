@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import weakref
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from emphatic.nexting.page import NextingPage, nexting_page
 from emphatic.report import Column, Html, amount, share, signal_plot, table, text, thin
 from emphatic.report.plots import Store
+from emphatic.report.signals import SignalSketch
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -191,6 +193,33 @@ def test_signal_plot_takes_what_can_be_compared() -> None:
     assert signal_plot("a", x, x, {}, {}).whole is None
     with pytest.raises(ValueError, match=r"'returns\[2\]' parameter of signal_plot must have shape \(1000,\)"):
         signal_plot("a", x, x, {}, {2: x[1:]})
+
+
+@pytest.mark.parametrize("rows", [90, 1000, 1003])
+@pytest.mark.parametrize("block", [1, 7, 64, 2000])
+def test_a_plot_from_blocks_is_that_of_all_rows(rows: int, block: int) -> None:
+    rng = np.random.default_rng(0)
+    x = np.datetime64("2024-01-01", "ms") + 1000 * (np.arange(rows) + 500 * (np.arange(rows) > 400))
+    reading, ours = rng.normal(size=(2, rows))
+    truth = np.where(np.arange(rows) < 0.8 * rows, rng.normal(size=rows), np.nan)
+    expected = signal_plot("a", x, reading, {2: ours}, {2: truth}, most=100)
+    last = int(np.flatnonzero(~np.isnan(truth))[-1])
+    sketch = SignalSketch("a", rows, [2], [2], last, most=100)
+    for a in range(0, rows, block):
+        part = x[a : a + block].copy()
+        kept = weakref.ref(part)
+        sketch.add(a, part, reading[a : a + block], [ours[a : a + block]], [truth[a : a + block]])
+        del part
+        assert kept() is None  # or memory would grow with the rows
+    found = sketch.plot()
+    for one, other in ((found.close, expected.close), (found.whole, expected.whole)):
+        assert (one is None) == (other is None) == (rows <= 100 and one is not found.close)
+        if one is not None and other is not None:
+            np.testing.assert_array_equal(one.x, other.x)
+            assert one.each == other.each
+            np.testing.assert_allclose(one.reading, other.reading, rtol=1e-12)
+            np.testing.assert_allclose(one.predictions[2], other.predictions[2], rtol=1e-12)
+            np.testing.assert_allclose(one.returns[2], other.returns[2], rtol=1e-12)
 
 
 def test_lines_break_at_gaps_in_time() -> None:

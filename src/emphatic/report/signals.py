@@ -106,10 +106,12 @@ class SignalSketch:
         a, b = (min(max(edge - start, 0), len(x)) for edge in (self._begin, self._end))
         if a < b:
             self._close[start + a - self._begin : start + b - self._begin] = columns[a:b]
-            self._x.append(x[a:b])
+            self._x.append(x[a:b].copy())  # a view would keep all of x
         if self._whole is not None:
             self._whole.add(start, columns)
-            self._starts.append(x[-start % self._each :: self._each])
+            starts = x[-start % self._each :: self._each]
+            if len(starts):
+                self._starts.append(starts.copy())
 
     def plot(self) -> SignalPlot:
         """What was gathered."""
