@@ -16,7 +16,7 @@ from benchmarks.cases import RULE
 from benchmarks.cuda_steps import StepByStep
 from benchmarks.measure import Gate, GateFailed, gate
 from benchmarks.report import Row
-from emphatic.engines.cuda.cuda_blocks import Block, Log
+from emphatic.engines.cuda.cuda_blocks import CudaBlock, CudaLog
 from emphatic.engines.cuda.engine import Cuda
 
 TOLERANCE = 1e-5
@@ -247,9 +247,9 @@ def parts(rule: str, K: int, n: int, copied: float) -> Row:
     )
 
 
-def chunk_of(engine: Cuda, K: int, n: int) -> Block:
+def chunk_of(engine: Cuda, K: int, n: int) -> CudaBlock:
     Phi, given = questions(K, n, CHUNK)
     one = torch.ones(1, 1, device="cuda", dtype=torch.float64)
     values = {name: given.get(name, one * (0.01 if name == "beta" else 1.0)) for name in engine.rule.parameters}
     parameters = tuple(value.expand(CHUNK, K) for value in values.values())
-    return next(Log(engine, Phi[:-1], Phi[1:], 1.0, parameters, False).blocks())
+    return next(CudaLog(engine, Phi[:-1], Phi[1:], 1.0, parameters, False).blocks())

@@ -274,20 +274,23 @@ def test_where_sums_cancel_the_state_is_still_that_of_the_steps_before(engine: s
         "gamma_next": rng.choice([0.9, 0.99], steps),
     }
     rule = ["td", "etd", "true_online_etd"][seed % 3]
-    Phi = Active(index, rng.normal(size=index.shape).astype(np.float32))
-    learner = Learner(rule, n, K, engine=engine, dtype=dtype)
-    with pytest.raises(Diverged) as info:
-        learner.run(Phi, **p)
-    t = info.value.step
-    assert learner.steps == t > 0
-    assert finite(learner)
-    before = Learner(rule, n, K, engine=engine, dtype=dtype)
-    predictions = before.run(Active(Phi.indices[: t + 1], Phi.values[: t + 1]), **{
-        name: value if np.ndim(value) == 0 else value[:t] for name, value in p.items()
-    })  # fmt: skip
-    assert np.isfinite(predictions).all()
-    if engine != "chunked":  # it ended in a longer chunk here, and a wild stream magnifies the last bit without bound
-        assert apart(learner, before) <= {"float64": 1e-8, "float32": 1e-2}[dtype] * (engine == "sparse")
+    with mode(rule, dtype):
+        Phi = Active(index, rng.normal(size=index.shape).astype(np.float32))
+        learner = Learner(rule, n, K, engine=engine, dtype=dtype)
+        with pytest.raises(Diverged) as info:
+            learner.run(Phi, **p)
+        t = info.value.step
+        assert learner.steps == t > 0
+        assert finite(learner)
+        before = Learner(rule, n, K, engine=engine, dtype=dtype)
+        predictions = before.run(Active(Phi.indices[: t + 1], Phi.values[: t + 1]), **{
+            name: value if np.ndim(value) == 0 else value[:t] for name, value in p.items()
+        })  # fmt: skip
+        assert np.isfinite(predictions).all()
+        if (
+            engine != "chunked"
+        ):  # it ended in a longer chunk here, and a wild stream magnifies the last bit without bound
+            assert apart(learner, before) <= {"float64": 1e-8, "float32": 1e-2}[dtype] * (engine == "sparse")
 
 
 @every_engine
@@ -330,9 +333,10 @@ def test_up_to_the_end_of_the_range_and_back(engine: str, dtype: str, K: int | N
     rho = np.array([2.0] * up + [0.5] * up + [1.0])
     Phi = np.zeros((len(rho) + 1, 4))
     Phi[0, 0] = Phi[-2, 1] = Phi[-1, 2] = start
-    learner = Learner("td", 4, K, engine=engine, dtype=dtype)
-    quietly(learner, Phi, 0.0, 1.0, alpha=0.0, lambda_=1.0, rho=rho)
-    assert np.array_equal(np.atleast_2d(learner.e)[-1], [start, start, 0.0, 0.0])
+    with mode("td", dtype):
+        learner = Learner("td", 4, K, engine=engine, dtype=dtype)
+        quietly(learner, Phi, 0.0, 1.0, alpha=0.0, lambda_=1.0, rho=rho)
+        assert np.array_equal(np.atleast_2d(learner.e)[-1], [start, start, 0.0, 0.0])
 
 
 @every_engine
@@ -340,7 +344,7 @@ def test_up_to_the_end_of_the_range_and_back(engine: str, dtype: str, K: int | N
 @pytest.mark.parametrize("by", ["run", "learn"])
 def test_a_prediction_that_float32_cannot_hold(engine: str, K: int | None, by: str) -> None:
     """θ is finite and so is δ in float64, but θ·φ is no float32: that is divergence, not an infinity in the answer."""
-    learner = Learner("td", 2, K, dtype="float32", engine=engine)
+    learner = Learner("true_online_etd", 2, K, dtype="float32", engine=engine)
     theta = np.full(2 if K is None else (K, 2), 3e38, np.float32)
     learner.theta = theta
     one = np.ones(2, np.float32)

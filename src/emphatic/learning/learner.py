@@ -19,6 +19,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.runs import Collection, Log, check_outputs, fit
 from emphatic.learning.sequences import warn_if_never_terminating
 from emphatic.learning.state import State
+from emphatic.rules import Rule
 
 __all__ = ["Learner"]
 
@@ -77,16 +78,10 @@ class Learner(State):
             try:
                 # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
                 if phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type is phi_next.dtype:
-                    one, one_next = phi, phi_next
+                    delta = step(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
                 else:
                     one, one_next = self._active(phi), self._active(phi_next)
-                if extra or self._extra:
-                    values = (alpha, I, lambda_, rho, gamma_next, R)
-                    delta = step(
-                        one, one_next, *inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul)
-                    )
-                else:
-                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
+                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
                 if delta == delta if delta.__class__ is float else delta is not None:
                     return delta
             except Exception:  # not what a kernel takes: the long way says what is wrong
@@ -272,12 +267,10 @@ class Learner(State):
         step = self._engine.stepper(self._K is None)
         if step is not None and self._K is not None:
             step = _for_horde(step, len(self.rule.parameters), self._K, self._frozen)
+        if step is not None and self.rule.extra:
+            step = _with_extras(step, self.rule)
         self._stepper = step
         return step
-
-    def _resolve(self, extra: dict[str, Any], *values: Any) -> list[Any]:
-        """The rule's own parameters after those of every step, as they were given or from their defaults."""
-        return inputs.resolve(self.rule, "learn", values, extra, inputs.as_given, mul)
 
     def _active(self, phi: Any) -> Any:
         """One φ given as ``Active``, as the engine reads it; an error if it is not one of n features."""
@@ -288,6 +281,17 @@ class Learner(State):
         out = np.zeros(self.n + 1, self._dtype)  # −1, "none", is the last
         out[phi.indices] = phi.values
         return out[:-1]
+
+
+def _with_extras(step: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
+    """A step of a rule with parameters of its own, which are given by name or have defaults; or all are there."""
+
+    def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
+        if len(values) == 6:  # those of every step alone
+            values = tuple(inputs.resolve(rule, "learn", values, extra, inputs.as_given, mul))
+        return step(phi, phi_next, *values)
+
+    return take
 
 
 def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]) -> Callable[..., Any]:

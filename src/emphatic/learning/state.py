@@ -34,7 +34,6 @@ class State:
         "_decided",
         "_dtype",
         "_engine",
-        "_extra",
         "_frozen",
         "_inputs",
         "_leader",
@@ -289,7 +288,6 @@ class State:
 
     def _take(self, engine: Engine) -> None:
         self._engine = engine
-        self._extra = self.rule.extra  # one look less in every step
         self._stepper = self._predictor = None
         self._inputs: Any = inputs
         if engine.takes_tensors:

@@ -16,14 +16,14 @@ from emphatic.learning.inputs import refusal
 from emphatic.rules import Rule
 from emphatic.studies.values import numbers
 
-__all__ = ["Settings", "parameters", "settings"]
+__all__ = ["GridSettings", "parameters", "settings"]
 
 #: What a step brings with it, and no grid sets.
 _GIVEN = ("lambda_next", "pi", "mu")
 
 
 @dataclass(frozen=True)
-class Settings:
+class GridSettings:
     """Settings of one rule: each of the K learners' parameters, by the names that files have (``lambda``)."""
 
     rule: str
@@ -32,9 +32,9 @@ class Settings:
     def __len__(self) -> int:
         return len(self.values["alpha"])
 
-    def part(self, begin: int, end: int) -> Settings:
+    def part(self, begin: int, end: int) -> GridSettings:
         """Some of them."""
-        return Settings(self.rule, {name: column[begin:end] for name, column in self.values.items()})
+        return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()})
 
 
 def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
@@ -56,8 +56,8 @@ def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
     return found
 
 
-def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Settings, ...]:
-    """All settings, a ``Settings`` for each rule of each grid.
+def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[GridSettings, ...]:
+    """All settings, a ``GridSettings`` for each rule of each grid.
 
     A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several. A rule takes of it what it has: a grid
     for ``td`` and ``gtd`` may have ``eta``.
@@ -72,7 +72,7 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Set
     return tuple(made for one in grids for made in _of(one))
 
 
-def _of(grid: Mapping[str, Any]) -> list[Settings]:
+def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     given = {("lambda" if name == "lambda_" else name): value for name, value in grid.items()}
     names = given.pop("rule", None)
     chosen = [names] if isinstance(names, str) else list(names) if isinstance(names, Sequence) else []
@@ -90,7 +90,9 @@ def _of(grid: Mapping[str, Any]) -> list[Settings]:
     return [_product(rule, values, ranges) for rule, ranges in taken.items()]
 
 
-def _product(rule: str, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]) -> Settings:
+def _product(
+    rule: str, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
+) -> GridSettings:
     own = {name: column for name, column in values.items() if name in ranges}
     for name, column in own.items():
         low, high = ranges[name]
@@ -105,4 +107,4 @@ def _product(rule: str, values: Mapping[str, tuple[float, ...]], ranges: Mapping
         if name not in own and not (name == "xi" and "zeta" in own):
             raise refusal(name, "sweep", f"be given for {rule!r}", "none")
     product = np.array(list(itertools.product(*own.values())), np.float64).T
-    return Settings(rule, dict(zip(own, product, strict=True)))
+    return GridSettings(rule, dict(zip(own, product, strict=True)))

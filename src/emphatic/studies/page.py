@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.versions import versions
 from emphatic.report import SweepPage, sweep_page
-from emphatic.studies.grid import Settings
+from emphatic.studies.grid import GridSettings
 from emphatic.studies.results import over_runs
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _best(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row.get(name) for name in known} | {"second": _words(second)}
 
 
-def _grid(settings: Sequence[Settings]) -> dict[str, Any]:
+def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
     """What was tried of each rule; a rule that is in several grids has several numbers."""
     told: dict[str, Any] = {}
     for some in settings:

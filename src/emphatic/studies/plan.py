@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
 from emphatic.studies.conditions import on_one_thread
-from emphatic.studies.grid import Settings, settings
+from emphatic.studies.grid import GridSettings, settings
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.scores import Scores
 from emphatic.studies.simulated import Simulated
 
-__all__ = ["Plan", "Task"]
+__all__ = ["SweepPlan", "Task"]
 
 #: Settings that learn side by side in one task, at most: a task should take seconds, and its errors little memory.
 _TOGETHER = 2048
@@ -33,7 +33,7 @@ class Task:
     source: Simulated | Recorded
     run: int
     first: int
-    settings: Settings
+    settings: GridSettings
     every: int
     points: NDArray[np.int64]
 
@@ -42,11 +42,11 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """All settings on all runs of a source; errors at every ``every``-th step, kept at ``points``."""
 
     source: Simulated | Recorded
-    settings: tuple[Settings, ...]
+    settings: tuple[GridSettings, ...]
     runs: int
     every: int
     points: NDArray[np.int64]
@@ -55,7 +55,7 @@ class Plan:
     def of(
         source: Simulated | Recorded, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]], runs: int, every: int,
         points: int | Sequence[int],
-    ) -> Plan:  # fmt: skip
+    ) -> SweepPlan:  # fmt: skip
         """The plan, with everything checked that can be checked before the first step."""
         whole("runs", runs, "sweep")
         whole("every", every, "sweep")
@@ -67,7 +67,7 @@ class Plan:
             chosen = _chosen(points, source, every)
         else:
             chosen = source.points(whole("points", points, "sweep"), every)
-        plan = Plan(source, settings(grid), runs, every, chosen)
+        plan = SweepPlan(source, settings(grid), runs, every, chosen)
         for some in plan.settings:
             source.check(some)
         return plan

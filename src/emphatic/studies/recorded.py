@@ -23,7 +23,7 @@ from emphatic.learning.sequences import UndiscountedWarning, returns
 from emphatic.nexting.runner import Nexting
 from emphatic.nexting.settings import Settings as Asked
 from emphatic.scores import known_return
-from emphatic.studies.grid import Settings
+from emphatic.studies.grid import GridSettings
 from emphatic.studies.scores import Scores
 
 __all__ = ["Recorded"]
@@ -158,7 +158,7 @@ class Recorded:
             if end - 1 > begin:
                 yield begin, end - 1
 
-    def check(self, settings: Settings) -> None:
+    def check(self, settings: GridSettings) -> None:
         """ValueError where these settings cannot learn from it."""
         self._given(settings)
 
@@ -182,7 +182,7 @@ class Recorded:
         made = {"θ = 0": np.zeros_like(G), "mean return": np.full_like(G, G[known].mean())} | dict(self.others)
         return {name: float(np.sqrt(np.mean((part - G)[known] ** 2))) for name, part in made.items()}
 
-    def score(self, run: int, settings: Settings, every: int, points: NDArray[np.int64]) -> Scores:
+    def score(self, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side."""
         K, rule = len(settings), rules.get(settings.rule)
         given = self._given(settings)
@@ -215,7 +215,7 @@ class Recorded:
             mean, final = np.sqrt(sums.sum(axis=0) / counts.sum()), np.sqrt(last / known[tenth:].sum())
         return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
 
-    def _given(self, settings: Settings) -> dict[str, NDArray[np.float64]]:
+    def _given(self, settings: GridSettings) -> dict[str, NDArray[np.float64]]:
         """What ``run`` takes beside the features: (T,), (1, K) or a number."""
         rule, gamma = rules.get(settings.rule), np.asarray(self.gamma_next)
         if not rule.interest and self.I is not None and np.any(self.I != 1.0):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.files import atomic_file
-from emphatic.studies.plan import Plan
+from emphatic.studies.plan import SweepPlan
 from emphatic.studies.scores import Scores
 
 __all__ = ["Sweep"]
@@ -33,7 +33,7 @@ class Sweep:
     been finite the error is infinite.
     """
 
-    plan: Plan
+    plan: SweepPlan
     mean: Array
     final: Array
     curve: NDArray[np.float32]
@@ -41,7 +41,7 @@ class Sweep:
     seconds: float
 
     @classmethod
-    def of(cls, plan: Plan, scores: Sequence[Scores], seconds: float) -> Sweep:
+    def of(cls, plan: SweepPlan, scores: Sequence[Scores], seconds: float) -> Sweep:
         """From the scores of each task, in the plan's order."""
         per_run = len(scores) // plan.runs
 

@@ -19,7 +19,7 @@ from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.problems import MDP
-from emphatic.studies.grid import Settings
+from emphatic.studies.grid import GridSettings
 from emphatic.studies.scores import Scores
 
 __all__ = ["Simulated"]
@@ -71,7 +71,7 @@ class Simulated:
             raise refusal("problem", "sweep", "be a problem, or a function that makes one", repr(made))
         return made
 
-    def check(self, settings: Settings) -> None:
+    def check(self, settings: GridSettings) -> None:
         """ValueError where these settings cannot learn from it."""
         mdp, rule = self.mdp(0), rules.get(settings.rule)
         if not rule.interest and (mdp.I != 1.0).any():
@@ -102,7 +102,7 @@ class Simulated:
         best = np.mean([mdp.rmsve(mdp.best) for mdp in problems])
         return {"first weights" if self.theta else "θ = 0": float(first), "best linear approximation": float(best)}
 
-    def score(self, run: int, settings: Settings, every: int, points: NDArray[np.int64]) -> Scores:
+    def score(self, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side on one stream."""
         mdp, K = self.mdp(run), len(settings)
         given = mdp.simulate(self.steps, seed=(self.seed, run)).inputs(settings.rule)
@@ -142,7 +142,7 @@ def _rows(name: str, value: Any, begin: int, end: int) -> Any:
     return value[begin : end + 1] if name == "Phi" else value[begin:end, None]
 
 
-def _keywords(settings: Settings, mdp: MDP) -> dict[str, Any]:
+def _keywords(settings: GridSettings, mdp: MDP) -> dict[str, Any]:
     """The parameters as ``run`` takes them, (1, K)."""
     values = {("lambda_" if name == "lambda" else name): column for name, column in settings.values.items()}
     if "zeta" in values:

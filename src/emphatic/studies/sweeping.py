@@ -11,7 +11,7 @@ from typing import Any
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, get
 from emphatic.studies.parts import Parts
-from emphatic.studies.plan import Plan, Task
+from emphatic.studies.plan import SweepPlan, Task
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.results import Sweep
 from emphatic.studies.scores import Scores
@@ -84,7 +84,9 @@ def sweep(
             seed,
             None if theta is None else numbers("theta", theta),
         )
-    plan = Plan.of(source, grid, (1 if isinstance(source, Recorded) else 10) if runs is None else runs, every, points)
+    plan = SweepPlan.of(
+        source, grid, (1 if isinstance(source, Recorded) else 10) if runs is None else runs, every, points
+    )
     folder = None if out is None else Path(out)
     parts = Parts(folder, plan.identity, resume)
     sizes = [len(task.settings) * source.steps for task in plan.tasks]

@@ -14,7 +14,7 @@ from emphatic.engines.cuda.cuda_functions import GROUP
 if TYPE_CHECKING:
     from emphatic.engines.cuda.engine import Cuda
 
-__all__ = ["ROWS", "Block", "Log"]
+__all__ = ["ROWS", "CudaBlock", "CudaLog"]
 
 #: Feature rows in a chunk.
 ROWS = 64
@@ -22,7 +22,7 @@ ROWS = 64
 _BYTES = 1 << 29
 
 
-class Block:
+class CudaBlock:
     """Some steps of a log on the device, cut into chunks of ROWS rows and made ready for the kernels."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Block:
                 target.copy_(self.out)
 
 
-class Log:
+class CudaLog:
     """All steps of a run, as blocks."""
 
     def __init__(self, engine: Cuda, phi: Any, phi_next: Any, top: float, parameters: Any, keep: bool) -> None:
@@ -117,10 +117,10 @@ class Log:
         self._stream = torch.cuda.Stream() if engine.device == "cuda" else None
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())  # what is on the device already may be in the making
-        self._next: Block | None = None
+        self._next: CudaBlock | None = None
         self._begin = 0
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[CudaBlock]:
         """Every block in turn."""
         self.fetch()
         while self._next is not None:
@@ -143,7 +143,7 @@ class Log:
             ready.record()
         torch.cuda.current_stream().wait_event(ready)
 
-    def _block(self, begin: int, end: int) -> Block:
+    def _block(self, begin: int, end: int) -> CudaBlock:
         engine = self.engine
         if self.apart:
             phi, phi_next = (self._sent(rows[begin:end], engine.real) for rows in (self.phi, self.phi_next))
@@ -160,7 +160,7 @@ class Log:
                 given = p.device.type == engine.device and p.is_floating_point()
                 kind = p.dtype if given else engine.real if p.shape[1] > 1 else torch.float64
                 parameters.append(self._sent(p[begin:end], kind))
-        return Block(engine, begin, phi, phi_next, self.top, parameters, self.keep)
+        return CudaBlock(engine, begin, phi, phi_next, self.top, parameters, self.keep)
 
     def _sent(self, part: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """On the device, in that type; through pinned memory, so that nobody waits."""

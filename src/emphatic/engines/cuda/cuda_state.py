@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["State"]
+__all__ = ["CudaState"]
 
 
-class State:
+class CudaState:
     """Memory, bounds and counts of steps of K learners, and which of them are frozen."""
 
     def __init__(self, K: int, rows: int, device: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from emphatic.engines.cuda.cuda_blocks import Block
+    from emphatic.engines.cuda.cuda_blocks import CudaBlock
     from emphatic.engines.cuda.engine import Cuda
     from emphatic.engines.watch import Watch
 
@@ -18,7 +18,7 @@ __all__ = ["stand_still", "take_steps"]
 _TRIED = 1 << 26
 
 
-def take_steps(engine: Cuda, block: Block, chunk: int, watch: Watch) -> int:
+def take_steps(engine: Cuda, block: CudaBlock, chunk: int, watch: Watch) -> int:
     """The steps of a chunk; −1, or t·K + k if learner k would diverge at the block's step t, before which all stand."""
     for t in range(block.t0(chunk), block.t0(chunk + 1)):
         k = _step(engine, block, t, watch)
@@ -27,7 +27,7 @@ def take_steps(engine: Cuda, block: Block, chunk: int, watch: Watch) -> int:
     return -1
 
 
-def _step(engine: Cuda, block: Block, t: int, watch: Watch) -> int:
+def _step(engine: Cuda, block: CudaBlock, t: int, watch: Watch) -> int:
     """One step; −1, or the first learner that would diverge and may not freeze, and then nothing has changed."""
     rule, state = engine.rule, engine.state
     X, P = engine.X[:, :, : engine.n], block.rows_at(t)
@@ -68,7 +68,7 @@ def _step(engine: Cuda, block: Block, t: int, watch: Watch) -> int:
     return -1
 
 
-def stand_still(engine: Cuda, block: Block, begin: int, end: int) -> None:
+def stand_still(engine: Cuda, block: CudaBlock, begin: int, end: int) -> None:
     """What frozen learners predict at these steps of a block, and their δ of the last one."""
     if begin == end or not engine.state.standing:
         return

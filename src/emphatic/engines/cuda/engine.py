@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from emphatic.engines import generated
 from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.cuda import cuda_products
-from emphatic.engines.cuda.cuda_blocks import ROWS, Block, Log
+from emphatic.engines.cuda.cuda_blocks import ROWS, CudaBlock, CudaLog
 from emphatic.engines.cuda.cuda_functions import module_text
-from emphatic.engines.cuda.cuda_state import State
+from emphatic.engines.cuda.cuda_state import CudaState
 from emphatic.engines.cuda.cuda_steps import stand_still, take_steps
 from emphatic.engines.watch import Watch
 
@@ -74,7 +74,7 @@ class Cuda(Engine):
         A, _ = rule.form
         self.pairs = sum(A[r][c] != (1.0 if r == c else 0.0) for r in range(m) for c in range(m))
         self._refuse_too_many(rule, n, K, dtype)
-        self.state = State(K, len(rule.memory) + m, self.device)
+        self.state = CudaState(K, len(rule.memory) + m, self.device)
         super().__init__(rule, n, K, dtype)
         with torch.device(self.device):
             self.X = torch.zeros((m, K, self.width), dtype=self.real)
@@ -130,7 +130,7 @@ class Cuda(Engine):
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: Any, watch: Watch
     ) -> int:
         self.state.begin(watch.frozen)
-        log = Log(self, phi, phi_next, top, parameters, len(predictions) > 0)
+        log = CudaLog(self, phi, phi_next, top, parameters, len(predictions) > 0)
         status = -1
         for block in log.blocks():
             status = self._take_block(block, log, watch)
@@ -143,7 +143,7 @@ class Cuda(Engine):
         self.delta = on_host.copy_(self.last_delta).numpy()
         return status
 
-    def _take_block(self, block: Block, log: Log, watch: Watch) -> int:
+    def _take_block(self, block: CudaBlock, log: CudaLog, watch: Watch) -> int:
         """As ``take``, from the block's first step on."""
         chunk = 0
         while chunk < block.chunks:
@@ -156,7 +156,7 @@ class Cuda(Engine):
             chunk = stopped + 1
         return -1
 
-    def _take_chunks(self, block: Block, begin: int, log: Log) -> int:
+    def _take_chunks(self, block: CudaBlock, begin: int, log: CudaLog) -> int:
         """Take the block's chunks from this one on; which one may overflow, or their number if none."""
         stopped = block.chunks
         if self.state.standing < self.K:
@@ -172,7 +172,7 @@ class Cuda(Engine):
             self.state.advance(block.t0(stopped) - block.t0(begin), stopped - begin)
         return stopped
 
-    def project(self, block: Block, chunk: int) -> None:
+    def project(self, block: CudaBlock, chunk: int) -> None:
         """V = X Pᵀ."""
         shape = _SHAPES[self.dtype]["project"]
         cuda_products.project[(-(-self.m * self.K // shape["BLOCK"]), self.parts)](
@@ -180,7 +180,7 @@ class Cuda(Engine):
             ROWS=ROWS, THREE=self._three, **shape,
         )  # fmt: skip
 
-    def dual(self, block: Block, chunk: int, at: int) -> None:
+    def dual(self, block: CudaBlock, chunk: int, at: int) -> None:
         """The chunk's steps on V, from state ``at`` to the other one; W in the place of V."""
         shape = _SHAPES[self.dtype]["dual"]
         self._compiled("dual")[(-(-self.K // shape["BLOCK"]),)](
@@ -190,7 +190,7 @@ class Cuda(Engine):
             PRECISION=self._precision, **shape,
         )  # fmt: skip
 
-    def update(self, block: Block, chunk: int) -> None:
+    def update(self, block: CudaBlock, chunk: int) -> None:
         """X ← A_total X + W P."""
         shape = _SHAPES[self.dtype]["update"]
         kernel = self._compiled("update")[(-(-self.K // shape["BLOCK"]), self.parts)]
