@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import re
 import subprocess
@@ -16,10 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emphatic import report
+from emphatic.nexting import page as nexting_pages
+from emphatic.nexting import score_sections, signals
 from emphatic.nexting.page import NextingPage, nexting_page
-from emphatic.report import Column, Html, amount, share, signal_plot, table, text, thin
+from emphatic.nexting.signals import SignalSketch, signal_plot, thin
+from emphatic.report import Column, Html, amount, share, table, text
 from emphatic.report.plots import Store
-from emphatic.report.signals import SignalSketch
+from emphatic.studies import reproduction_page, sweep_page
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -281,3 +286,14 @@ def test_drawn_at_phone_width(tmp_path: Path) -> None:
     frame = f'<body>{probe}<iframe width="390" height="9000" srcdoc="{text(small())}"></iframe></body>'
     wanted = "9,26,390"  # 8 signals and the curves; 10 signals and 3 lines at each of 2 horizons
     assert found(tmp_path, frame, wanted, 800) == wanted
+
+
+def test_what_moved_is_found_by_its_old_names() -> None:
+    assert importlib.import_module("emphatic.report.scores") is score_sections
+    assert importlib.import_module("emphatic.report.sweep") is sweep_page
+    assert report.Nexting is nexting_pages.NextingPage
+    assert report.nexting_page is nexting_pages.nexting_page
+    assert report.signal_plot is signals.signal_plot
+    assert report.verdict is reproduction_page.verdict
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = report.nothing

@@ -51,7 +51,8 @@ def _show(outcome: Outcome, out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.report import seconds, verdict
+    from emphatic.report import seconds
+    from emphatic.studies.reproduction_page import verdict
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emphatic.learning.inputs import refusal
-from emphatic.report.account import quality_section, settings_section, time_section
+from emphatic.nexting.panels import curves_section, signals_section
+from emphatic.nexting.quality import quality_section
+from emphatic.nexting.score_sections import scores_section, summary_section
+from emphatic.nexting.signals import SignalPlot
+from emphatic.report.account import settings_section, time_section
 from emphatic.report.page import Plots, page
-from emphatic.report.panels import curves_section, signals_section
-from emphatic.report.scores import scores_section, summary_section
-from emphatic.report.signals import SignalPlot
 
 __all__ = ["NextingPage", "nexting_page"]
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting.kept import Array, KeptReadings, ReadingCounts, make_features
+from emphatic.nexting.signals import SignalPlot, SignalSketch
 from emphatic.nexting.unfinished import Unfinished
-from emphatic.report.signals import SignalPlot, SignalSketch
 from emphatic.scores.offline import FirstHalf, OfflineFit
 from emphatic.scores.returns import Returns
 from emphatic.scores.summary import LogScores

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.nexting.score_sections import horizon_label, horizons
+from emphatic.nexting.signals import SignalPlot, Stretch
 from emphatic.report.page import Html, Plots, choice, legend, paragraphs, section, text
 from emphatic.report.plots import Line, Panel, Plot
-from emphatic.report.scores import horizon_label, horizons
-from emphatic.report.signals import SignalPlot, Stretch
 from emphatic.report.tables import amount, share
 
 __all__ = ["curves_section", "signals_section"]
