@@ -352,6 +352,28 @@ def test_resume_knows_its_table_and_settings(
     assert call(small, "--horizons", 3, "--out", out)[0] == 0
 
 
+def test_an_unfinished_run_of_an_earlier_version_is_refused(
+    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept no readings to score."""
+    out = tmp_path / "out"
+
+    def stop(run: nexting.Nexting) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nexting.Nexting, "_score", stop)
+        assert call(small, "--horizons", 2, "--out", out)[0] == 130
+    model = out / ".unfinished" / "model.safetensors"
+    horde, more = emphatic.Horde.load_with(model)
+    del more["counts"]
+    horde.save(model, **more)
+    code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
+    assert (code, said) == (2, "")
+    assert "is of an earlier version. Start again without --resume." in wrong
+    assert call(small, "--horizons", 2, "--out", out)[0] == 0
+
+
 def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
     """Killed before the first one, a run may have left a part, or half of one."""
     left = Path("out/.unfinished")
@@ -635,34 +657,6 @@ def test_default_features_are_of_what_varies() -> None:
 
 
 # ---------------------------------------------------------------------- how much, how well
-
-LEARNING = """
-import resource, sys
-from pathlib import Path
-from emphatic.nexting.runner import Nexting
-from emphatic.nexting.settings import Settings
-
-class Learning(Nexting):
-    def _score(self):
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-        raise SystemExit
-
-features = ({"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 4})
-chosen = Settings(horizons=tuple(range(2, 42)), features=features, rates=(0.3,))
-Learning(sys.argv[1], chosen, Path(sys.argv[2])).run()
-"""
-
-
-def test_memory_of_learning_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    peaks = []
-    for rows in (40_000, 240_000):
-        path = tmp_path / f"{rows}.parquet"
-        pq.write_table(pa.table({"x": np.sin(np.arange(rows) / 9)}), path, row_group_size=20_000)
-        code, said, wrong = process(path, tmp_path / "out", code=LEARNING)
-        assert (code, wrong) == (0, "")
-        peaks.append(int(said))
-    # All predictions at once would take 61 MB more.
-    assert peaks[1] - peaks[0] < 25, peaks
 
 
 def test_the_household_without_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -46,7 +47,7 @@ def main(
     """Learn long-term predictions online, from any stream of experience."""
     from emphatic.cli.common import log_to_stderr
 
-    log_to_stderr(log_level.value)
+    context.call_on_close(log_to_stderr(log_level.value))
 
 
 @app.command()

@@ -40,13 +40,19 @@ def report_error(error: BaseException) -> int:
     return 2
 
 
-def log_to_stderr(level: str) -> None:
-    """Write what the library logs, from this level on, to standard error."""
+def log_to_stderr(level: str) -> Callable[[], None]:
+    """Write what the library logs, from this level on, to standard error, until what is returned is called."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("emphatic")
-    logger.handlers = [handler]
+    logger.addHandler(handler)
     logger.setLevel(level.upper())
+
+    def stop() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+    return stop
 
 
 @contextmanager

@@ -87,7 +87,8 @@ def run(
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
     resumed with ``resume=True``. Without, nothing is left on the disk; a temporary folder is used meanwhile, and
-    the predictions are then held in memory. ``progress(phase, done, total)`` is called now and then.
+    the predictions are then held in memory. ``progress(phase, done, total)`` is called now and then, with a total of 0
+    while it is not known.
 
     >>> import numpy as np
     >>> import emphatic

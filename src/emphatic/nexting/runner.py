@@ -189,6 +189,8 @@ class Nexting:
         """All rows from where the horde stands; parts and checkpoints as it goes."""
         spent = self.seconds.get("learning", 0.0)
         begin, saved = self.horde.rows, time.perf_counter()
+        if begin == self.rows:  # stopped while scoring
+            return
         # Where the gaps are; the horde finds them by a clock of its own, which is at the same row.
         clock = None if self.clock is None else Clock.restore(self.clock.state())
         readings: list[KeptReadings] = []
