@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pty
@@ -9,17 +10,21 @@ import re
 import resource
 import signal
 import statistics
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import safetensors
@@ -32,6 +37,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
+from emphatic.nexting.once import read_once
 from emphatic.streams import open_table
 
 T = 4 * BLOCK + 1234
@@ -282,11 +288,11 @@ app()
 
 
 def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str], log: Path, tmp_path: Path) -> None:
-    """Killed when a file is written but not yet in its place: a part, a checkpoint, one of the four in the end."""
+    """Killed when a file is written but not yet in its place: readings, predictions, a checkpoint, a result."""
     out = tmp_path / "out"
     model = out / ".unfinished" / "model.safetensors"
     stood = []
-    for left in (3, 3, 4, 6):
+    for left in (4, 5, 6, 8):
         told = process(left, "nexting", log, "--horizons", "2,1h", "--out", out, "--resume", code=KILLED)
         assert told == (-signal.SIGKILL, "", "")
         stood.append(emphatic.Horde.load(model).rows)
@@ -307,7 +313,7 @@ def test_asked_to_stop_it_says_how_to_go_on(log: Path, tmp_path: Path, number: s
         assert child.stdout.readline() == "now\n"
         child.send_signal(number)
         said, wrong = child.communicate(timeout=60)
-    assert (child.returncode, said, wrong) == (expected, "", "Stopped; go on with --resume.\n")
+    assert (child.returncode, said, wrong) == (expected, "", "Stopped; continue with --resume.\n")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
 
 
@@ -334,22 +340,45 @@ def test_resume_knows_its_table_and_settings(
         assert "another table or with other settings" in wrong
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     # What a killed run may have left: a part that the checkpoint does not know of, and files half written.
-    (part,) = (out / ".unfinished").glob("*.parquet")
-    part.with_name("000000001500.parquet").write_bytes(part.read_bytes())
+    for kind in ("predictions", "readings"):
+        part = out / ".unfinished" / f"{kind}-000000000000.parquet"
+        part.with_name(f"{kind}-000000001500.parquet").write_bytes(part.read_bytes())
     part.with_name(".0123456789abcdef.partial").write_bytes(b"half")
     assert call(small, "--horizons", 2, "--out", out, "--resume")[0] == 0
     assert sorted(path.name for path in out.iterdir()) == FILES
     assert loaded(out)[0].column("row").to_pylist() == list(range(1500))
     code, _, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
-    assert (code, wrong) == (2, f"Error: {out}: nothing to resume, the run there was finished.\n")
+    assert (code, wrong) == (2, f"Error: {out}: nothing to resume: the run there is finished.\n")
     assert call(small, "--horizons", 3, "--out", out)[0] == 0
+
+
+def test_an_unfinished_run_of_an_earlier_version_is_refused(
+    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept no readings to score."""
+    out = tmp_path / "out"
+
+    def stop(run: nexting.Nexting) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nexting.Nexting, "_score", stop)
+        assert call(small, "--horizons", 2, "--out", out)[0] == 130
+    model = out / ".unfinished" / "model.safetensors"
+    horde, more = emphatic.Horde.load_with(model)
+    del more["counts"]
+    horde.save(model, **more)
+    code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
+    assert (code, said) == (2, "")
+    assert "is of an earlier version. Start again without --resume." in wrong
+    assert call(small, "--horizons", 2, "--out", out)[0] == 0
 
 
 def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
     """Killed before the first one, a run may have left a part, or half of one."""
     left = Path("out/.unfinished")
     left.mkdir(parents=True)
-    for name in ("000000000000.parquet", "000000004096.partial", ".0123456789abcdef.partial"):
+    for name in ("readings-000000000000.parquet", "000000004096.partial", ".0123456789abcdef.partial"):
         (left / name).write_bytes(b"half")
     assert call(small, "--horizons", 2, "--out", "out", "--resume")[0] == 0
     assert sorted(path.name for path in Path("out").iterdir()) == FILES
@@ -363,7 +392,7 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nexting.Nexting, "begin", stop)
-    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; go on with --resume.\n")
+    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; continue with --resume.\n")
     assert not Path("a").exists()
 
 
@@ -398,7 +427,7 @@ def test_bad_files(kind: str, call: Call, tmp_path: Path) -> None:
         (["."], "this is a folder"),
         (["good.csv", "--delimiter", "|"], "--delimiter"),
         (["good.csv", "--delimiter", "ab"], "delimiter"),
-        (["good.csv", "--predict", "c"], "there is no column of numbers 'c'"),
+        (["good.csv", "--predict", "c"], "there is no numeric column 'c'"),
         (["good.csv", "--predict", ""], "must not be empty"),
         (["good.csv", "--predict", "a,a"], "twice"),
         (["good.csv", "--time", "c"], "there is no column 'c'"),
@@ -427,7 +456,7 @@ def test_bad_flags(given: list[str], said: str, call: Call, tmp_path: Path) -> N
         ("horizons = 2", "must be a list"),
         ("horizons = [true]", "Got True"),
         ("horizons = [2, 2.0]", "twice"),
-        ("predict = [1]", "no column of numbers 1"),
+        ("predict = [1]", "no numeric column 1"),
         ("time = true", "or false"),
         ("rates = ['fast']", "be a positive number"),
         ("rule = 'none'", "'rule'"),
@@ -629,34 +658,6 @@ def test_default_features_are_of_what_varies() -> None:
 
 # ---------------------------------------------------------------------- how much, how well
 
-LEARNING = """
-import resource, sys
-from pathlib import Path
-from emphatic.nexting.runner import Nexting
-from emphatic.nexting.settings import Settings
-
-class Learning(Nexting):
-    def _score(self):
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-        raise SystemExit
-
-features = ({"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 4})
-chosen = Settings(horizons=tuple(range(2, 42)), features=features, rates=(0.3,))
-Learning(sys.argv[1], chosen, Path(sys.argv[2])).run()
-"""
-
-
-def test_memory_of_learning_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    peaks = []
-    for rows in (40_000, 240_000):
-        path = tmp_path / f"{rows}.parquet"
-        pq.write_table(pa.table({"x": np.sin(np.arange(rows) / 9)}), path, row_group_size=20_000)
-        code, said, wrong = process(path, tmp_path / "out", code=LEARNING)
-        assert (code, wrong) == (0, "")
-        peaks.append(int(said))
-    # All predictions at once would take 61 MB more.
-    assert peaks[1] - peaks[0] < 25, peaks
-
 
 def test_the_household_without_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.perf_counter()
@@ -670,3 +671,195 @@ def test_the_household_without_tuning(tmp_path: Path, capsys: pytest.CaptureFixt
         assert row["variance_explained"] >= row["persistence"]["variance_explained"] - 0.02, row
     with capsys.disabled():
         print(f" household: learned in {run.seconds['learning']:.1f} s of {time.perf_counter() - began:.1f} s ", end="")
+
+
+# ---------------------------------------------------------------------- passes over the table, and memory
+
+
+class Opened:
+    """How often a file is opened, as the system sees it (inotify)."""
+
+    def __init__(self, path: Path) -> None:
+        self._system = ctypes.CDLL(None, use_errno=True)
+        self._events = self._system.inotify_init1(os.O_NONBLOCK)
+        self._system.inotify_add_watch(self._events, os.fsencode(path), 0x20 | 0x18)  # opened; closed
+
+    def count(self) -> int:
+        """Since the last look."""
+        opened = 0
+        with suppress(BlockingIOError):
+            while some := os.read(self._events, 4096):
+                opened += sum(mask == 0x20 for _, mask, _, _ in struct.iter_unpack("iIII", some))
+        return opened
+
+    def close(self) -> None:
+        os.close(self._events)
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "parquet"])
+def test_the_table_is_read_once_and_text_once_more_to_count_its_rows(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 30_000
+    made = pa.table({"x": np.sin(np.arange(rows) / 7), "word": ["on", "off", "on"] * (rows // 3)})
+    path = tmp_path / f"table.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in made.to_pylist()))
+    elif kind == "parquet":
+        pq.write_table(made, path)
+    else:
+        with pa.output_stream(path) as stream:
+            pacsv.write_csv(made, stream)
+    phi: list[int] = []
+    make = Features.__call__
+
+    def counted(self: Features, values: Any, **more: Any) -> Any:
+        phi.append(len(values))
+        return make(self, values, **more)
+
+    monkeypatch.setattr(Features, "__call__", counted)
+    opened = Opened(path)
+    open_table(str(path))
+    look = opened.count()
+    result = emphatic.nexting.run(path, horizons=[2, 20])
+    # A Parquet file stays open after the look.
+    assert opened.count() - look == {"parquet": 0}.get(kind, 2)
+    opened.close()
+    assert result.rows == rows
+    # To warm up, to learn from, and to score.
+    assert sum(phi) == settings.warm_up_rows(rows) + 2 * rows
+
+
+def test_first_rows_are_kept_until_something_reads_on() -> None:
+    counted: list[int] = []
+
+    class Source:
+        rows = None
+        comma = False
+
+        def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
+            counted.append(start)
+            for begin in range(start, 25_000, 3000):
+                yield pa.record_batch({"x": np.arange(begin, min(begin + 3000, 25_000), dtype=float)})
+
+    table = open_table({"x": np.zeros(3)})
+    table._source = cast(Any, Source())
+    table = read_once(table)
+    for _ in range(3):
+        assert len(next(table.blocks(10_000))) == 10_000
+    for rows, reads in ((4096, [0]), (700, [0, 0])):
+        np.testing.assert_array_equal(np.concatenate([b.values[:, 0] for b in table.blocks(rows)]), np.arange(25_000.0))
+        assert counted == reads
+    assert next(table.blocks(500, 20_000)).values[0, 0] == 20_000
+    assert counted == [0, 0, 20_000]
+    assert sum(table.lengths()) == 25_000
+
+
+MEMORY = """
+import resource, sys
+from emphatic.cli import app
+try:
+    app()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    """Of the whole command: learning, scoring and the page."""
+    (tmp_path / "few.toml").write_text(
+        "rates = [0.3]\nhorizons = [2, 3, 5, 7, 11, 13]\n"
+        "features = [{kind = 'bias'}, {kind = 'soft_bins', of = '*', bins = 3}]\n"
+    )
+    peaks = []
+    for rows in (20_000, 200_000):
+        path = tmp_path / f"{rows}.parquet"
+        t = np.arange(rows)
+        made = {f"x{i}": np.sin(t / (9 + i)) for i in range(4)} | {"time": START + t * np.timedelta64(1, "s")}
+        pq.write_table(pa.table(made), path, row_group_size=20_000)
+        given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / "out"]
+        code, said, wrong = process(*given, code=MEMORY)
+        assert (code, wrong) == (0, "")
+        peaks.append(int(said.splitlines()[-1]))
+    # The predictions alone of 180,000 rows more take 34 MB; scoring them at once took four times that.
+    assert peaks[1] - peaks[0] < 25, peaks
+
+
+# ---------------------------------------------------------------------- from Python
+
+
+def test_from_python_and_by_the_command_it_is_the_same(finished: tuple[Path, str], log: Path, tmp_path: Path) -> None:
+    table, summary = loaded(finished[0])
+    before = set(Path(tempfile.gettempdir()).glob("emphatic-*"))
+    told: list[tuple[str, int, int]] = []
+    for data in (str(log), log, pq.read_table(log), pq.read_table(log).to_pandas(), pl.read_parquet(log)):
+        result = emphatic.nexting.run(data, horizons=[2, "1h"], progress=lambda *given: told.append(given))
+        assert result.predictions.equals(table)
+        assert result.summary == summary
+        assert result.out is None
+    assert {phase for phase, _, _ in told} == {"learning", "scoring"}
+    assert all(0 < done <= total for _, done, total in told)
+    assert set(Path(tempfile.gettempdir()).glob("emphatic-*")) == before
+    assert result.model.rows == result.rows == T
+    assert result.model.observe({"walk": 1.0}, time=1e9).shape == (6,)
+    assert [*(result.settings.horizons or ())] == [2, "1h"]
+    assert "wave (°C)" in result.report(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == result.report()
+
+
+def test_from_python_with_a_folder(tmp_path: Path) -> None:
+    log = readings(1500)
+    result = emphatic.nexting.run(log, predict="walk", horizons=5, out=tmp_path / "out", time=False)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
+    assert result.predictions.column_names == ["row", "walk@5"]
+    assert result.predictions.equals(loaded(tmp_path / "out")[0])
+    assert result.report() == (tmp_path / "out" / "report.html").read_text("utf-8")
+    with pytest.raises(ValueError, match="nothing to resume"):
+        emphatic.nexting.run(log, predict="walk", horizons=5, out=tmp_path / "out", time=False, resume=True)
+
+
+def test_from_python_settings_come_as_a_mapping_or_a_file(tmp_path: Path) -> None:
+    x = np.cumsum(np.random.default_rng(0).normal(size=(400, 2)), axis=0)
+    config = {"horizons": [3], "rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*"}]}
+    first = emphatic.nexting.run(x, config=config, horizons=[2])
+    assert first.predictions.column_names == ["row", "column_1@2", "column_2@2"]
+    assert first.model.rates == (0.3,)
+    (tmp_path / "all.toml").write_text(first.settings.toml(), "utf-8")
+    assert emphatic.nexting.run(x, config=tmp_path / "all.toml").predictions.equals(first.predictions)
+    assert emphatic.nexting.run(x, config=first.settings).summary == first.summary
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"resume": True}, "together with the folder"),
+        ({"config": 3}, "the path of a TOML file, a mapping or Settings"),
+        ({"config": {"horizon": [2]}}, "Did you mean 'horizons'"),
+        ({"predict": ["z"]}, "no numeric column 'z'"),
+        ({"horizons": []}, "must not be empty"),
+    ],
+)
+def test_from_python_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        emphatic.nexting.run({"x": np.arange(99.0) % 7}, **given)
+
+
+def test_the_old_names_are_there() -> None:
+    assert emphatic.nexting.Nexting is nexting.Nexting
+    assert emphatic.nexting.Progress is nexting.Progress
+
+
+# ---------------------------------------------------------------------- what is logged
+
+
+def test_the_log_goes_to_standard_error_from_the_level_on(tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_bytes(NUMBERS + b"1,2\n1,2,3,4\n" + NUMBERS.partition(b"\n")[2])
+    given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out"]
+    code, _, wrong = process(*given)
+    assert code == 0
+    assert re.fullmatch(r"\S+ \S+ WARNING emphatic\.nexting\.runner: .*bad\.csv: 2 malformed lines skipped\n", wrong)
+    assert process("--log-level", "error", *given)[2] == ""
+    _, _, wrong = process("--log-level", "INFO", *given)
+    assert "INFO emphatic.nexting.runner: learned from 198 rows" in wrong
+    assert process("--log-level", "loud", *given)[0] == 2

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import re
 import subprocess
 import sys
+import weakref
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,9 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic.nexting.page import Nexting, nexting_page
-from emphatic.report import Column, Html, amount, share, signal_plot, table, text, thin
+from emphatic import report
+from emphatic.nexting import page as nexting_pages
+from emphatic.nexting import score_sections, signals
+from emphatic.nexting.page import NextingPage, nexting_page
+from emphatic.nexting.signals import SignalSketch, signal_plot, thin
+from emphatic.report import Column, Html, amount, share, table, text
 from emphatic.report.plots import Store
+from emphatic.studies import reproduction_page, sweep_page
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -53,7 +60,7 @@ class Reader(HTMLParser):
         return [value for found, attribute, value in self.attributes if (found, attribute) == (tag, name)]
 
 
-def nexting(names: list[str], rows: int = 300) -> Nexting:
+def nexting(names: list[str], rows: int = 300) -> NextingPage:
     """A page's data with everything in it that may be: hostile names, gaps, unknown scores."""
     rng = np.random.default_rng(0)
     x = np.datetime64("2007-02-01T00:00", "ms") + 60_000 * np.arange(rows)
@@ -70,7 +77,7 @@ def nexting(names: list[str], rows: int = 300) -> Nexting:
             baselines = {"first_half": pair, "persistence": pair, "mean": unknown, "offline": unknown}
             scores.append({**score, "rmse": 0.1234567, "variance_explained": 0.951, **baselines})
     curve = [[0.5, 0.25, None]] * len(scores)
-    return Nexting(
+    return NextingPage(
         title=HOSTILE,
         intro=HOSTILE,
         scores=scores,
@@ -148,15 +155,15 @@ def test_unknown_numbers_are_dashes() -> None:
 
 
 def test_nothing_but_scores_is_needed() -> None:
-    page = nexting_page(Nexting("empty", "", []))
+    page = nexting_page(NextingPage("empty", "", []))
     reader = Reader(page)
     assert reader.problems == []
-    page = nexting_page(Nexting("one", "", [{"signal": "a", "horizon": 2}]))
+    page = nexting_page(NextingPage("one", "", [{"signal": "a", "horizon": 2}]))
     assert "1 signal predicted at 1 horizon, learned in one pass over a log.<" in page
 
 
 def test_size_is_bounded() -> None:
-    bare = len(nexting_page(Nexting("empty", "", [])))
+    bare = len(nexting_page(NextingPage("empty", "", [])))
     assert bare < 6e6
     many = nexting(["a", "b"], rows=9000)
     assert len(nexting_page(many)) - bare < 2 * 15e6 / 50 / 2  # so that 50 signals with 4 horizons stay below 15 MB
@@ -164,7 +171,7 @@ def test_size_is_bounded() -> None:
 
 def test_curves_must_be_those_of_the_scores() -> None:
     with pytest.raises(ValueError, match=r"'curves\['ours'\]' parameter of nexting_page must have one curve .* Got 0"):
-        nexting_page(Nexting("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
+        nexting_page(NextingPage("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
 
 
 def test_plotly_is_imported_late() -> None:
@@ -191,6 +198,33 @@ def test_signal_plot_takes_what_can_be_compared() -> None:
     assert signal_plot("a", x, x, {}, {}).whole is None
     with pytest.raises(ValueError, match=r"'returns\[2\]' parameter of signal_plot must have shape \(1000,\)"):
         signal_plot("a", x, x, {}, {2: x[1:]})
+
+
+@pytest.mark.parametrize("rows", [90, 1000, 1003])
+@pytest.mark.parametrize("block", [1, 7, 64, 2000])
+def test_a_plot_from_blocks_is_that_of_all_rows(rows: int, block: int) -> None:
+    rng = np.random.default_rng(0)
+    x = np.datetime64("2024-01-01", "ms") + 1000 * (np.arange(rows) + 500 * (np.arange(rows) > 400))
+    reading, ours = rng.normal(size=(2, rows))
+    truth = np.where(np.arange(rows) < 0.8 * rows, rng.normal(size=rows), np.nan)
+    expected = signal_plot("a", x, reading, {2: ours}, {2: truth}, most=100)
+    last = int(np.flatnonzero(~np.isnan(truth))[-1])
+    sketch = SignalSketch("a", rows, [2], [2], last, most=100)
+    for a in range(0, rows, block):
+        part = x[a : a + block].copy()
+        kept = weakref.ref(part)
+        sketch.add(a, part, reading[a : a + block], [ours[a : a + block]], [truth[a : a + block]])
+        del part
+        assert kept() is None  # or memory would grow with the rows
+    found = sketch.plot()
+    for one, other in ((found.close, expected.close), (found.whole, expected.whole)):
+        assert (one is None) == (other is None) == (rows <= 100 and one is not found.close)
+        if one is not None and other is not None:
+            np.testing.assert_array_equal(one.x, other.x)
+            assert one.each == other.each
+            np.testing.assert_allclose(one.reading, other.reading, rtol=1e-12)
+            np.testing.assert_allclose(one.predictions[2], other.predictions[2], rtol=1e-12)
+            np.testing.assert_allclose(one.returns[2], other.returns[2], rtol=1e-12)
 
 
 def test_lines_break_at_gaps_in_time() -> None:
@@ -252,3 +286,14 @@ def test_drawn_at_phone_width(tmp_path: Path) -> None:
     frame = f'<body>{probe}<iframe width="390" height="9000" srcdoc="{text(small())}"></iframe></body>'
     wanted = "9,26,390"  # 8 signals and the curves; 10 signals and 3 lines at each of 2 horizons
     assert found(tmp_path, frame, wanted, 800) == wanted
+
+
+def test_what_moved_is_found_by_its_old_names() -> None:
+    assert importlib.import_module("emphatic.report.scores") is score_sections
+    assert importlib.import_module("emphatic.report.sweep") is sweep_page
+    assert report.Nexting is nexting_pages.NextingPage
+    assert report.nexting_page is nexting_pages.nexting_page
+    assert report.signal_plot is signals.signal_plot
+    assert report.verdict is reproduction_page.verdict
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = report.nothing

@@ -7,6 +7,8 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,9 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import scores
-from emphatic.scores.masks import shared
+from emphatic.scores.masks import count, shared, unpacked
+from emphatic.scores.returns import Returns
+from emphatic.scores.summary import LogScores
 
 GAMMAS = (0.0, 0.5, 0.9)
 
@@ -234,16 +238,21 @@ def test_many_groups_in_little_room_are_gathered_in_more_passes(monkeypatch: pyt
 
 def test_masks_are_shared() -> None:
     rng = np.random.default_rng(8)
-    T, H = 400, 2
+    T, H = 403, 2
+
+    def sharing(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        masks, group = shared(np.packbits(known, axis=1), H)
+        return unpacked(masks, 0, T), group
+
     few = rng.random((4, T)) < 0.5
-    masks, group = shared(few[[0, 1, 0, 2, 3, 3]], H)
+    masks, group = sharing(few[[0, 1, 0, 2, 3, 3]])
     np.testing.assert_array_equal(masks[group], few[[0, 1, 0, 2, 3, 3]])
     assert len(masks) == 4
 
     known = rng.random((20, T)) < 0.97  # ten signals, nearly all known at both horizons
     known[6] = np.arange(T) < 40  # but for one of few rows
     known[8] = np.arange(T) >= 40
-    masks, group = shared(known, H)
+    masks, group = sharing(known)
     assert len(masks) == 3
     for q in range(20):
         mask = masks[group[q]]
@@ -251,6 +260,14 @@ def test_masks_are_shared() -> None:
         assert mask.sum() >= known[q].sum() / 2
     np.testing.assert_array_equal(masks[group[6]], known[6])
     np.testing.assert_array_equal(masks[group[1]], known[1::2].all(axis=0))
+
+
+def test_masks_in_bits() -> None:
+    flags = np.random.default_rng(0).random((3, 77)) < 0.4
+    bits = np.packbits(flags, axis=1)
+    assert [count(row) for row in bits] == flags.sum(axis=1).tolist()
+    for start, stop in ((0, 77), (5, 6), (8, 16), (13, 77), (40, 40)):
+        np.testing.assert_array_equal(unpacked(bits, start, stop), flags[:, start:stop])
 
 
 # ------------------------------------------------------------------ the whole account
@@ -354,3 +371,74 @@ def test_logs_too_short_or_constant_have_no_scores_but_are_no_error() -> None:
     )
     assert found.scores[0]["rmse"] == 0.0
     assert found.scores[0]["offline"] == {"rmse": 0.0, "variance_explained": None}
+
+
+# ------------------------------------------------------------------ in blocks
+
+
+def test_returns_in_blocks_have_the_same_bits() -> None:
+    rng = np.random.default_rng(11)
+    x = np.cumsum(rng.normal(size=(500, 2)), axis=0) + np.array([0.0, 1e6])
+    missing, gap = rng.random((500, 2)) < 0.1, rng.random(500) < 0.01
+    gap[300] = True  # where a block begins
+    centres = [x[np.argmin(missing[:, c]), c] for c in range(2)]
+    returns = Returns(GAMMAS, centres)
+    parts = []
+    for begin, end in ((400, 500), (399, 400), (300, 399), (0, 300)):
+        before = returns.state.copy()
+        parts.append(returns(x[begin:end], missing[begin:end], gap[begin:end]))
+        after, returns.state = returns.state, before  # and once more, as scoring does
+        np.testing.assert_array_equal(returns(x[begin:end], missing[begin:end], gap[begin:end])[0], parts[-1][0])
+        np.testing.assert_array_equal(returns.state, after)
+    for q in range(6):
+        expected = scores.known_return(x[:, q // 3], missing[:, q // 3], gap, GAMMAS[q % 3])
+        for i in (0, 1):
+            np.testing.assert_array_equal(np.concatenate([part[i][q] for part in parts[::-1]]), expected[i])
+
+
+@given(st.lists(st.integers(1, 299), max_size=8))
+def test_scores_do_not_depend_on_blocks(edges: list[int]) -> None:
+    given_log, T, rng = log(), 300, np.random.default_rng(12)
+    values, missing, predictions = (given_log[name] for name in ("values", "missing", "predictions"))
+    G, known, batch = rng.normal(size=(6, T)), rng.random((6, T)) < 0.9, rng.normal(size=(6, T))
+    known[:, :5] = False
+    found = []
+    for cuts in ([0, T], sorted({0, T, *edges})):
+        scored = LogScores(given_log["signals"], given_log["horizons"], given_log["gammas"], T)
+        for a, b in pairwise(cuts):
+            rows = slice(a, b)
+            scored.add(a, values[rows], missing[rows], predictions[rows], batch[:, rows], G[:, rows], known[:, rows])
+        found.append((scored.scores(), scored.curves()))
+    for one, other in zip(*(flat(part) for part in found), strict=True):
+        assert one == (pytest.approx(other, rel=1e-12) if isinstance(other, float) else other)
+
+
+def flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [inner for key in value for inner in (key, *flat(value[key]))]
+    return [inner for part in value for inner in flat(part)] if isinstance(value, list | tuple) else [value]
+
+
+def test_scores_of_a_far_signal_keep_their_digits() -> None:
+    """Returns of 1e5 that vary by 1, in many blocks: as precise as from exact sums."""
+    T, rng = 4000, np.random.default_rng(13)
+    G = 1e5 + rng.normal(size=T)
+    ours = G + 0.5 * rng.normal(size=T)
+    scored = LogScores(["x"], [1], np.zeros(1), T)
+    none, known = np.zeros((7, 1), bool), np.ones((1, 7), bool)
+    for a in range(0, T, 7):
+        rows, n = slice(a, a + 7), min(7, T - a)
+        scored.add(a, ours[rows, None], none[:n], ours[rows, None], ours[None, rows], G[None, rows], known[:, :n])
+    second = [(Fraction(p), Fraction(g)) for p, g in zip(ours[T // 2 :].tolist(), G[T // 2 :].tolist(), strict=True)]
+    mean = sum(g for _, g in second) / len(second)
+    explained = 1 - sum((p - g) ** 2 for p, g in second) / sum((g - mean) ** 2 for _, g in second)
+    assert scored.scores()[0]["variance_explained"] == pytest.approx(float(explained), rel=1e-12)
+
+
+def test_too_many_features_to_fit_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(14)
+    Phi, G, known = rng.normal(size=(100, 5)), rng.normal(size=(2, 100)), np.ones((2, 100), bool)
+    monkeypatch.setattr(sys.modules["emphatic.scores.offline"], "_FEATURES", 4)
+    assert np.isnan(scores.offline(features(Phi), 5, G, known, 1)[0]).all()
+    Phi[:50, 2] = 0.0  # never active in the first half
+    assert np.isfinite(scores.offline(features(Phi), 5, G, known, 1)[0]).all()

@@ -21,16 +21,12 @@ from emphatic.report import (
     Marks,
     Panel,
     Plot,
-    ReproductionPage,
-    SweepPage,
     category,
-    reproduction_page,
-    reproductions_index,
     shades,
-    sweep_page,
     text,
-    verdict,
 )
+from emphatic.studies.reproduction_page import ReproductionPage, reproduction_page, reproductions_index, verdict
+from emphatic.studies.sweep_page import SweepPage, sweep_page
 from tests.report.test_report import HOSTILE, Reader, data
 from tests.support.browser import found, in_a_browser
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,15 @@ app = typer.Typer(
 )
 
 
+class LogLevel(StrEnum):
+    """The levels of ``logging``."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -26,11 +36,18 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="Log messages of this level and above to standard error.", case_sensitive=False)
+    ] = LogLevel.warning,
 ) -> None:
     """Learn long-term predictions online, from any stream of experience."""
+    from emphatic.cli.common import log_to_stderr
+
+    context.call_on_close(log_to_stderr(log_level.value))
 
 
 @app.command()
@@ -58,53 +75,55 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="CSV, Parquet, Arrow or JSON lines, or - for a pipe; by default a household's electric power."
+            help="A CSV, Parquet, Arrow or JSON lines file, or - for a pipe; default: a household's electric power."
         ),
     ] = None,
     predict: Annotated[
-        str | None, typer.Option(help="Columns to predict, with commas; by default all of numbers.")
+        str | None, typer.Option(help="Columns to predict, comma-separated; default: every numeric column.")
     ] = None,
     horizons: Annotated[
-        str | None, typer.Option(help="How far ahead, with commas: steps (2,9,36) or durations (2min,1h,1d).")
+        str | None,
+        typer.Option(help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d)."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder to write to; by default nexting/NAME.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags come before it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder; default: nexting/NAME.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
-    time: Annotated[
-        str | None, typer.Option(help="The column of time stamps, '' for none; found where it is obvious.")
-    ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="What separates the columns of CSV; found by itself.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    time: Annotated[str | None, typer.Option(help="Column of time stamps, '' for none; default: detected.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Column separator of CSV; default: detected.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     model: Annotated[
-        Path | None, typer.Option(help="With a pipe: the model to go on from and to save to.", rich_help_panel="Live")
+        Path | None,
+        typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel="Live"),
     ] = None,
     no_learn: Annotated[
-        bool, typer.Option("--no-learn", help="With a pipe: only predict.", rich_help_panel="Live")
+        bool, typer.Option("--no-learn", help="With a pipe: predict without learning.", rich_help_panel="Live")
     ] = False,
     every: Annotated[
-        str | None, typer.Option(help="With a pipe: a line every N readings, or every 5s.", rich_help_panel="Live")
+        str | None,
+        typer.Option(help="With a pipe: one line every N readings, or every duration (5s).", rich_help_panel="Live"),
     ] = None,
     save_every: Annotated[
-        str, typer.Option(help="With a pipe: how often the model is saved.", rich_help_panel="Live")
+        str, typer.Option(help="With a pipe: how often to save the model.", rich_help_panel="Live")
     ] = "30s",
     warm_up: Annotated[
         int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel="Live")
     ] = 500,
 ) -> None:
-    """Learn predictions of every signal in a table at several horizons, in one pass.
+    """Learn to predict every signal of a table at several horizons, in one pass.
 
     Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
-    is the weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
+    is the weighted mean of the readings that follow, with weights that fall by a factor of 1 − 1/h per step, in the
+    signal's own unit.
     """
-    from emphatic.cli import nexting as terminal
+    from emphatic.cli import nexting as command
 
     if table == "-":
-        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        code = command.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
-        typer.echo("Error: --model, --no-learn and --every go with a pipe: emphatic nexting - --model FILE.", err=True)
+        typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
-    raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
+    raise typer.Exit(command.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
 
 
 @app.command()

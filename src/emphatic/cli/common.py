@@ -1,7 +1,8 @@
-"""What all commands share: how they end, and how they show that they are not idle."""
+"""What all commands share: how they end, their log, and their progress."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -12,31 +13,46 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FAILURES", "as_horizon", "bars", "carried_out", "told"]
+__all__ = ["FAILURES", "as_horizon", "bars", "carry_out", "log_to_stderr", "report_error"]
 
-#: What may go wrong that is not ours: told in one line.
+#: What may go wrong that is no fault of the program: reported in one line.
 FAILURES = (ValueError, OSError, ArithmeticError, MemoryError)
 
 
-def carried_out(command: Callable[[], int], stopped: str) -> int:
-    """The exit code of a command: 2 after an error, which is told in one line; 128 and more where it was stopped.
+def carry_out(command: Callable[[], int], stopped: str) -> int:
+    """Run a command; its exit code: 2 after an error, which is reported in one line, 128 and more if interrupted.
 
-    A polite request to end is taken like Ctrl-C.
+    SIGTERM is handled like Ctrl-C, and ``stopped`` is printed.
     """
     try:
         with _stopping():
             return command()
     except FAILURES as error:
-        return told(error)
+        return report_error(error)
     except KeyboardInterrupt as stop:
         print(stopped, file=sys.stderr)
         return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
 
 
-def told(error: BaseException) -> int:
-    """An error in one line on standard error; the exit code."""
-    print(f"Error: {_said(error)}", file=sys.stderr)
+def report_error(error: BaseException) -> int:
+    """Print an error in one line on standard error; the exit code."""
+    print(f"Error: {_message(error)}", file=sys.stderr)
     return 2
+
+
+def log_to_stderr(level: str) -> Callable[[], None]:
+    """Write what the library logs, from this level on, to standard error, until what is returned is called."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("emphatic")
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+
+    def stop() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+    return stop
 
 
 @contextmanager
@@ -44,7 +60,7 @@ def _stopping() -> Iterator[None]:
     def stop(number: int, _: Any) -> None:
         raise KeyboardInterrupt(number)
 
-    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
+    if threading.current_thread() is not threading.main_thread():  # signals can be handled only there
         yield
         return
     before = signal.signal(signal.SIGTERM, stop)
@@ -54,23 +70,23 @@ def _stopping() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """An error in one line, with flags in place of keywords."""
     if isinstance(error, MemoryError):
-        return "the memory is not enough."
-    said = str(error)
+        return "out of memory."
+    message = str(error)
     if isinstance(error, OSError) and error.strerror:
-        said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        message = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     for option, flag in (("time=False", "--time ''"), ("delimiter=…", "--delimiter …")):
-        said = said.replace(option, flag)
-    return " ".join(said.split())
+        message = message.replace(option, flag)
+    return " ".join(message.split())
 
 
 @contextmanager
 def bars(rate: Callable[[str, float], str] = lambda phase, speed: "") -> Iterator[Callable[[str, int, int], None]]:
-    """Progress on standard error, a bar a phase, with the time left; none where no one is looking.
+    """Progress bars on standard error, one a phase, with the time left; none if it is not a terminal.
 
-    ``rate`` puts a phase's speed in words.
+    ``rate`` formats the speed of a phase.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn

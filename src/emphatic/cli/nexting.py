@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emphatic.cli.common import FAILURES, as_horizon, bars, carried_out, told
+from emphatic.cli.common import FAILURES, as_horizon, bars, carry_out, report_error
 
 __all__ = ["live", "nexting"]
 
@@ -18,26 +17,25 @@ def nexting(
     print_config: bool, time: str | None, delimiter: str | None, resume: bool,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
-    from emphatic.nexting.runner import Nexting
+    from emphatic import nexting as library
 
     def command() -> int:
         settings = _settings(config, predict, horizons, time, delimiter)
         path = source or _household()
         folder = out or Path("nexting") / _stem(path)
         if print_config:
-            print(Nexting(path, settings, folder).open().settings.toml(), end="")
+            print(library.Nexting(path, settings, folder).open().settings.toml(), end="")
             return 0
         with bars(lambda phase, speed: f"{speed:,.0f} rows/s" if phase != "scoring" else "") as progress:
-            run = Nexting(path, settings, folder, progress)
-            run.run(resume)
-        _show(run)
+            result = library.run(path, out=folder, config=settings, resume=resume, progress=progress)
+        _show(result, folder)
         return 0
 
-    return carried_out(command, "Stopped; go on with --resume.")
+    return carry_out(command, "Stopped; continue with --resume.")
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """What stands between commas; a name that has one itself stands in double quotes."""
+    """The items of a comma-separated list; one with a comma in it is in double quotes."""
     return tuple(part.strip() for part in next(csv.reader([text], skipinitialspace=True), [""]))
 
 
@@ -59,23 +57,22 @@ def live(
         Live(path, settings, not no_learn, Every(every), durations.seconds(save_every), warm_up).run()
         return 0
     except FAILURES as error:
-        return told(error)
+        return report_error(error)
 
 
 def _settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None
 ) -> Any:
-    """A file of settings, and the flags before it."""
+    """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
 
-    settings = Settings.read(config) if config else Settings()
-    flags: dict[str, Any] = {"time": time if time != "" else False}
-    flags["delimiter"] = "\t" if delimiter == "\\t" else delimiter
-    flags["predict"] = None if predict is None else _listed(predict)
-    flags["horizons"] = None if horizons is None else tuple(map(as_horizon, _listed(horizons)))
-    settings = replace(settings, **{key: value for key, value in flags.items() if value is not None})
-    settings.check("nexting")
-    return settings
+    return Settings.combine(
+        config,
+        predict=None if predict is None else _listed(predict),
+        horizons=None if horizons is None else tuple(map(as_horizon, _listed(horizons))),
+        time=False if time == "" else time,
+        delimiter="\t" if delimiter == "\\t" else delimiter,
+    )
 
 
 def _household() -> str:
@@ -88,31 +85,31 @@ def _stem(path: str) -> str:
     return Path(path).name.split(".")[0] or "table"
 
 
-def _show(run: Any) -> None:
+def _show(result: Any, folder: Path) -> None:
     """Median scores for each horizon, and where the files are."""
     from rich.console import Console
     from rich.table import Table
 
-    C = len(run.settings.predict)
+    C = len(result.settings.predict)
     median = f"median over {C} signals, " if C > 1 else ""
-    table = Table(title=f"Variance explained in the second half, {median}{run.rows:,} rows")
+    table = Table(title=f"Variance explained in the second half, {median}{result.rows:,} rows")
     table.add_column("horizon")
     for name in ("learned online", "offline fit", "persistence", "mean"):
         table.add_column(name, justify="right")
-    for horizon in run.settings.horizons:
-        rows = [row for row in run.summary if row["horizon"] == horizon]
-        said = [_median([row["variance_explained"] for row in rows])]
-        said += [
+    for horizon in result.settings.horizons:
+        rows = [row for row in result.summary if row["horizon"] == horizon]
+        shown = [_median([row["variance_explained"] for row in rows])]
+        shown += [
             _median([row[name]["variance_explained"] for row in rows]) for name in ("offline", "persistence", "mean")
         ]
-        table.add_row(str(horizon), *said)
+        table.add_row(str(horizon), *shown)
     Console().print(table)
-    frozen = int(run.horde.learner.frozen.sum())
+    frozen = int(result.model.learner.frozen.sum())
     if frozen:
-        print(f"{frozen} of {run.horde.learner.K} learners diverged and stand still.")
-    print(f"Learned in {run.seconds['learning']:.1f} s. Report: {run.out / 'report.html'}")
+        print(f"{frozen} of {result.model.learner.K} learners are frozen after diverging.")
+    print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 
 def _median(values: list[float | None]) -> str:
-    there = [value for value in values if value is not None]
-    return f"{statistics.median(there):.3f}" if there else "–"
+    known = [value for value in values if value is not None]
+    return f"{statistics.median(known):.3f}" if known else "–"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emphatic.cli.common import bars, carried_out
+from emphatic.cli.common import bars, carry_out
 
 if TYPE_CHECKING:
     from emphatic.studies.agreement import Check, Outcome
@@ -39,7 +39,7 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
             print(f"All studies: {out / 'index.html'}")
         return 0 if all(outcome.agree for outcome in outcomes) else 1
 
-    return carried_out(command, "Stopped.")
+    return carry_out(command, "Stopped.")
 
 
 def _named(name: str, progress: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:
@@ -51,7 +51,8 @@ def _show(outcome: Outcome, out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.report import seconds, verdict
+    from emphatic.report import seconds
+    from emphatic.studies.reproduction_page import verdict
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")

@@ -1,1 +1,9 @@
-"""The main job: a table of readings in; predictions, scores, a report and a model out; the same live on a pipe."""
+"""The main job: a table of readings in; predictions, scores, a report and a model out; the same live on a pipe.
+
+``run`` does it in one call; ``Nexting`` is the same in steps.
+"""
+
+from emphatic.nexting.job import NextingResult, run
+from emphatic.nexting.runner import Nexting, Progress
+
+__all__ = ["Nexting", "NextingResult", "Progress", "run"]

@@ -1,13 +1,12 @@
-"""The report of a run of ``emphatic nexting``: what it did, as the page wants it."""
+"""The report of a run of ``emphatic nexting``: its numbers as the page needs them."""
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from emphatic.common.versions import versions
 from emphatic.nexting.settings import WORDS
 from emphatic.questions.durations import spoken
 
@@ -16,26 +15,25 @@ __all__ = ["page"]
 
 def page(run: Any) -> str:
     """The whole page, of a finished ``emphatic.nexting.runner.Nexting``."""
-    from emphatic.nexting.page import Nexting as Page
-    from emphatic.nexting.page import nexting_page
+    from emphatic.nexting.page import NextingPage, nexting_page
 
     n, K = run.horde.features.n, run.horde.learner.K
+    rule = "true online emphatic TD(λ)" if run.settings.rule == "true_online_etd" else run.settings.rule
     intro = (
         f"{run.rows:,} rows, {len(run.settings.predict or ())} signals at {len(run.settings.horizons or ())} horizons, "
-        f"learned online in one pass by true online emphatic TD(λ): {K:,} learners on {n:,} features."
+        f"learned online in one pass by {rule}: {K:,} learners on {n:,} features."
     )
-    names = ("emphatic", "numpy", "numba", "pyarrow")
     return nexting_page(
-        Page(
+        NextingPage(
             title=run.table.name.replace("\\", "/").split("/")[-1],
             intro=intro,
             scores=run.summary,
             curves=_curves(run.curves),
-            signals=list(_signals(run)),
+            signals=run.plots,
             quality=_quality(run),
             settings=run.settings.table(),
             seconds=run.seconds,
-            versions={"python": platform.python_version()} | {name: version(name) for name in names},
+            versions=versions("pyarrow"),
         )
     )
 
@@ -43,20 +41,6 @@ def page(run: Any) -> str:
 def _curves(curves: list[dict[str, Any]]) -> dict[str, Any]:
     names = {"ours": "rmse", "persistence": "persistence", "mean": "mean"}
     return {"rows": curves[0]["rows"]} | {shown: [curve[name] for curve in curves] for shown, name in names.items()}
-
-
-def _signals(run: Any) -> Any:
-    from emphatic.report import signal_plot
-
-    horizons = run.settings.horizons or ()
-    x = np.arange(run.rows)
-    if run.when is not None and run.table.dated and np.isfinite(run.when).all():
-        x = (run.when * 1000.0).astype("int64").astype("datetime64[ms]")
-    for c, name in enumerate(run.settings.predict or ()):
-        at = {horizon: c * len(horizons) + h for h, horizon in enumerate(horizons)}
-        truth = {horizon: np.where(run.known[:, q], run.returns[:, q], np.nan) for horizon, q in at.items()}
-        ours = {horizon: run.predictions[:, q] for horizon, q in at.items()}
-        yield signal_plot(name, x, run.values[:, c], ours, truth)
 
 
 def _quality(run: Any) -> dict[str, Any]:
@@ -67,26 +51,26 @@ def _quality(run: Any) -> dict[str, Any]:
         quality["gaps"] = clock.gaps
         quality["longest gaps"] = [(row, _when(run, a), _when(run, b)) for row, a, b in clock.longest]
         quality["irregular steps"] = clock.irregular
-        quality["times that go back or repeat"] = clock.backwards + clock.repeats
+        quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
     quality["missing"] = {n: (int(a), int(b)) for n, a, b in zip(names, hold.missing, hold.longest, strict=True) if a}
     quality["clipped"] = {n: both for n, both in run.horde.features.clipped.items() if any(both)}
-    unreadable = counts.unreadable + counts.infinite
-    quality["unreadable"] = {name: int(count) for name, count in zip(names, unreadable, strict=True) if count}
-    quality["constant"] = [name for name, a, b in zip(names, counts.lowest, counts.highest, strict=True) if not a < b]
+    unreadable = {name: a + b for name, a, b in zip(names, counts.unreadable, counts.infinite, strict=True)}
+    quality["unreadable"] = {name: count for name, count in unreadable.items() if count}
+    quality["constant"] = run.constant
     quality["ignored columns"] = run.table.ignored | _unused(run)
     if run.table.broken:
-        quality["lines that could not be taken apart"] = run.table.broken
+        quality["malformed lines skipped"] = run.table.broken
     frozen = int(run.horde.learner.frozen.sum())
     if frozen:
-        quality["learners that diverged and stand still"] = frozen
+        quality["learners frozen after diverging"] = frozen
     return quality
 
 
 def _unused(run: Any) -> dict[str, str]:
-    """Columns of text that neither features nor questions look at."""
+    """Columns of text that neither features nor questions use."""
     used = {part["of"] for part in run.settings.features or () if part["kind"] == "one_hot"}
     used |= {question.policy.column for question in run.horde.questions if question.policy is not None}
-    why = f"text, not of 2 to {WORDS} different words in the first rows"
+    why = f"text without 2 to {WORDS} different words in the first rows"
     return {name: why for name in run.table.categories if name not in used}
 
 

@@ -1,4 +1,4 @@
-"""The page about a log: how well each signal was predicted, seen beside what then happened."""
+"""The page about a log: how well each signal was predicted, beside the actual returns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emphatic.learning.inputs import refusal
-from emphatic.report.account import quality_section, settings_section, time_section
+from emphatic.nexting.panels import curves_section, signals_section
+from emphatic.nexting.quality import quality_section
+from emphatic.nexting.score_sections import scores_section, summary_section
+from emphatic.nexting.signals import SignalPlot
+from emphatic.report.account import settings_section, time_section
 from emphatic.report.page import Plots, page
-from emphatic.report.panels import curves_section, signals_section
-from emphatic.report.scores import scores_section, summary_section
-from emphatic.report.signals import SignalPlot
 
-__all__ = ["Nexting", "nexting_page"]
+__all__ = ["NextingPage", "nexting_page"]
 
 
 @dataclass(frozen=True)
-class Nexting:
+class NextingPage:
     """All that the page shows, as plain data; what is empty is left out.
 
     - ``scores``: one mapping per signal × horizon, with ``signal``, ``horizon`` (a text, or a number of steps),
@@ -44,7 +45,7 @@ class Nexting:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def nexting_page(nexting: Nexting) -> str:
+def nexting_page(nexting: NextingPage) -> str:
     """The page as HTML, complete in itself."""
     for name, many in nexting.curves.items():
         if name != "rows" and len(many) != len(nexting.scores):

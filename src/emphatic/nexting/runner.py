@@ -1,22 +1,22 @@
 """The main job: a table of readings in; predictions of every signal at every horizon, scores, a report and a model out.
 
-Learning is one pass in blocks, so that memory does not grow with the rows. Predictions are written in parts, with
-a checkpoint now and then: a run that was killed goes on from the last one, and gives the same predictions as if it
-had not been.
+The table is read through once, in blocks, to learn from; a file of text also once before, to count its rows, on which
+the default horizons and the warm-up depend. Predictions and readings are written in parts, with a checkpoint now and
+then: a run that was killed goes on from the last one, and gives the same bits as if it had not been. Scoring goes
+through the parts (``emphatic.nexting.scoring``). Nothing in memory grows with the rows but one bit a question.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,9 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.nexting.kept import KeptReadings, ReadingCounts, make_features
+from emphatic.nexting.once import FIRST, read_once
+from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.tables import Clock, Hold, open_table
@@ -35,31 +38,12 @@ __all__ = ["Nexting", "Progress"]
 
 Progress = Callable[[str, int, int], None]
 
+_log = logging.getLogger(__name__)
+
 #: Seconds of work that a killed run may lose.
 SAVE = 10.0
-#: Predictions that wait to be written, at most: what keeps memory flat.
+#: Numbers that wait to be written, at most: what keeps memory flat.
 WAITING = 1 << 20
-
-
-@dataclass
-class Counts:
-    """What was wrong with the readings."""
-
-    unreadable: NDArray[np.int64]
-    infinite: NDArray[np.int64]
-    lowest: NDArray[np.float64]
-    highest: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, C: int) -> Counts:
-        zero = np.zeros(C, np.int64)
-        return cls(zero, zero.copy(), np.full(C, np.inf), np.full(C, -np.inf))
-
-    def add(self, block: Any) -> None:
-        self.unreadable += block.unreadable
-        self.infinite += block.infinite
-        self.lowest = np.fmin(self.lowest, np.fmin.reduce(block.values, axis=0, initial=np.inf))
-        self.highest = np.fmax(self.highest, np.fmax.reduce(block.values, axis=0, initial=-np.inf))
 
 
 @dataclass
@@ -75,38 +59,48 @@ class Nexting:
     def open(self) -> Nexting:
         """Look at the table, and fill in the settings that were left out."""
         began = time.perf_counter()
-        self.table = open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter)
+        self.table = read_once(open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter))
         self.rows = self._count()
         if self.rows < 3:
-            raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; 3 is the least.")
+            raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; at least 3 are needed.")
         self.settings = self.settings.filled(self.table, self.rows)
         self._spend("reading", began)
+        signals, horizons = self.settings.predict or (), self.settings.horizons or ()
+        _log.info(
+            "%s: %d rows; predicting %s at %s", self.table.name, self.rows, ", ".join(signals),
+            ", ".join(map(str, horizons)),
+        )  # fmt: skip
         return self
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
         self.unfinished = Unfinished(self.out)
         self.open()
-        state = self._taken_up() if resume else None
+        self._identity = self._identify()  # before the first rows are let go
+        state = self._resumed() if resume else None
         try:
             if state is None:
                 self.unfinished.begin()
-            # Of readings near the largest number, some scores cannot be told; a γ that varies may be 1 for long.
+            # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 began = time.perf_counter()
                 if state is None:
                     self.begin()
                 else:
-                    self.horde, self.clock = state
+                    self.horde, self.clock, self.counts = state
+                    self._initial = self._warmed_up().features.save()
                 self._learn(began)
                 self._spend("learning", began)
+                self._log_learning()
                 began = time.perf_counter()
                 self._score()
                 self._spend("scoring", began)
+                _log.info("scored in %.1f s", self.seconds["scoring"])
                 self._write()
+                _log.info("wrote %s", self.out)
         except BaseException as error:
-            # What a stopped run leaves is there to go on from; an error leaves nothing but what it found.
+            # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
             failed = isinstance(error, Exception) and state is None
             if failed or not self.unfinished.checkpoint.exists():
                 self.unfinished.give_up()
@@ -115,16 +109,24 @@ class Nexting:
             raise
         return self.summary
 
+    def _log_learning(self) -> None:
+        _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
+        if self.table.broken:
+            _log.warning("%s: %d malformed lines skipped", self.table.name, self.table.broken)
+        frozen = int(self.horde.learner.frozen.sum())
+        if frozen:
+            _log.warning("%d of %d learners are frozen after diverging", frozen, self.horde.learner.K)
+
     def _spend(self, phase: str, began: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
 
     def _count(self) -> int:
-        """The rows of the table, by reading it where it does not say."""
+        """The rows of the table, by reading it through where it does not say."""
         if self.table.rows is not None:
             return self.table.rows
         rows = 0
-        for block in self.table.blocks():
-            rows += len(block)
+        for length in self.table.lengths():
+            rows += length
             self.progress("reading", rows, 0)
         return rows
 
@@ -137,33 +139,46 @@ class Nexting:
     def begin(self) -> Nexting:
         """Features and learners as they are before the first row."""
         self.clock = self.table.clock()
-        features = Features.from_config(self.settings.features or ())
-        self.horde = Horde(
-            self.settings.asked(), features, self.settings.rule, rates=self.settings.rates,
-            step=None if self.clock is None else self.clock.step,
-        ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
+        self.counts = ReadingCounts.none(len(self.table.names))
+        self.horde = self._warmed_up()
+        self._initial = self.horde.features.save()
         return self
 
-    def _taken_up(self) -> tuple[Horde, Clock | None] | None:
-        """The state of an unfinished run; None if there is none."""
+    def _warmed_up(self) -> Horde:
+        clock = self.table.clock()
+        return Horde(
+            self.settings.asked(), Features.from_config(self.settings.features or ()), self.settings.rule,
+            rates=self.settings.rates, step=None if clock is None else clock.step,
+        ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
+
+    def _features(self) -> Features:
+        """A maker of features as it was before the first row."""
+        return Features.load(*self._initial)
+
+    def _resumed(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
+        """The state of an unfinished run; None if there is none to resume."""
         if not self.unfinished.checkpoint.exists():
             if self.unfinished.folder.exists() or not (self.out / "model.safetensors").exists():
                 return None
-            raise ValueError(f"{self.out}: nothing to resume, the run there was finished.")
+            raise ValueError(f"{self.out}: nothing to resume: the run there is finished.")
         horde, more = self.unfinished.load()
         if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
             raise ValueError(
-                f"{self.out}: the unfinished run there was of another table or with other settings. "
-                "Resume with the same, or start anew without --resume."
+                f"{self.out}: the unfinished run there is of another table or with other settings. "
+                "Resume with the same, or start again without --resume."
+            )
+        if "counts" not in more:
+            raise ValueError(
+                f"{self.out}: the unfinished run there is of an earlier version. Start again without --resume."
             )
         self.seconds["learning"] = more["seconds"]
         self.unfinished.drop(horde.rows)
-        return horde, None if more["clock"] is None else Clock.restore(more["clock"])
+        clock = None if more["clock"] is None else Clock.restore(more["clock"])
+        return horde, clock, ReadingCounts(**more["counts"])
 
-    @cached_property
-    def _identity(self) -> dict[str, Any]:
+    def _identify(self) -> dict[str, Any]:
         """What tells this table from another."""
-        first = next(self.table.blocks(10_000))
+        first = next(self.table.blocks(FIRST))
         digest = hashlib.sha256(first.values.tobytes())
         digest.update(b"" if first.time is None else first.time.tobytes())
         size = os.path.getsize(self.source) if isinstance(self.source, str | os.PathLike) else None
@@ -174,18 +189,25 @@ class Nexting:
         """All rows from where the horde stands; parts and checkpoints as it goes."""
         spent = self.seconds.get("learning", 0.0)
         begin, saved = self.horde.rows, time.perf_counter()
-        times: list[Any] = []
+        if begin == self.rows:  # stopped while scoring
+            return
+        # Where the gaps are; the horde finds them by a clock of its own, which is at the same row.
+        clock = None if self.clock is None else Clock.restore(self.clock.state())
+        readings: list[KeptReadings] = []
         made: list[NDArray[np.float64]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
-            times.append(block.time)
+            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            readings.append(KeptReadings(block.values, block.time, gap, block.labels))
             made.append(predictions)
+            self.counts.add(block)
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
-            full, due = (rows - begin) * predictions.shape[1] >= WAITING, now - saved >= SAVE
+            width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
+            full, due = (rows - begin) * width >= WAITING, now - saved >= SAVE
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
-                self.unfinished.write(begin, self._columns(begin, times, np.concatenate(made)))
-                begin, times, made = rows, [], []
+                self._write_part(begin, KeptReadings.join(readings), np.concatenate(made))
+                begin, readings, made = rows, [], []
                 if due or rows == self.rows:
                     self.unfinished.save(self.horde, self._more(spent + now - began))
                     saved = time.perf_counter()
@@ -196,96 +218,77 @@ class Nexting:
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
         more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
-        return more | {"when": when}
+        return more | {"when": when, "counts": asdict(self.counts)}
 
-    def _columns(self, begin: int, times: list[Any], made: NDArray[np.float64]) -> dict[str, Any]:
-        """A part of ``predictions.parquet``."""
+    def _write_part(self, begin: int, readings: KeptReadings, made: NDArray[np.float64]) -> None:
+        """A part of the readings, then of ``predictions.parquet``."""
         columns: dict[str, Any] = {"row": np.arange(begin, begin + len(made))}
-        if self.table.time is not None:
-            when = np.concatenate(times)
-            columns["time"] = _datetimes(when) if self.table.dated else when
-        return columns | {name: made[:, q] for q, name in enumerate(self.horde.names)}
+        if readings.time is not None:
+            columns["time"] = _datetimes(readings.time) if self.table.dated else readings.time
+        self.unfinished.write("readings", begin, readings.columns())
+        self.unfinished.write("predictions", begin, columns | dict(zip(self.horde.names, made.T, strict=True)))
 
     # ------------------------------------------------------------------ scoring
 
     def _score(self) -> None:
-        from emphatic import scores
+        """Score what was kept, and write the predictions as one file on the way."""
+        import pyarrow.parquet as pq
 
-        names, horizons = list(self.settings.predict or ()), list(self.settings.horizons or ())
-        plain = self.horde.names[: len(names) * len(horizons)]
-        values, missing, gap = self.readings()
-        self.values = values
-        parts = self.unfinished.parts()
-        self.predictions = np.concatenate(
-            [np.stack([part.column(name).to_numpy() for name in plain], axis=1) for part in parts]
-        )
-        scored = scores.summary(
-            names, horizons, self.horde.gamma[: len(horizons)], values, missing, gap, self.predictions, self.phi,
-            self.horde.features.n, lambda part: self.progress("scoring", int(1000 * part), 1000),
+        names, horizons = self.settings.predict or (), self.settings.horizons or ()
+        scoring = Scoring(
+            self.unfinished, self.table.names, self.table.categories, names, horizons,
+            self.horde.gamma[: len(horizons)], self.horde.names[: len(names) * len(horizons)], self.rows, self.counts,
+            self._features, self.table.dated, lambda done, total: self.progress("scoring", done, total),
         )  # fmt: skip
-        self.summary, self.curves, self.returns, self.known = scored
+        with ExitStack() as stack:
+            writer: Any = None
+
+            def write(part: Any) -> None:
+                nonlocal writer
+                if writer is None:
+                    path = self.unfinished.folder / "predictions"
+                    writer = stack.enter_context(pq.ParquetWriter(path, part.schema, compression="zstd"))
+                writer.write_table(part)
+
+            self.summary, self.curves, self.plots, self.constant = scoring.score(write)
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """The signals to predict, (T, C), the last reading held; which of them are missing; and rows after a gap, (T,).
 
-        Counts what was wrong with them, and keeps the times.
+        All rows at once, for those who need them so.
         """
         at = [self.table.names.index(name) for name in self.settings.predict or ()]
-        values = np.empty((self.rows, len(at)))
-        missing, gap = np.empty((self.rows, len(at)), bool), np.zeros(self.rows, bool)
-        counts, hold, clock = Counts.of(len(self.table.names)), Hold(len(self.table.names)), self.table.clock()
-        self.when = np.empty(self.rows) if self.table.time is not None else None
-        for block in self.table.blocks():
-            some = slice(block.row, block.row + len(block))
-            self._check_rows(max(self.rows, some.stop))
-            held, gone = hold.fill(block.values)
-            values[some], missing[some] = held[:, at], gone[:, at]
-            if clock is not None and block.time is not None and self.when is not None:
-                gap[some], self.when[some] = clock.follow(block.time), block.time
-            counts.add(block)
-        self.counts = counts
-        return values, missing, gap
+        hold = Hold(len(self.table.names))
+        parts = [(*hold.fill(rows.values), rows.gap) for rows in self._rows()]
+        held, missing, gap = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        self._check_rows(len(gap))
+        return held[:, at], missing[:, at], gap
 
     def phi(self) -> Iterator[Active]:
-        """The features of the whole table once more, from the start."""
-        maker = Features.load(*self.horde.features.save())
-        maker.cut()
-        hold, clock = Hold(len(self.table.names)), self.table.clock()
+        """The features of the whole table, from the start."""
+        maker, hold = self._features(), Hold(len(self.table.names))
+        for rows in self._rows():
+            for phi, _, _ in make_features(maker, hold, rows):
+                yield phi
+
+    def _rows(self) -> Iterator[KeptReadings]:
+        """The table from the start, in blocks."""
+        clock = self.table.clock()
         for block in self.table.blocks(BLOCK):
-            held, missing = hold.fill(block.values)
-            gap = np.zeros(len(block), bool)
-            if clock is not None and block.time is not None:
-                gap = clock.follow(block.time)
-            edges = [0, *np.flatnonzero(gap)[np.flatnonzero(gap) > 0].tolist(), len(block)]
-            for begin, end in pairwise(edges):
-                if gap[begin]:
-                    maker.cut()
-                some = slice(begin, end)
-                yield maker(
-                    held[some], time=None if block.time is None else block.time[some],
-                    labels={name: column[some] for name, column in block.labels.items()}, missing=missing[some],
-                )  # fmt: skip
+            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            yield KeptReadings(block.values, block.time, gap, block.labels)
 
     # ------------------------------------------------------------------ writing
 
     def _write(self) -> None:
-        """All four files under other names, then in their places."""
-        import pyarrow.parquet as pq
-
-        from emphatic.nexting import account as nexting_report
+        """The other files, then all four in their places."""
+        from emphatic.nexting import account
 
         began, folder = time.perf_counter(), self.unfinished.folder
-        with ExitStack() as stack:
-            writer = None
-            for part in self.unfinished.parts():
-                if writer is None:
-                    writer = pq.ParquetWriter(folder / "predictions", part.schema, compression="zstd")
-                    stack.enter_context(writer)
-                writer.write_table(part)
         text = json.dumps(self.summary, indent=1, allow_nan=False, ensure_ascii=False)
         (folder / "summary").write_text(text, "utf-8")
         self._spend("report", began)
-        (folder / "report").write_text(nexting_report.page(self), "utf-8")
+        (folder / "report").write_text(account.page(self), "utf-8")
         self.unfinished.finish(
             {"predictions": "predictions.parquet", "summary": "summary.json", "report": "report.html"}
         )

@@ -1,8 +1,9 @@
-"""The settings of ``emphatic nexting``: by flags, or in one TOML file."""
+"""The settings of ``emphatic nexting``: from flags, keywords or a TOML file."""
 
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -12,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from emphatic import features as f
+from emphatic.common.names import check_names, suggestion
 from emphatic.hordes.horde import RATES, warm_up_rows
+from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
-#: What a person would say, in seconds: 1 to 500 µs and ms, 1 to 30 s, 1 to 30 min, 1 to 48 h, 3 d to 2 years.
+#: Round durations in seconds: 1 to 500 µs and ms, 1 to 30 s, 1 to 30 min, 1 to 48 h, 3 d to 2 years.
 _ROUND = [
     *(s / unit for unit in (1e6, 1e3) for s in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     *(s * unit for unit in (1.0, 60.0) for s in (1, 2, 5, 10, 15, 30)),
@@ -27,13 +30,13 @@ _ROUND = [
 ]
 #: The largest γ: beyond it, 1 − γ has few digits left.
 _MOST = 1.0 - 1e-12
-#: A column of text with more different words than this is not made into features: it names things, not states.
+#: A column of text with more different words than this is not used for features: it holds names, not states.
 WORDS = 50
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to predict and how; what is left out is found from the table."""
+    """What to predict and how; the default of a setting that is None is found from the table."""
 
     predict: tuple[str, ...] | None = None
     horizons: tuple[float | str, ...] | None = None
@@ -46,7 +49,7 @@ class Settings:
 
     @classmethod
     def read(cls, path: str | Path) -> Settings:
-        """From a TOML file; ValueError if it is not one or has other settings."""
+        """From a TOML file; ValueError if it is not TOML or has unknown settings."""
         try:
             table = tomllib.loads(Path(path).read_text("utf-8"))
         except OSError as error:
@@ -57,11 +60,8 @@ class Settings:
 
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "settings") -> Settings:
-        """From a table of settings."""
-        known = [one.name for one in fields(cls)]
-        for key in table:
-            if key not in known:
-                raise ValueError(f"{name}: there is no setting {key!r}; there are {', '.join(known)}.")
+        """From a mapping of settings."""
+        check_names(table, [one.name for one in fields(cls)], name)
         given: dict[str, Any] = {
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
@@ -70,8 +70,28 @@ class Settings:
         made.check(name)
         return made
 
+    @classmethod
+    def combine(cls, config: Any = None, name: str = "nexting", **given: Any) -> Settings:
+        """Settings from a TOML file, a mapping or ``Settings``, overridden by those given that are not None."""
+        if config is None or isinstance(config, Mapping):
+            settings = cls.of(config or {}, name)
+        elif isinstance(config, cls):
+            settings = config
+        elif isinstance(config, str | os.PathLike):
+            settings = cls.read(Path(config))
+        else:
+            raise refusal("config", name, "be the path of a TOML file, a mapping or Settings", repr(config))
+        for key in ("predict", "horizons"):
+            if isinstance(given.get(key), str | int | float):
+                given[key] = (given[key],)
+            elif given.get(key) is not None:
+                given[key] = tuple(given[key])
+        settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
+        settings.check(name)
+        return settings
+
     def check(self, name: str = "settings") -> None:
-        """ValueError where something cannot be."""
+        """ValueError if a setting is not valid."""
         for key in ("predict", "horizons", "rates", "features", "questions"):
             if not isinstance(getattr(self, key), tuple | None):
                 raise ValueError(f"{name}: {key!r} must be a list. Got {getattr(self, key)!r} instead.")
@@ -86,7 +106,7 @@ class Settings:
             GVF("signal", horizon=horizon)
         for key in ("predict", "horizons"):
             if getattr(self, key) == ():
-                raise ValueError(f"{name}: {key!r} must not be empty; leave it out to have it found.")
+                raise ValueError(f"{name}: {key!r} must not be empty; leave it out for the default.")
         for table in self.questions:
             asked = GVF.from_config(table)
             if not isinstance(asked.name, str) or asked.name in ("row", "time"):
@@ -97,13 +117,14 @@ class Settings:
             f.Features.from_config(self.features)
 
     def filled(self, table: Table, rows: int) -> Settings:
-        """With everything that was left out."""
+        """With the defaults in the place of what is None."""
         predict = self.predict if self.predict is not None else table.names
         for signal in predict:
             if signal not in table.names:
-                there = ", ".join(table.names)
+                known = ", ".join(table.names)
                 raise ValueError(
-                    f"{table.name}: there is no column of numbers {signal!r} to predict; there are {there}."
+                    f"{table.name}: there is no numeric column {signal!r} to predict."
+                    f"{suggestion(signal, table.names)} Numeric columns: {known}."
                 )
         if len(set(predict)) < len(predict):
             raise ValueError(f"'predict' names a column twice: {', '.join(predict)}.")
@@ -111,7 +132,7 @@ class Settings:
         step = clock.step if clock is not None and clock.step > 0 else None  # no time has passed: NaN, 0
         horizons = self.horizons or default_horizons(rows, step if table.dated else None)
         if len(set(horizons)) < len(horizons):
-            raise ValueError(f"'horizons' has one twice: {', '.join(map(str, horizons))}.")
+            raise ValueError(f"'horizons' names a horizon twice: {', '.join(map(str, horizons))}.")
         gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
         longest = 1.0 / (1.0 - min(max(gammas), _MOST))
         made = replace(
@@ -124,12 +145,12 @@ class Settings:
         return made
 
     def asked(self) -> list[GVF]:
-        """Every signal at every horizon, and the questions of the file."""
+        """Every signal at every horizon, and the questions of the settings."""
         plain = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]
         return plain + [GVF.from_config(table) for table in self.questions]
 
     def table(self) -> dict[str, Any]:
-        """As a TOML file or a checkpoint holds it."""
+        """As a mapping that TOML and JSON can hold."""
         return {key: _plain(value) for key, value in asdict(self).items() if value is not None and value != ()}
 
     def toml(self) -> str:
@@ -140,20 +161,20 @@ class Settings:
 
 
 def _check(question: GVF, table: Table, step: float | None) -> None:
-    """ValueError where a question cannot be asked of a table."""
+    """ValueError if a question cannot be asked of a table."""
     gamma, policy = question.constant_gamma(step), question.policy
     if gamma is not None and gamma > _MOST:
         raise ValueError(f"question {question.name!r}: γ must be below 1, and a horizon below 1e12 steps.")
     if policy is not None and policy.column is None:
         raise ValueError(f"question {question.name!r}: its policy must name the column of actions, column = …")
     if policy is not None and policy.behaviour in table.categories and policy.behaviour != "count":
-        raise ValueError(f"question {question.name!r}: column {policy.behaviour!r} has no probabilities, but text.")
+        raise ValueError(f"question {question.name!r}: column {policy.behaviour!r} holds text, not probabilities.")
 
 
 def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
-    """Four, from two steps to a hundredth of the log; as durations people would say, where a step has seconds.
+    """Four, from two steps to a hundredth of the log; as round durations, if the length of a step is known in seconds.
 
-    In a log so short that those would not be four, they are in steps.
+    If the log is so short that fewer than four round durations fit, they are in steps.
 
     >>> default_horizons(5456, None)
     (2, 6, 18, 54)
@@ -164,10 +185,10 @@ def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
     """
     longest = max(8.0, rows / 100)
     spread = [2.0 * (longest / 2.0) ** (i / 3) for i in range(4)]
-    said = () if step is None else {min(_ROUND, key=lambda s: abs(math.log(s / (h * step)))) for h in spread}
-    if step is None or len(said) < len(spread) or min(said) < 1.5 * step:
+    rounded = () if step is None else {min(_ROUND, key=lambda s: abs(math.log(s / (h * step)))) for h in spread}
+    if step is None or len(rounded) < len(spread) or min(rounded) < 1.5 * step:
         return tuple(sorted({int(h) for h in spread}))
-    return tuple(_written(s) for s in sorted(said))
+    return tuple(_written(s) for s in sorted(rounded))
 
 
 def _written(s: float) -> str:
@@ -180,8 +201,8 @@ def _written(s: float) -> str:
 def default_features(table: Table, longest: float, warm: int = 500) -> list[dict[str, Any]]:
     """Soft bins of every signal and of its traces up to twice the longest horizon, time of day, categories, missing.
 
-    A signal that does not vary in the first rows tells nothing, and would only take a share of the step size. The
-    same is true of text; and where the ``warm`` rows have more than 50 different words, those are no categories.
+    A signal that does not vary in the first rows is left out: it carries no information and would only take a share of
+    the step size. The same holds for text, and for text with more than 50 different words in the ``warm`` rows.
     """
     first = next(table.blocks(10_000))
     lowest, highest = (np.nanmin(first.values, 0, initial=np.inf), np.nanmax(first.values, 0, initial=-np.inf))

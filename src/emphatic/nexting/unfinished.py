@@ -1,4 +1,4 @@
-"""What a run keeps until it is finished: predictions in parts, and a checkpoint that says how many of them count.
+"""What a run keeps until it is finished: predictions and readings in parts, and a checkpoint that says how many count.
 
 All of it lies in one folder inside the output folder, so that the output is never half there, and what a killed run
 leaves is gone when the next one is done.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from emphatic.common.files import atomic_file
 from emphatic.hordes.horde import Horde
 
 __all__ = ["Unfinished"]
@@ -34,18 +35,16 @@ class Unfinished:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
 
-    def write(self, begin: int, columns: Mapping[str, Any]) -> None:
-        """A part of the predictions, from row ``begin`` on."""
+    def write(self, kind: str, begin: int, columns: Mapping[str, Any]) -> None:
+        """A part of the predictions or readings, from row ``begin`` on. The checkpoint after it must not outlive it."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = self.folder / f"{begin:012d}.parquet"
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
+        with atomic_file(self._path(kind, begin)) as file:
             pq.write_table(pa.table(dict(columns)), file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())  # the checkpoint after it must not outlive it
-        os.replace(partial, path)
+
+    def _path(self, kind: str, begin: int) -> Path:
+        return self.folder / f"{kind}-{begin:012d}.parquet"
 
     def save(self, horde: Horde, more: Mapping[str, Any]) -> None:
         """The checkpoint: all parts so far count."""
@@ -55,18 +54,23 @@ class Unfinished:
         """The checkpoint, and what more was saved with it."""
         return Horde.load_with(self.checkpoint)
 
+    def begins(self, kind: str) -> list[int]:
+        """The rows at which the parts begin, in order."""
+        return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob(f"{kind}-*.parquet"))
+
     def drop(self, rows: int) -> None:
         """Remove the parts from row ``rows`` on, which were written after the checkpoint."""
-        for path in self.folder.glob("*.parquet"):
-            if int(path.stem) >= rows:
-                path.unlink()
+        for kind in ("predictions", "readings"):
+            for begin in self.begins(kind):
+                if begin >= rows:
+                    self._path(kind, begin).unlink()
 
-    def parts(self) -> Iterator[Any]:
-        """The parts in their order, as Arrow tables."""
+    def read(self, kind: str, begin: int) -> Any:
+        """A part, as an Arrow table."""
         import pyarrow.parquet as pq
 
-        for path in sorted(self.folder.glob("*.parquet")):
-            yield pq.read_table(path)
+        with pq.ParquetFile(self._path(kind, begin)) as file:
+            return file.read(use_threads=False)
 
     def finish(self, names: Mapping[str, str]) -> None:
         """Put files in their places, the checkpoint last, and leave nothing else."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from emphatic.report.plots import Plot, Store
 
-__all__ = ["Html", "Key", "Plots", "choice", "legend", "page", "paragraphs", "section", "terms", "text"]
+__all__ = ["Figure", "Html", "Key", "Plots", "choice", "legend", "page", "paragraphs", "section", "terms", "text"]
 
 
 class Html(str):
@@ -119,6 +120,20 @@ class Key(NamedTuple):
     shade: float | None = None
     key: str = ""
     symbol: str = "line"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot under its title, with what its lines mean (``keys``), and a caption below.
+
+    ``options`` are the words for the views of the plot, where it has several to choose from.
+    """
+
+    title: str
+    plot: Plot
+    caption: str = ""
+    keys: Sequence[Key] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def legend(entries: Sequence[Key | tuple[str, str]]) -> Html:

@@ -28,31 +28,33 @@ _out_f1, _out_f2, _out_f3, _out_b1 = (
 )
 
 
-@jit_for((_f1, _b1, _b1, *[types.float64] * 4, _out_f1, _out_b1), fastmath=False)
+@jit_for((_f1, _b1, _b1, *[types.float64] * 4, _out_f1, _out_f1, _out_b1), fastmath=False)
 def backward(
-    x: Floats, missing: Flags, gap: Flags, gamma: float, centre: float, reached: float, seen: float, G: Floats,
-    known: Flags,
+    x: Floats, missing: Flags, gap: Flags, gamma: float, centre: float, reached: float, seen: float, state: Floats,
+    G: Floats, known: Flags,
 ) -> None:  # fmt: skip
     """The mean of what followed each row, and whether it is known; x is summed as x − centre.
 
     ``reached`` is the share of the weight that must lie before the log's end or a gap, ``seen`` the share of readings.
+    ``state`` is the sum of values, the weight seen and the weight reached that follow the last of these rows (0 at the
+    log's end); it is left as they follow the row before the first.
     """
-    value = weight = reach = 0.0
-    T = x.shape[0]
-    for t in range(T - 1, -1, -1):
-        if t + 1 == T or gap[t + 1]:
+    value, weight, reach = state[0], state[1], state[2]
+    for t in range(x.shape[0] - 1, -1, -1):
+        G[t] = centre + value / weight if weight > 0.0 else math.nan
+        known[t] = reach >= reached and weight >= seen
+        if gap[t]:
             value = weight = reach = 0.0
         else:
             value *= gamma
             weight *= gamma
             reach = gamma * reach + (1.0 - gamma)
-            if not missing[t + 1]:
-                value += (1.0 - gamma) * (x[t + 1] - centre)
+            if not missing[t]:
+                value += (1.0 - gamma) * (x[t] - centre)
                 weight += 1.0 - gamma
             elif weight < 1e-100:  # before it is a slow denormal number
                 value = weight = 0.0
-        G[t] = centre + value / weight if weight > 0.0 else math.nan
-        known[t] = reach >= reached and weight >= seen
+    state[0], state[1], state[2] = value, weight, reach
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))

@@ -1,18 +1,37 @@
-"""Which rows each question is fitted on: few sets of rows for many questions."""
+"""Which rows each question is fitted on: few sets of rows for many questions, one bit a row."""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["shared"]
+__all__ = ["Bits", "count", "shared", "unpacked"]
+
+#: Flags of rows, packed eight to a byte as ``np.packbits`` does, zeros after the last.
+Bits = NDArray[np.uint8]
 
 #: Up to so many, each question keeps all its rows.
 _FEW = 8
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
 
 
-def shared(known: NDArray[np.bool_], H: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Masks (g, T) and which of them each question has, from the rows ``known`` (Q, T) with H questions a signal.
+def count(bits: Bits) -> int:
+    """How many are set."""
+    return int(_ONES[bits].sum(dtype=np.int64))
+
+
+def unpacked(bits: Bits, start: int, stop: int) -> NDArray[np.bool_]:
+    """The flags of the rows from ``start`` to ``stop`` of several masks, (g, stop − start)."""
+    first = start // 8
+    flags = np.unpackbits(bits[:, first : -(-stop // 8)], axis=1)
+    return flags[:, start - 8 * first : stop - 8 * first].view(np.bool_)
+
+
+def shared(known: Bits, H: int) -> tuple[Bits, NDArray[np.int64]]:
+    """Masks (g, bytes) and which of them each question has, from the rows ``known`` of Q questions, H a signal.
 
     Questions with the same rows share a mask. If that leaves more than 8, questions of the same horizon share the
     rows known for all of them, so long as none loses more than half of its own.
@@ -20,25 +39,27 @@ def shared(known: NDArray[np.bool_], H: int) -> tuple[NDArray[np.bool_], NDArray
     masks, group = _distinct(known)
     if len(masks) <= _FEW:
         return masks, group
-    rows = known.sum(axis=1)
-    merged = known.copy()
+    rows = [count(mask) for mask in known]
+    merged = list(known)
     for h in range(H):
-        clusters: list[tuple[NDArray[np.bool_], int, list[int]]] = []
+        clusters: list[tuple[Bits, int, list[int]]] = []
         for q in sorted(range(h, len(known), H), key=lambda q: -rows[q]):  # the first of a cluster has the most rows
             for at, (mask, most, members) in enumerate(clusters):
                 both = mask & known[q]
-                if 2 * both.sum() >= most:
+                if 2 * count(both) >= most:
                     clusters[at] = both, most, [*members, q]
                     break
             else:
-                clusters.append((known[q], int(rows[q]), [q]))
+                clusters.append((known[q], rows[q], [q]))
         for mask, _, members in clusters:
-            merged[members] = mask
+            for q in members:
+                merged[q] = mask
     return _distinct(merged)
 
 
-def _distinct(known: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _distinct(known: Bits | Sequence[Bits]) -> tuple[Bits, NDArray[np.int64]]:
     number: dict[bytes, int] = {}
-    group = np.array([number.setdefault(np.packbits(mask).tobytes(), len(number)) for mask in known], np.int64)
-    first = [int(np.argmax(group == u)) for u in range(len(number))]
-    return known[first], group
+    group = np.array(
+        [number.setdefault(hashlib.sha256(mask.tobytes()).digest(), len(number)) for mask in known], np.int64
+    )
+    return np.stack([known[int(np.argmax(group == u))] for u in range(len(number))]), group

@@ -1,24 +1,26 @@
-"""The account of a whole log: one object a question, and its learning curve."""
+"""The scores of a whole log: one object a question, and its learning curve."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
-from emphatic.scores.measures import finite, measures, running_mean
-from emphatic.scores.offline import offline
-from emphatic.scores.returns import known_return
-from emphatic.scores.sums import Features
+from emphatic.scores.measures import Measures, RunningMean, finite, from_moments
+from emphatic.scores.offline import FirstHalf, OfflineFit
+from emphatic.scores.returns import Returns
+from emphatic.scores.sums import Array, Features, blocks
 
-__all__ = ["PIECES", "Summary", "summary"]
+__all__ = ["PIECES", "LogScores", "Summary", "summary"]
 
-#: Points of a learning curve.
+#: Points of a learning curve. An even number: half of them cover the first half of the log.
 PIECES = 20
+#: The predictions that are scored, by the names that the scores have for them.
+_RIVALS = ("", "persistence", "mean", "offline")
 
 
 class Summary(NamedTuple):
@@ -28,6 +30,113 @@ class Summary(NamedTuple):
     curves: list[dict[str, Any]]
     G: NDArray[np.float64]
     known: NDArray[np.bool_]
+
+
+class LogScores:
+    """Scores of T rows of C signals at H horizons, from blocks of rows in order: only sums are kept.
+
+    For each of 20 pieces of the log, and each question, these are the number of rows N whose return is known, the
+    squared errors of each prediction, and the returns' mean and sum of squared departures from it. Blocks are merged by
+
+        δ = mean_b − mean,   mean += δ N_b / N,   M₂ += M₂_b + δ² N N_b / (N + N_b)
+
+    (Chan, Golub & LeVeque 1979), which keeps the digits of a signal far from 0.
+    """
+
+    def __init__(self, signals: Sequence[str], horizons: Sequence[object], gammas: Array, T: int) -> None:
+        self._signals, self._horizons, self._gammas = signals, horizons, gammas
+        self._ends = np.arange(1, PIECES + 1) * T // PIECES
+        Q = len(signals) * len(horizons)
+        self._running = RunningMean(len(signals))
+        self._N = np.zeros((PIECES, Q), np.int64)
+        self._mean, self._M2 = np.zeros((PIECES, Q)), np.zeros((PIECES, Q))
+        self._errors = np.zeros((len(_RIVALS), PIECES, Q))
+
+    def add(
+        self, start: int, held: Array, missing: NDArray[np.bool_], predictions: NDArray[Any], offline: Array, G: Array,
+        known: NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """The next B rows, from ``start`` on.
+
+        Readings (B, C), the last one held where one is ``missing``; predictions (B, Q); the offline fit's, the returns
+        and where they are known, (Q, B) each.
+        """
+        H = len(self._horizons)
+        simple = (held, self._running(held, missing))
+        guesses = (np.asarray(predictions, np.float64).T, *(np.repeat(p.T, H, axis=0) for p in simple), offline)
+        stop = start + len(held)
+        inner = self._ends[(self._ends > start) & (self._ends < stop)].tolist()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for a, b in pairwise([start, *inner, stop]):
+                piece, rows = int(np.searchsorted(self._ends, a, "right")), slice(a - start, b - start)
+                use, g = known[:, rows], G[:, rows]
+                for i, guess in enumerate(guesses):
+                    self._errors[i, piece] += np.where(use, (guess[:, rows] - g) ** 2, 0.0).sum(axis=1)
+                self._merge(piece, use, g)
+
+    def _merge(self, piece: int, use: NDArray[np.bool_], g: Array) -> None:
+        """Mean and M₂ of these rows, and of all so far in this piece."""
+        N = use.sum(axis=1)
+        rows = np.maximum(N, 1)
+        mean = np.where(use, g, 0.0).sum(axis=1) / rows
+        departures = np.where(use, g - mean[:, None], 0.0)
+        rest = departures.sum(axis=1)
+        mean, M2 = mean + rest / rows, (departures**2).sum(axis=1) - rest**2 / rows
+        before = self._N[piece]
+        delta, both = mean - self._mean[piece], np.maximum(before + N, 1)
+        self._mean[piece] = np.where(N > 0, self._mean[piece] + delta * (N / both), self._mean[piece])
+        self._M2[piece] += np.where(N > 0, M2 + delta**2 * (before * (N / both)), 0.0)
+        self._N[piece] += N
+
+    def scores(self) -> list[dict[str, Any]]:
+        """One object a question, as ``summary`` describes it."""
+        found: list[dict[str, Any]] = []
+        first, second = slice(0, PIECES // 2), slice(PIECES // 2, PIECES)
+        for q, (signal, horizon, gamma) in enumerate(self._questions()):
+            ours, persistence, mean, fit = (self._measures(i, q, second) for i in range(len(_RIVALS)))
+            found.append(
+                {
+                    "signal": signal,
+                    "horizon": horizon,
+                    "gamma": gamma,
+                    **ours,
+                    "first_half": self._measures(0, q, first),
+                    "persistence": persistence,
+                    "mean": mean,
+                    "offline": fit,
+                    "ratio_to_offline": _ratio(ours["variance_explained"], fit["variance_explained"]),
+                    "known": int(self._N[second, q].sum()),
+                }
+            )
+        return found
+
+    def curves(self) -> list[dict[str, Any]]:
+        """The errors in each piece of the log, and the row where it ends, for each question."""
+        rows = self._ends.tolist()
+        return [
+            {"signal": signal, "horizon": horizon, "rows": rows}
+            | {
+                name or "rmse": [self._measures(i, q, slice(p, p + 1))["rmse"] for p in range(PIECES)]
+                for i, name in enumerate(_RIVALS[:3])
+            }
+            for q, (signal, horizon, _) in enumerate(self._questions())
+        ]
+
+    def _questions(self) -> list[tuple[str, object, float]]:
+        each = list(zip(self._horizons, self._gammas, strict=True))
+        return [(signal, horizon, float(gamma)) for signal in self._signals for horizon, gamma in each]
+
+    def _measures(self, rival: int, q: int, pieces: slice) -> Measures:
+        N, means = self._N[pieces, q], self._mean[pieces, q]
+        rows = int(N.sum())
+        if not rows:
+            return from_moments(0, np.nan, np.nan, np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            level = means[np.argmax(N > 0)]
+            mean = level + np.sum(np.where(N > 0, N * (means - level), 0.0)) / rows
+            M2 = np.sum(self._M2[pieces, q]) + np.sum(np.where(N > 0, N * (means - mean) ** 2, 0.0))
+            error, variance = np.sum(self._errors[rival, pieces, q]) / rows, M2 / rows
+            return from_moments(rows, float(error), float(variance), float(variance + mean**2))
 
 
 def summary(
@@ -50,62 +159,31 @@ def summary(
     ``offline`` (see ``emphatic.scores.offline``), then ``ratio_to_offline``, of the variance explained, and
     ``known``, the rows of the second half that could be scored. All are scored on the same rows: where the return
     is known and the signal has been seen. A curve has the errors in each of 20 pieces of the log, and the row
-    where each ends. ``progress`` is told the part that is done, up to 1.
+    where each ends. ``progress`` is called with the share that is done, up to 1.
     """
     T, C, H = len(values), len(signals), len(horizons)
     wanted = {"gammas": (H,), "values": (T, C), "missing": (T, C), "gap": (T,), "predictions": (T, C * H)}
     for name, array in zip(wanted, (gammas, values, missing, gap, predictions), strict=True):
         if np.shape(array) != wanted[name]:
             raise refusal(name, "summary", f"have shape {wanted[name]}", f"shape {np.shape(array)}")
-    # A question's rows lie together, as they are looked at one question at a time.
-    G, known = np.empty((C * H, T)), np.empty((C * H, T), np.bool_)
-    for c in range(C):
-        seen = np.logical_or.accumulate(~missing[:, c])
-        for h in range(H):
-            G[c * H + h], certain = known_return(values[:, c], missing[:, c], gap, float(gammas[h]))
-            known[c * H + h] = certain & seen
-    batch, _ = offline(phi, n, G, known, H, progress)
-
-    half = T // 2
-    ends = np.arange(1, PIECES + 1) * T // PIECES
-    scores, curves = [], []
-    for c, signal in enumerate(signals):
-        mean = running_mean(values[:, c], missing[:, c])
-        for h, horizon in enumerate(horizons):
-            q = c * H + h
-            at = np.flatnonzero(known[q])
-            middle = int(np.searchsorted(at, half))
-            first, second = slice(middle), slice(middle, None)
-            g = G[q, at]
-            ours = np.asarray(predictions[at, q], np.float64)
-            held = values[at, c]
-            whole = measures(ours, g, second)
-            fit = measures(batch[q, at[second] - half], g[second])
-            scores.append(
-                {
-                    "signal": signal,
-                    "horizon": horizon,
-                    "gamma": float(gammas[h]),
-                    **whole,
-                    "first_half": measures(ours, g, first),
-                    "persistence": measures(held, g, second),
-                    "mean": measures(mean[at], g, second),
-                    "offline": fit,
-                    "ratio_to_offline": _ratio(whole["variance_explained"], fit["variance_explained"]),
-                    "known": len(at) - middle,
-                }
-            )
-            pieces = [slice(a, b) for a, b in itertools.pairwise([0, *np.searchsorted(at, ends).tolist()])]
-            curves.append(
-                {"signal": signal, "horizon": horizon, "rows": ends.tolist()}
-                | {
-                    name: [measures(guess, g, piece)["rmse"] for piece in pieces]
-                    for name, guess in (("rmse", ours), ("persistence", held), ("mean", mean[at]))
-                }
-            )
-    if progress is not None:
-        progress(1.0)
-    return Summary(scores, curves, G.T, known.T)
+    seen = np.logical_or.accumulate(~missing, axis=0)
+    centres = [values[np.argmax(seen[:, c]), c] if seen[:, c].any() else 0.0 for c in range(C)]
+    G, known = Returns(gammas, centres)(values, missing, gap)
+    known &= np.repeat(seen.T, H, axis=0)
+    first = FirstHalf(T, np.repeat(centres, H))
+    first.add(0, G, known)
+    fit, scored = OfflineFit(n, T, H, first), LogScores(signals, horizons, gammas, T)
+    steps, done = (fit.passes - 1) * fit.half + T, 0
+    for last in [fit.half] * (fit.passes - 1) + [T]:
+        for start, stop, index, value in blocks(phi, last):
+            rows = slice(start, stop)
+            batch = fit.add(start, index, value, G[:, rows])
+            if last == T:
+                scored.add(start, values[rows], missing[rows], predictions[rows], batch, G[:, rows], known[:, rows])
+            done += stop - start
+            if progress is not None:
+                progress(done / steps)
+    return Summary(scored.scores(), scored.curves(), G.T, known.T)
 
 
 def _ratio(ours: float | None, best: float | None) -> float | None:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal
+from emphatic.scores.masks import Bits, count, unpacked
 
-__all__ = ["Array", "Features", "Sums", "blocks", "gather", "survey"]
+__all__ = ["Array", "Features", "Gathered", "Sums", "blocks"]
 
 Array = NDArray[np.float64]
 Features = Callable[[], Iterator[Active]]
@@ -51,45 +52,52 @@ class Sums(NamedTuple):
         return self.s / self.N, self.y / self.N
 
 
-def gather(
-    phi: Features,
-    place: NDArray[np.int64],
-    y: Array,
-    masks: NDArray[np.bool_],
-    group: NDArray[np.int64],
-    cut: int,
-    told: Callable[[int], None],
-) -> Iterator[tuple[Sums, ...]]:
-    """For each mask (g, half), the sums over its rows before ``cut`` and after; y (m, half) is G, 0 outside the mask.
+class Gathered:
+    """Sums over the first half of a log for g masks (g, bytes), of the rows before ``cut`` apart from those after.
 
-    Most rows are in most masks: φφᵀ is summed over all rows, and over the rows outside a mask to be taken away.
+    ``group`` says which mask each of m questions has; there are at most ``room`` features. Most rows are in most
+    masks: φφᵀ is summed over all rows, and over the rows outside a mask, to be subtracted.
     """
-    from emphatic.scores import kernels
 
-    live, g, half = int(place.max()) + 1, *masks.shape
-    outside = np.mean(masks, axis=1) > 0.5
-    use = np.vstack([np.full((1, half), outside.any()), masks ^ outside[:, None]])
-    A = np.zeros((2, g + 1, live, live))
-    P = np.zeros((2, live, g + len(y)))
-    for start, stop, index, value in blocks(phi, half, cut):
-        at, rows, part = place[index], slice(start, stop), int(start >= cut)
-        kernels.gram(at, value, np.ascontiguousarray(use[:, rows].T), A[part])
-        Y = np.concatenate([masks[:, rows], y[:, rows]]).T
-        kernels.project(at, value, np.ascontiguousarray(Y, np.float64), P[part])
-        told(stop - start)
-    for u in range(g):
-        own = group == u
-        yield tuple(
-            Sums(
-                int(masks[u, rows].sum()),
-                P[part, :, u],
-                _whole(A[part, 0] - A[part, u + 1] if outside[u] else A[part, u + 1]),
-                P[part, :, g:][:, own],
-                y[own, rows].sum(axis=1),
-                (y[own, rows] ** 2).sum(axis=1),
-            )
-            for part, rows in enumerate((slice(0, cut), slice(cut, half)))
+    def __init__(self, masks: Bits, group: NDArray[np.int64], half: int, cut: int, room: int) -> None:
+        g, m = len(masks), len(group)
+        self._masks, self._group, self._cut = masks, group, cut
+        self._outside = np.array([count(mask) > 0.5 * half for mask in masks])
+        self._A = np.zeros((2, g + 1, room, room))
+        self._P = np.zeros((2, room, g + m))
+        self._N = np.zeros((2, g), np.int64)
+        self._y, self._yy = np.zeros((2, m)), np.zeros((2, m))
+
+    def add(self, start: int, at: NDArray[np.int64], value: Array, Y: Array) -> None:
+        """Rows from ``start`` on, all on one side of the cut: places of features, their values, and G (m, B)."""
+        from emphatic.scores import kernels
+
+        part, mask = int(start >= self._cut), unpacked(self._masks, start, start + len(at))
+        own = np.where(mask[self._group], Y, 0.0)
+        every = np.full((1, len(at)), self._outside.any())
+        kernels.gram(
+            at, value, np.ascontiguousarray(np.vstack([every, mask ^ self._outside[:, None]]).T), self._A[part]
         )
+        kernels.project(at, value, np.ascontiguousarray(np.concatenate([mask, own]).T, np.float64), self._P[part])
+        self._N[part] += mask.sum(axis=1)
+        self._y[part] += own.sum(axis=1)
+        self._yy[part] += (own**2).sum(axis=1)
+
+    def sums(self, u: int, order: NDArray[np.int64]) -> tuple[Sums, Sums]:
+        """Of mask u, before the cut and after, features in this order of their places."""
+        g, own = len(self._masks), self._group == u
+        both = []
+        for part in (0, 1):
+            A = self._A[part, u + 1][np.ix_(order, order)]
+            if self._outside[u]:
+                A = self._A[part, 0][np.ix_(order, order)] - A
+            P = self._P[part][order]
+            both.append(
+                Sums(
+                    int(self._N[part, u]), P[:, u], _whole(A), P[:, g:][:, own], self._y[part, own], self._yy[part, own]
+                )
+            )
+        return both[0], both[1]
 
 
 def _whole(A: Array) -> Array:
@@ -97,31 +105,14 @@ def _whole(A: Array) -> Array:
     return A + A.T - np.diag(np.diag(A))
 
 
-def survey(phi: Features, n: int, half: int) -> tuple[NDArray[np.int64], float]:
-    """A number for each feature that is active in the first half, −1 for others; the mean square of active values."""
-    seen = np.zeros(n + 1, np.bool_)
-    square = count = 0.0
-    for _, _, index, value in blocks(phi, half):
-        if index.max(initial=-1) >= n:
-            raise refusal("phi", "offline", f"have indices below n = {n}", str(index.max()))
-        seen[index] = True  # −1, none, is the last
-        active = value[index >= 0]
-        square += float(np.sum(active**2))
-        count += len(active)
-    seen[n] = False
-    return np.where(seen, np.cumsum(seen) - 1, -1), square / count if square else 1.0
-
-
-def blocks(phi: Features, T: int, cut: int = 0) -> Iterator[tuple[int, int, NDArray[np.int64], Array]]:
-    """(start, stop, indices, values) of the first T rows; no block reaches across ``cut``."""
+def blocks(phi: Features, T: int) -> Iterator[tuple[int, int, NDArray[np.int64], Array]]:
+    """(start, stop, indices, values) of the first T rows."""
     start = 0
     for block in phi():
         index, value = np.ascontiguousarray(block.indices), np.ascontiguousarray(block.values)
-        first, end = start, min(start + len(index), T)
-        for stop in sorted({min(max(cut, start), end), end}):
-            if stop > start:
-                yield start, stop, index[start - first : stop - first], value[start - first : stop - first]
-                start = stop
+        stop = min(start + len(index), T)
+        yield start, stop, index[: stop - start], value[: stop - start]
+        start = stop
         if start == T:
             return
     if start < T:

@@ -1,4 +1,4 @@
-"""The page of a sweep: its numbers as ``emphatic.report`` wants them."""
+"""The page of a sweep: its numbers as ``sweep_page`` needs them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.versions import versions
-from emphatic.report import SweepPage, sweep_page
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.results import over_runs
+from emphatic.studies.sweep_page import SweepPage, sweep_page
 
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep

@@ -113,6 +113,16 @@ class Table:
             raise refusal("start", "blocks", "be a whole number of 0 or more", repr(start))
         return self._blocks(rows, int(start))
 
+    def lengths(self) -> Iterator[int]:
+        """How many rows the parts of the table have, read through for their number alone (one column, not parsed)."""
+        batches = self._source.batches(self.names[:1], 0)
+        while True:
+            with reading(self.name, self._find_line):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield len(batch)
+
     def _blocks(self, rows: int, row: int) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
         waiting: list[Any] = []

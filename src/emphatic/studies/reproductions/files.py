@@ -10,8 +10,8 @@ from typing import Any
 
 from emphatic.common.files import atomic_file
 from emphatic.common.versions import versions
-from emphatic.report import ReproductionPage, reproduction_page, reproductions_index
 from emphatic.studies.agreement import Outcome
+from emphatic.studies.reproduction_page import ReproductionPage, reproduction_page, reproductions_index
 
 __all__ = ["write", "write_index"]
 

@@ -8,28 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emphatic.report.account import settings_section, time_section
-from emphatic.report.page import Html, Key, Plots, choice, legend, page, paragraphs, section, text
-from emphatic.report.plots import Plot
+from emphatic.report.page import Figure, Html, Plots, choice, legend, page, paragraphs, section, text
 from emphatic.report.tables import NONE, Column, known, seconds, table
 
-__all__ = ["Figure", "ReproductionPage", "reproduction_page", "reproductions_index", "verdict"]
+__all__ = ["ReproductionPage", "reproduction_page", "reproductions_index", "verdict"]
 
 #: So many differing numbers are named at the top.
 MOST = 6
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A plot under its title, with what its lines mean (``keys``), and a caption below.
-
-    ``options`` are the words for the views of the plot, where it has several to choose from.
-    """
-
-    title: str
-    plot: Plot
-    caption: str = ""
-    keys: Sequence[Key] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.nexting.score_sections import horizon_label, horizons
+from emphatic.nexting.signals import SignalPlot, Stretch
 from emphatic.report.page import Html, Plots, choice, legend, paragraphs, section, text
 from emphatic.report.plots import Line, Panel, Plot
-from emphatic.report.scores import horizon_label, horizons
-from emphatic.report.signals import SignalPlot, Stretch
 from emphatic.report.tables import amount, share
 
 __all__ = ["curves_section", "signals_section"]
@@ -22,31 +22,31 @@ OPEN = 8
 
 
 def signals_section(signals: Sequence[SignalPlot], scores: Sequence[Mapping[str, Any]], plots: Plots) -> Html:
-    """For each signal a column of panels: its readings, then for each horizon what was predicted and what happened."""
+    """For each signal a column of panels: its readings, then for each horizon the prediction and the actual return."""
     if not signals:
         return Html()
     shades = horizons(scores)
     explained = {(score["signal"], score["horizon"]): score.get("variance_explained") for score in scores}
-    keys = legend(
-        [("reading", "reading"), ("truth", "what then happened"), ("hue", "prediction, short to long horizon")]
-    )
+    keys = legend([("reading", "reading"), ("truth", "actual return"), ("hue", "prediction, short to long horizon")])
     each = max((signal.whole.each for signal in signals if signal.whole), default=1)
     views = {"close": "Close-up", "whole": "Whole log"}
     bar = keys + choice("signals", views, "Part of the log") if each > 1 else keys
     note = (
-        "A good prediction lies on what then happened, though it was made before. Towards the end of the log that is "
+        "A good prediction lies on the actual return, though it was made before. Towards the end of the log the return "
     )
-    note += "not known: the longer the horizon, the earlier its line ends."
+    note += "is not known: the longer the horizon, the earlier its line ends."
     if each > 1:
-        note += " The close-up shows every row around the last of which all is known; in the whole log each point is "
+        note += (
+            " The close-up shows every row around the last whose returns are all known; in the whole log each point is "
+        )
         note += f"the mean of up to {amount(each)} rows."
-    about = Html(text(note) + '<span class="mouse"> Drag to zoom, double-click to go back.</span>')
+    about = Html(text(note) + '<span class="mouse"> Drag to zoom, double-click to reset.</span>')
     cards = []
     for i, signal in enumerate(signals):
         parts = {"close": signal.close, "whole": signal.whole or signal.close}
         marks = {h: explained.get((signal.name, h)) for h in shades}
         plot = Plot({name: _panels(stretch, shades, marks) for name, stretch in parts.items()}, "signals")
-        drawing = plots(plot, f"{signal.name}: readings, predictions and what then happened")
+        drawing = plots(plot, f"{signal.name}: readings, predictions and actual returns")
         head = f"<h3>{text(signal.name)}</h3>"
         if i < OPEN:
             cards.append(f'<article class="card" id="signal-{i}">{head}{drawing}</article>')
@@ -64,7 +64,7 @@ def _panels(stretch: Stretch, shades: Mapping[Any, float], marks: Mapping[Any, A
         if horizon in stretch.predictions:  # broad, below: where the two agree, both are seen
             lines.append(Line(stretch.x, stretch.predictions[horizon], "prediction", "hue", shade, width=3.2))
         if horizon in stretch.returns:
-            lines.append(Line(stretch.x, stretch.returns[horizon], "what then happened", "truth", width=1.1))
+            lines.append(Line(stretch.x, stretch.returns[horizon], "actual return", "truth", width=1.1))
         panels.append(Panel(f"{horizon_label(horizon)} · variance explained {share(marks[horizon])}", lines))
     return panels
 

@@ -17,19 +17,20 @@ RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", 
 TERMS = {
     "Prediction": "The weighted mean of what the signal does next, in the signal's own unit. A horizon of h steps "
     "gives the reading k steps ahead the weight (1\u202f−\u202f1/h)ᵏ⁻¹/h, so that nearer readings count more.",
-    "What then happened": "That same weighted mean, worked out afterwards from the readings that followed.",
-    "Variance explained": "How much of what then happened was foreseen: 1 is perfect, 0 is no better than a constant, "
-    "below 0 is worse. It is 1 − (mean squared error) / (variance of what then happened).",
-    "Online": "Learned in one pass: every prediction was made before what it is about.",
-    "Offline fit": "Ridge regression on the very same features, fitted on the first half of the log with hindsight and "
-    "scored on the second: what a batch learner would have got.",
+    "Actual return": "That same weighted mean, computed afterwards from the readings that followed.",
+    "Variance explained": "How much of the actual return was predicted: 1 is perfect, 0 is no better than a constant, "
+    "below 0 is worse. It is 1 − (mean squared error) / (variance of the actual return).",
+    "Online": "Learned in one pass: every prediction was made before the readings it is about.",
+    "Offline fit": "Ridge regression on the same features, fitted on the first half of the log with hindsight and "
+    "scored on the second: what a batch learner would have achieved. The features depend on the longest horizon "
+    "requested, and so does this column.",
     "Persistence": "Predicts that the signal stays as it is now.",
-    "Running mean": "Predicts the mean of all that has been seen so far.",
+    "Running mean": "Predicts the mean of all readings so far.",
 }
 
 
 def horizon_label(horizon: Any) -> str:
-    """A horizon in words: a text as it is, a number as steps."""
+    """A horizon as text: a number is of steps."""
     return f"{amount(horizon)} steps" if known(horizon) else str(horizon)
 
 
@@ -77,7 +78,7 @@ def summary_section(scores: Sequence[Mapping[str, Any]], rows: int | None, learn
     explained = [f"{100 * line['online']:.0f}% at {line['horizon']}" for line in lines if line["online"] is not None]
     if explained:
         lead += f" Variance explained for the median signal: {', '.join(explained)}.".replace("-", "−")
-    note = "Variance explained in the second half of the log, median over the signals. The best of each row is marked."
+    note = "Variance explained in the second half of the log, median over the signals. The best in each row is marked."
     return section(
         "summary", "Summary", paragraphs(lead, kind="lead"), table(columns, lines), paragraphs(note), terms(TERMS)
     )
@@ -111,7 +112,7 @@ def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) 
     columns += [Column(name, "rmse" + rival, amount, error, "error", -1) for rival, name in RIVALS.items()]
     columns.append(Column("rows scored", "known", amount))
     note = (
-        "On the second half of the log, where what then happened is known. RMSE is the root of the mean squared error, "
-        "in the signal's own unit. The best of the four in each row is marked; a click on a heading sorts."
+        "On the second half of the log, where the actual return is known. RMSE is the root mean squared error, in the "
+        "signal's own unit. The best of the four in each row is marked; click a heading to sort."
     )
     return section("scores", "Scores", paragraphs(note), table(columns, rows, sort=True, tall=True))

@@ -1,0 +1,125 @@
+"""The whole job as one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from emphatic.hordes.horde import Horde
+from emphatic.learning.inputs import refusal
+from emphatic.nexting.runner import Nexting, Progress
+from emphatic.nexting.settings import Settings
+
+__all__ = ["NextingResult", "run"]
+
+
+@dataclass(eq=False)
+class NextingResult:
+    """What ``run`` found.
+
+    - ``summary``: the scores, one dict per signal × horizon, as ``summary.json`` holds them;
+    - ``curves``: the learning curves, one dict for each of those, with the error in each of 20 pieces of the log;
+    - ``model``: the horde, to go on with (``observe``, ``run``) or to ``save``;
+    - ``settings``: all settings, those found from the data too;
+    - ``rows``: how many rows there were; ``seconds``: how long each stage took;
+    - ``out``: the folder that was written, or None.
+    """
+
+    summary: list[dict[str, Any]]
+    curves: list[dict[str, Any]]
+    model: Horde
+    settings: Settings
+    rows: int
+    seconds: dict[str, float]
+    out: Path | None
+    _predictions: Any = field(default=None, repr=False)
+    _page: str | None = field(default=None, repr=False)
+
+    @property
+    def predictions(self) -> Any:
+        """The predictions, an Arrow table: ``row``, ``time`` where there is one, and a column per question.
+
+        With an output folder they are read from its file when they are first used.
+        """
+        if self._predictions is None and self.out is not None:
+            self._predictions = _read_predictions(self.out)
+        return self._predictions
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The page, as HTML that is complete in itself; with a ``path``, it is also written there."""
+        page = self._page
+        if page is None and self.out is not None:
+            page = (self.out / "report.html").read_text("utf-8")
+        assert page is not None
+        if path is not None:
+            Path(path).write_text(page, "utf-8")
+        return page
+
+    def __repr__(self) -> str:
+        return f"NextingResult({len(self.summary)} questions, {self.rows:,} rows, {self.model!r})"
+
+
+def run(
+    data: Any,
+    *,
+    predict: str | Sequence[str] | None = None,
+    horizons: float | str | Sequence[float | str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    time: str | bool | None = None,
+    delimiter: str | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> NextingResult:
+    """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
+
+    ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
+    Arrow, JSON lines). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far
+    ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
+    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``config`` has these
+    and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
+    override it.
+
+    With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
+    resumed with ``resume=True``. Without, nothing is left on the disk; a temporary folder is used meanwhile, and
+    the predictions are then held in memory. ``progress(phase, done, total)`` is called now and then, with a total of 0
+    while it is not known.
+
+    >>> import numpy as np
+    >>> import emphatic
+    >>> t = np.arange(1000)
+    >>> result = emphatic.nexting.run({"wave": np.sin(t / 9), "level": np.cos(t / 9)}, predict="wave", horizons=[2, 10])
+    >>> result.predictions.column_names
+    ['row', 'wave@2', 'wave@10']
+    >>> [round(score["variance_explained"], 1) for score in result.summary]
+    [1.0, 1.0]
+    """
+    if out is None and resume:
+        raise refusal("resume", "run", "be given together with the folder to resume, 'out'", "no 'out'")
+    settings = Settings.combine(config, predict=predict, horizons=horizons, time=time, delimiter=delimiter)
+    with ExitStack() as stack:
+        if out is not None:
+            folder = Path(out)
+        else:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
+        job = Nexting(data, settings, folder) if progress is None else Nexting(data, settings, folder, progress)
+        job.run(resume)
+        result = NextingResult(
+            job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, folder if out is not None else None
+        )
+        if out is None:
+            result._predictions = _read_predictions(folder)
+            result._page = (folder / "report.html").read_text("utf-8")
+    return result
+
+
+def _read_predictions(folder: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(folder / "predictions.parquet") as file:
+        return file.read(use_threads=False)
