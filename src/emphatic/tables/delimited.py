@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from emphatic.tables import columns
+from emphatic.tables import columns, fields
 from emphatic.tables.table_errors import TableError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Delimited:
             )
         if table.num_rows == 0:
             raise TableError(f"{name}: the file has a header but no rows.")
-        self.comma = self.delimiter != "," and columns.decimal_comma([c.combine_chunks() for c in table.columns])
+        self.comma = self.delimiter != "," and fields.decimal_comma([c.combine_chunks() for c in table.columns])
         if len(self.names) == 1 and columns.kind(columns.plain(table.column(0)), self.comma) == "text":
             raise TableError(
                 f"{name}: the file has one column of text, {self.names[0][:60]!r}, when parted by "
@@ -112,7 +112,7 @@ class Delimited:
             pcsv.ConvertOptions(
                 column_types=dict.fromkeys(self.names, pa.string()),
                 include_columns=list(names),
-                null_values=columns.MISSING,
+                null_values=fields.MISSING,
                 strings_can_be_null=True,
             ),
         )
@@ -134,7 +134,7 @@ def _sniffed(lines: list[str]) -> str:
 
 def _is_header(first: list[str]) -> bool:
     """Names, not values: at most half of the fields are numbers, or they only count the columns (0, 1, 2, …)."""
-    numbers, unreadable = columns.numbers(pa.array(first, pa.string()))
+    numbers, unreadable = fields.numbers(pa.array(first, pa.string()))
     if 2 * unreadable >= len(first):
         return True
     steps = {float(b - a) for a, b in pairwise(numbers)}

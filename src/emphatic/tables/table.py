@@ -136,7 +136,7 @@ class Table:
 
     def _block(self, row: int, parts: list[Any]) -> Block:
         """Parts are converted one by one: their types may differ (text, where a part did not keep to its type)."""
-        from emphatic.tables import columns
+        from emphatic.tables import columns, fields
 
         C, B = len(self.names), sum(len(part) for part in parts)
         values = np.empty((B, C))
@@ -154,7 +154,7 @@ class Table:
             values[endless] = np.nan
         time = np.concatenate([self._when.seconds(part) for part in parts]) if self._when else None
         labels = {
-            name: np.concatenate([columns.labels(columns.plain(part.column(name))) for part in parts])
+            name: np.concatenate([fields.labels(columns.plain(part.column(name))) for part in parts])
             for name in self.categories
         }
         return Block(row, values, time, labels, unreadable, infinite)

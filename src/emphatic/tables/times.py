@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from emphatic.tables import columns
+from emphatic.tables import columns, fields
 from emphatic.tables.table_errors import TableError
 
 __all__ = ["TimeColumn", "clock_format", "date_format", "find"]
@@ -114,7 +114,7 @@ def _column(look: Any, kinds: dict[str, str], names: tuple[str, ...], comma: boo
     if kinds[names[0]] == "number":
         first = columns.numbers(columns.plain(look.column(names[0])), comma)[0]
         middle = float(np.median(first[np.isfinite(first)])) if np.isfinite(first).any() else 0.0
-        unix = [units for units in columns.A_SECOND.values() if _EARLIEST <= middle / units < _LATEST]
+        unix = [units for units in fields.UNITS_PER_SECOND.values() if _EARLIEST <= middle / units < _LATEST]
         return TimeColumn(names, (None,), unix[0] if unix else 1.0, bool(unix), comma)
     written = {"date": date_format, "clock": clock_format}
     return TimeColumn(names, tuple(written[kinds[n]](columns.plain(look.column(n))) for n in names))
@@ -147,7 +147,7 @@ def clock_format(array: Any) -> str | None:
 def _format(array: Any, formats: tuple[str, ...]) -> str | None:
     if not columns.is_text(array):
         return None
-    present = array.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(array), pa.array(columns.MISSING)))).drop_null()
+    present = array.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(array), pa.array(fields.MISSING)))).drop_null()
     few = present.slice(0, 50)
     likely = [f for f in formats if len(few) and 2 * np.isfinite(_seconds(few, f)).sum() > len(few)]
     best: tuple[int, float, str] | None = None
@@ -159,46 +159,11 @@ def _format(array: Any, formats: tuple[str, ...]) -> str | None:
     return best[2] if best else None
 
 
-def _seconds(array: Any, written: str | None, comma: bool = False) -> FloatArray:
-    """Seconds since the epoch (of the day, for a time of day), NaN where missing or not so written."""
+def _seconds(array: Any, form: str | None, comma: bool = False) -> FloatArray:
+    """Seconds since 1970 (of the day, for a time of day), NaN where missing or written otherwise."""
     of = array.type
     if pt.is_timestamp(of) or pt.is_time(of):
-        whole = array.cast(pa.int64() if pt.is_timestamp(of) or pt.is_time64(of) else pa.int32())
-        return columns.numbers(whole)[0] / columns.A_SECOND[of.unit]
+        return fields.timestamps(array)
     if pt.is_date(of):
-        return _seconds(array.cast(pa.timestamp("ms")), None)
-    if written is None:
-        return columns.numbers(array, comma)[0]
-    array = pc.utf8_trim_whitespace(array)
-    if written == "iso":
-        return _iso(array)
-    if written.startswith("clock "):
-        array, written = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {written[6:]}"
-    fraction: Any = 0.0
-    if pc.any(pc.match_substring_regex(array, r":\d\d[.,]\d")).as_py():
-        after = pc.extract_regex(array, r":\d\d[.,](?P<f>\d+)").field("f")
-        fraction = np.nan_to_num(columns.numbers(pc.binary_join_element_wise("0", after, "."))[0])
-        array = pc.replace_substring_regex(array, r"(:\d\d)[.,]\d+", r"\1")
-    time = _seconds(pc.strptime(array, format=written, unit="s", error_is_null=True), None)
-    recent: FloatArray = np.where(np.abs(time) < 1e10, time, np.nan) + fraction  # no year below 1653: 07 is 2007
-    return recent
-
-
-def _iso(array: Any) -> FloatArray:
-    # Nanoseconds reach from 1678 to 2261, and not every version of pyarrow says so; 9999 stands for "no date" anyway.
-    held = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
-    array = pc.if_else(held, array, pa.scalar(None, pa.string()))
-    for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
-        try:
-            return _seconds(array.cast(of), None)
-        except pa.ArrowInvalid:
-            continue
-    return _seconds(pa.array([_moment(text) for text in array.to_pylist()], pa.timestamp("us", "UTC")).cast(of), None)
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return fields.timestamps(array.cast(pa.timestamp("ms")))
+    return fields.times(array, form, comma) if columns.is_text(array) else columns.numbers(array)[0]
