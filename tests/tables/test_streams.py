@@ -396,8 +396,8 @@ BAD: dict[str, tuple[bytes | str, dict[str, Any], str]] = {
     "empty": ("", {}, "the file is empty"),
     "blank": ("\n \n", {}, "holds no rows"),
     "header only": ("a,b\n", {}, "a header but no rows"),
-    "one column of text": ("a\nx\ny\n", {}, "one column of text, 'a', when parted by a comma.*pass it: delimiter="),
-    "wrong delimiter": ("a;b\n1.5;2\n", {"delimiter": ","}, "one column of text, 'a;b', when parted by a comma"),
+    "one column of text": ("a\nx\ny\n", {}, "one column of text, 'a', when separated by a comma.*pass it: delimiter="),
+    "wrong delimiter": ("a;b\n1.5;2\n", {"delimiter": ","}, "one column of text, 'a;b', when separated by a comma"),
     "wrong delimiter, ragged": ("a;b\n1,5;2\n", {"delimiter": ","}, "line 2 has 2 fields where the first has 1"),
     "ragged": ("a,b\n1,2,3\n4,5,6\n", {}, "line 2 has 3 fields where the first has 2"),
     "no numbers": ("a,b\nx,y\n", {}, r"no column holds numbers.*'a' \(text\), 'b' \(text\)"),
@@ -548,10 +548,10 @@ def test_the_clock_flags_the_same_rows_however_they_are_cut(steps: list[float], 
     time[1:][np.isnan(steps)] = np.nan
     clock, parts = Clock(np.arange(20.0)), []
     for part in np.split(time, range(size, len(time), size)):
-        parts.append(clock.follow(part))
+        parts.append(clock.find_gaps(part))
         clock = Clock.restore(json.loads(json.dumps(clock.state())))
     at_once = Clock(np.arange(20.0))
-    flags = at_once.follow(time)
+    flags = at_once.find_gaps(time)
     expected, counts = naive_gaps(time, 1.5)
     assert np.concatenate(parts).tolist() == flags.tolist() == expected
     assert clock.state() == at_once.state()
@@ -569,21 +569,22 @@ def test_what_is_a_gap_depends_on_the_log() -> None:
     random = log_of(rng.exponential(10.0, 200_000))
     irregular = Clock(random[:10_000])
     assert not irregular.regular
-    assert irregular.follow(random).sum() < 100
-    assert irregular.follow(np.array([random[-1] + 300.0])).tolist() == [True]
+    assert irregular.find_gaps(random).sum() < 100
+    assert irregular.find_gaps(np.array([random[-1] + 300.0])).tolist() == [True]
     jumpy = Clock(log_of([1, 1, 2] * 100))
     assert (jumpy.step, jumpy.regular, jumpy.limit) == (1.0, False, 6.0)
     coarse = Clock(np.repeat(np.arange(100.0), 10))  # ten rows a second, whole seconds
     assert coarse.step == pytest.approx(0.1, rel=0.01)
-    assert not coarse.follow(np.repeat(np.arange(100.0), 10)).any()
+    assert not coarse.find_gaps(np.repeat(np.arange(100.0), 10)).any()
+    assert Clock.follow is Clock.find_gaps
     nothing = Clock(np.full(5, np.nan))
-    assert not nothing.follow(np.array([np.nan, 1.0, 100.0])).any()
+    assert not nothing.find_gaps(np.array([np.nan, 1.0, 100.0])).any()
 
 
 def test_the_clock_keeps_the_longest_gaps() -> None:
     clock = Clock(np.arange(10.0))
     lengths = [2.0 + (7 * i) % 20 for i in range(20)]
-    clock.follow(log_of([length if i % 2 else 1.0 for i in range(40) for length in [lengths[i // 2]]]))
+    clock.find_gaps(log_of([length if i % 2 else 1.0 for i in range(40) for length in [lengths[i // 2]]]))
     kept = [after - before for _, before, after in clock.longest]
     assert kept == sorted(lengths, reverse=True)[:10]
     assert clock.gaps == 20

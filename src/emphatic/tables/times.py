@@ -6,7 +6,9 @@ that is written. A numeric column keeps its own unit, unless its size says that 
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +30,7 @@ _DATES = ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y"
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _ALL = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
-    key=lambda written: written.endswith("%p") and not written.startswith("%m"),  # AM and PM: the month comes first
+    key=lambda form: form.endswith("%p") and not form.startswith("%m"),  # AM and PM: the month comes first
 )
 _DAY = 86400.0
 _NAME = re.compile(
@@ -40,7 +42,10 @@ _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """Where the time stands: one column, or a date and a time of day; how each is written; and its unit."""
+    """Where the time stands: one column, or a date and a time of day; how each is written; and its unit.
+
+    A format is one of ``fields.time``; typed columns have the one that their text would have.
+    """
 
     names: tuple[str, ...]
     formats: tuple[str | None, ...]
@@ -53,20 +58,27 @@ class TimeColumn:
         return "+".join(self.names)
 
     def seconds(self, batch: Any) -> FloatArray:
+        """The time of each row of an Arrow table, NaN where missing or unreadable."""
         parts = [
-            _seconds(columns.plain(batch.column(name)), written, self.comma)
-            for name, written in zip(self.names, self.formats, strict=True)
+            _seconds(columns.plain(batch.column(name)), form, self.comma)
+            for name, form in zip(self.names, self.formats, strict=True)
         ]
         time = np.sum(parts, axis=0) / self.a_second
         return np.where(np.isfinite(time), time, np.nan)
 
+    def parse(self, texts: Sequence[str | None]) -> float:
+        """The same of one row, from the text of each column."""
+        parts = (fields.time(text, form, self.comma) for text, form in zip(texts, self.formats, strict=True))
+        time = sum(parts) / self.a_second
+        return time if math.isfinite(time) else math.nan
+
 
 def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None, comma: bool) -> TimeColumn | None:
-    """The time column of a table, from its first rows: the one that is asked for, or the obvious one."""
+    """The time column of a table, from its first rows: the one that is wanted, or the obvious one."""
     if wanted is False:
         return None
     if isinstance(wanted, str):
-        return _chosen(name, look, kinds, wanted, comma)
+        return _wanted(name, look, kinds, wanted, comma)
     dates = sorted((c for c in kinds if kinds[c] == "date"), key=lambda c: not _named(c))
     for date in dates:
         clocks = [c for c in kinds if kinds[c] == "clock"]
@@ -86,7 +98,7 @@ def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None,
     return None
 
 
-def _chosen(name: str, look: Any, kinds: dict[str, str], wanted: str, comma: bool) -> TimeColumn:
+def _wanted(name: str, look: Any, kinds: dict[str, str], wanted: str, comma: bool) -> TimeColumn:
     names = (wanted,) if wanted in kinds else tuple(part.strip() for part in wanted.split("+"))
     unknown = [column for column in names if column not in kinds]
     if unknown:
@@ -116,8 +128,11 @@ def _column(look: Any, kinds: dict[str, str], names: tuple[str, ...], comma: boo
         middle = float(np.median(first[np.isfinite(first)])) if np.isfinite(first).any() else 0.0
         unix = [units for units in fields.UNITS_PER_SECOND.values() if _EARLIEST <= middle / units < _LATEST]
         return TimeColumn(names, (None,), unix[0] if unix else 1.0, bool(unix), comma)
-    written = {"date": date_format, "clock": clock_format}
-    return TimeColumn(names, tuple(written[kinds[n]](columns.plain(look.column(n))) for n in names))
+    find_format = {"date": date_format, "clock": clock_format}
+    typed = {"date": "iso", "clock": "clock %H:%M:%S"}
+    return TimeColumn(
+        names, tuple(find_format[kinds[n]](columns.plain(look.column(n))) or typed[kinds[n]] for n in names)
+    )
 
 
 def _named(column: str) -> bool:
@@ -149,13 +164,13 @@ def _format(array: Any, formats: tuple[str, ...]) -> str | None:
         return None
     present = array.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(array), pa.array(fields.MISSING)))).drop_null()
     few = present.slice(0, 50)
-    likely = [f for f in formats if len(few) and 2 * np.isfinite(_seconds(few, f)).sum() > len(few)]
+    likely = [f for f in formats if len(few) and 2 * np.isfinite(fields.times(few, f)).sum() > len(few)]
     best: tuple[int, float, str] | None = None
-    for written in likely:
-        time = _seconds(present, written)
+    for form in likely:
+        time = fields.times(present, form)
         time = time[np.isfinite(time)]
         if 2 * len(time) > len(present) and (best is None or (len(time), -np.ptp(time)) > best[:2]):
-            best = (len(time), -float(np.ptp(time)), written)
+            best = (len(time), -float(np.ptp(time)), form)
     return best[2] if best else None
 
 
