@@ -96,7 +96,7 @@ def nexting(
     Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
     is the weighted mean of what follows, with weights that fall by 1 − 1/h a step, in the signal's own unit.
     """
-    from emphatic.terminal import nexting as terminal
+    from emphatic.cli import nexting as terminal
 
     if table == "-":
         code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)

@@ -196,7 +196,7 @@ class Nexting:
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
         more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
-        return more | {"when": when}
+        return more | {"when": when, "notation": self.table.notation.config()}
 
     def _columns(self, begin: int, times: list[Any], made: NDArray[np.float64]) -> dict[str, Any]:
         """A part of ``predictions.parquet``."""

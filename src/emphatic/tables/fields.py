@@ -7,6 +7,7 @@ changes a value.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from datetime import UTC, datetime, timedelta
@@ -18,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
-    "MISSING", "UNITS_PER_SECOND", "decimal_comma", "is_missing", "label", "labels", "number", "numbers", "time",
-    "times", "timestamps",
+    "MISSING", "UNITS_PER_SECOND", "as_text", "decimal_comma", "is_missing", "label", "labels", "number", "numbers",
+    "time", "times", "timestamps",
 ]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
@@ -38,6 +39,11 @@ _MISSING_ARRAY = pa.array(MISSING)
 _PLAIN_ISO = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2})?Z?")
 _BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def as_text(value: Any) -> str | None:
+    """A JSON value as a field: itself, if it is text, else as JSON writes it."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
 
 
 def is_missing(text: str | None) -> bool:

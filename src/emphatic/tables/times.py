@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from emphatic.tables import columns, fields
 from emphatic.tables.table_errors import TableError
 
-__all__ = ["TimeColumn", "clock_format", "date_format", "find"]
+__all__ = ["TimeColumn", "clock_format", "date_format", "find", "unix_units"]
 
 FloatArray = NDArray[np.float64]
 
@@ -126,13 +126,18 @@ def _column(look: Any, kinds: dict[str, str], names: tuple[str, ...], comma: boo
     if kinds[names[0]] == "number":
         first = columns.numbers(columns.plain(look.column(names[0])), comma)[0]
         middle = float(np.median(first[np.isfinite(first)])) if np.isfinite(first).any() else 0.0
-        unix = [units for units in fields.UNITS_PER_SECOND.values() if _EARLIEST <= middle / units < _LATEST]
-        return TimeColumn(names, (None,), unix[0] if unix else 1.0, bool(unix), comma)
+        units = unix_units(middle)
+        return TimeColumn(names, (None,), units or 1.0, units is not None, comma)
     find_format = {"date": date_format, "clock": clock_format}
     typed = {"date": "iso", "clock": "clock %H:%M:%S"}
     return TimeColumn(
         names, tuple(find_format[kinds[n]](columns.plain(look.column(n))) or typed[kinds[n]] for n in names)
     )
+
+
+def unix_units(time: float) -> float | None:
+    """How many units of a number make a second, if it looks like Unix time (of 2001 to 2099) in s, ms, µs or ns."""
+    return next((units for units in fields.UNITS_PER_SECOND.values() if _EARLIEST <= time / units < _LATEST), None)
 
 
 def _named(column: str) -> bool:
