@@ -91,7 +91,9 @@ moments = st.datetimes(datetime(1900, 1, 1), datetime(2150, 1, 1))
 iso = st.builds(
     _iso, moments, st.integers(0, 9), st.sampled_from(["", "", "Z", "+01:00", "-0330"]), st.sampled_from(" T")
 )
-junk = st.sampled_from([None, "", "NA", "soon", "9999-12-31", "2007-02-30", "20070201", "2007-02-01", "2007-02-01 24:00"])
+junk = st.sampled_from(
+    [None, "", "NA", "soon", "9999-12-31", "2007-02-30", "20070201", "2007-02-01", "2007-02-01 24:00"]
+)
 FORMATS: dict[str, Callable[[datetime], str]] = {
     form: lambda when, form=form: when.strftime(form)  # type: ignore[misc]
     for form in ("%d/%m/%Y", "%m/%d/%Y %H:%M", "%Y/%m/%d %H:%M:%S", "%d.%m.%y %H:%M", "%m/%d/%y %I:%M:%S %p")

@@ -68,7 +68,7 @@ def tables(draw: st.DrawFn, number: Any = NUMBER, label: Any = LABEL) -> tuple[l
 
 def whole(table: Table) -> tuple[Any, Any, dict[str, list[Any]]]:
     blocks = list(table.blocks())
-    time = np.concatenate([b.time for b in blocks]) if table.time else None  # type: ignore[misc]
+    time = np.concatenate([b.time for b in blocks]) if table.time else None
     labels = {name: [word for b in blocks for word in b.labels[name]] for name in table.categories}
     return np.concatenate([b.values for b in blocks]), time, labels
 
@@ -94,10 +94,10 @@ def check(path: Path, delimiter: str | None = None) -> None:
     fresh = Readings(lines, delimiter=delimiter)
     found = [r for _, r in fresh if not isinstance(r, Malformed)]
     assert found == readings
-    made = collect(found, fresh.delimiter, fresh.unnamed)
-    assert (made.names, made.categories, made.time) == (table.names, table.categories, table.time)
-    assert (made.ignored, made.notation.config()) == (table.ignored, table.notation.config())
-    again = whole(made)
+    collected = collect(found, fresh.delimiter, fresh.unnamed)
+    assert (collected.names, collected.categories, collected.time) == (table.names, table.categories, table.time)
+    assert (collected.ignored, collected.notation.config()) == (table.ignored, table.notation.config())
+    again = whole(collected)
     np.testing.assert_array_equal(again[0], values)
     np.testing.assert_array_equal(np.asarray(again[1], float), np.asarray(time, float))
     assert again[2] == labels
@@ -113,7 +113,13 @@ def check(path: Path, delimiter: str | None = None) -> None:
 )
 @settings(max_examples=80)
 def test_csv_on_a_pipe_is_read_as_in_a_file(
-    tmp_path_factory: pytest.TempPathFactory, table: Any, delimiter: str, comma: bool, before: str, end: str, quoting: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    table: Any,
+    delimiter: str,
+    comma: bool,
+    before: str,
+    end: str,
+    quoting: Any,
 ) -> None:
     names, rows = table
     if comma and delimiter != ",":
@@ -137,7 +143,7 @@ def test_json_on_a_pipe_is_read_as_in_a_file(tmp_path_factory: pytest.TempPathFa
 # ---------------------------------------------------------------------- lines
 
 
-def read(*lines: bytes, **options: Any) -> list[Reading | str]:
+def read(*lines: bytes | None, **options: Any) -> list[Reading | str]:
     found = list(Readings(lines, **options))
     return [str(reading) if isinstance(reading, Malformed) else reading for _, reading in found]
 
@@ -163,6 +169,20 @@ def test_headers(first: bytes, names: list[str]) -> None:
     assert read(b"# from the logger", b"", first, b"", row, known=[names[1]]) == [expected]
 
 
+def test_row_numbers_without_a_name_are_no_signal() -> None:
+    readings = Readings([b",a", b"0,5", b"1,7"])
+    rows = [reading for _, reading in readings if not isinstance(reading, Malformed)]
+    assert readings.unnamed == ("column_1",)
+    table = collect(rows, readings.delimiter, readings.unnamed)
+    assert (table.names, list(table.ignored)) == (("a",), ["column_1"])
+
+
+def test_a_very_long_header_takes_no_time() -> None:
+    hostile = b",".join(b"%d" % i for i in range(150_000)) + b",7"
+    assert read(hostile, b"a,b", b"1,2", known=["a"])[1:] == [{"a": "1", "b": "2"}]
+    assert "more than one column '7'" in str(read(hostile, known=["7"])[0])
+
+
 def test_without_a_header() -> None:
     rows = [{"column_1": "1.5", "column_2": "2"}, {"column_1": "3", "column_2": "4"}]
     assert read(b"1.5,2", b"3,4") == rows
@@ -178,28 +198,31 @@ def test_what_is_no_reading_says_why() -> None:
     ]
     assert read(b"garbage", b'{"S1": 1}', known=["S1"])[1] == {"S1": 1}
     assert read(b"cut off}", b'{"S1": 1}', b'{"S1": 2}')[1:] == [{"S1": 1}, {"S1": 2}]
-    a, b = read(b"a,b", b'1,"2', b"\xff,2", b"1", None, known=["a"])[:2], read(b"a,b", b"\xff,2", b"1", known=["a"])
-    assert a == ["not CSV in one line: a quote is never closed", "not UTF-8 text"]
-    assert b == ["not UTF-8 text", "1 columns, where the header has 2"]
+    assert read(b"a,b", b'1,"2', b"\xff,2", b"1", None, known=["a"]) == [
+        "not CSV in one line: a quote is never closed",
+        "not UTF-8 text",
+        "1 columns, where the header has 2",
+        "longer than 1 MiB",
+    ]
     assert [number for number, _ in Readings([b"a,b", b"", b"1,2", None], ["a"])] == [3, 4]
     # A row of nothing but its delimiters is a row, as in a file.
     assert read(b"a\tb", b"\t", known=["a"]) == [{"a": "", "b": ""}]
 
 
 def test_lines_are_held_back_only_until_they_tell_the_delimiter() -> None:
-    taken = 0
+    count = 0
 
     def lines() -> Any:
-        nonlocal taken
-        for taken in range(1, 100):
-            yield b"a;b" if taken == 1 else b"1,5;2"
+        nonlocal count
+        for count in range(1, 100):
+            yield b"a;b" if count == 1 else b"1,5;2"
 
     readings = iter(Readings(lines(), look=10))
     assert next(readings) == (2, {"a": "1,5", "b": "2"})
-    assert taken == 10
-    taken = 0
+    assert count == 10
+    count = 0
     assert next(iter(Readings(lines(), ["a"]))) == (2, {"a": "1,5", "b": "2"})
-    assert taken == 2
+    assert count == 2
 
 
 # ---------------------------------------------------------------------- rows
@@ -262,7 +285,12 @@ def test_a_date_and_a_time_of_day() -> None:
 def test_a_damaged_notation_is_refused() -> None:
     good: dict[str, Any] = parser("iso").notation.config()
     assert Notation.from_config(good).config() == good
-    bad: list[Any] = [{}, good | {"delimiter": ",,"}, good | {"time": 3}, good | {"time": good["time"] | {"formats": [3]}}]
+    bad: list[Any] = [
+        {},
+        good | {"delimiter": ",,"},
+        good | {"time": 3},
+        good | {"time": good["time"] | {"formats": [3]}},
+    ]
     for config in bad:
         with pytest.raises(ValueError, match="notation is damaged"):
             Notation.from_config(config)

@@ -27,7 +27,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic.streams import Block, Clock, Hold, Table, TableError, files, open_table
+from emphatic.streams import Block, Clock, Hold, Table, TableError, open_table
+from emphatic.tables import files
 
 START = 1_170_288_000  # 2007-02-01 00:00 UTC
 T = 1000
@@ -309,6 +310,16 @@ def test_csv_as_people_write_it(text: str, names: tuple[str, ...], values: Any, 
     assert table.broken == (2 if "4,5,6" in text else 0)
 
 
+def test_a_header_longer_than_the_longest_field(tmp_path: Path) -> None:
+    names = [f"sensor_{i:06d}" for i in range(12_000)]
+    path = tmp_path / "log.csv"
+    path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    assert open_table(path).names == tuple(names)
+    path.write_text('"' + "x" * 140_000 + '",b\n1,2\n')
+    with pytest.raises(TableError, match="field larger than field limit"):
+        open_table(path)
+
+
 def test_most_values_decide_what_a_column_is(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("number,word,day\n1,1,2007-02-01\nError,b,2007-02-02\n3,c,soon\n")
@@ -424,14 +435,13 @@ BAD: dict[str, tuple[bytes | str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_file_gets_one_clear_message(what: str, tmp_path: Path) -> None:
-    content, options, said = BAD[what]
+    content, options, message = BAD[what]
     path = tmp_path / "log.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(TableError, match=said) as caught:
+    with pytest.raises(TableError, match=message) as caught:
         list(open_table(path, **options).blocks())
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ")
-    assert "\n" not in message
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
 
 
 def test_no_file_a_folder_and_columns_of_one_name(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class Clock:
         self.rows += len(time)
         return gap
 
-    #: ``find_gaps`` under its first name, which said the opposite of what it does.
+    #: ``find_gaps`` under its former name.
     follow = find_gaps
 
     def state(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ stops at the first later value that is of another type.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +22,7 @@ from emphatic.tables.table_errors import TableError
 if TYPE_CHECKING:
     from emphatic.tables.files import File
 
-__all__ = ["DELIMITERS", "LOOK_LINES", "Delimited", "Header", "find_delimiter", "read_header"]
+__all__ = ["DELIMITERS", "LOOK_LINES", "Delimited", "Header", "find_delimiter", "find_repeated", "read_header"]
 
 #: How many lines decide on the delimiter.
 LOOK_LINES = 200
@@ -60,10 +61,10 @@ class Delimited:
     def look(self) -> Any:
         """The first rows."""
         name = self.file.name
-        repeated = sorted({n for n in self.names if self.names.count(n) > 1})
-        if repeated:
+        repeated = find_repeated(self.names)
+        if repeated is not None:
             raise TableError(
-                f"{name}: line {self._line - 1} names more than one column {repeated[0]!r}. Give each its own name."
+                f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name."
             )
         start = self.file.head[self._skip :]
         malformed: list[Any] = []
@@ -141,6 +142,12 @@ def read_header(line: str, delimiter: str, known: Collection[str] = ()) -> Heade
     return Header(names, unnamed, present)
 
 
+def find_repeated(names: Sequence[str]) -> str | None:
+    """A name that is there more than once."""
+    counts = Counter(names)
+    return next((name for name in names if counts[name] > 1), None)
+
+
 def _is_header(first: Sequence[str]) -> bool:
     """Names, not values: at most half of the fields are numbers, or they only count the columns (0, 1, 2, …)."""
     numbers, unreadable = fields.numbers(pa.array(first, pa.string()))
@@ -154,7 +161,10 @@ def find_delimiter(lines: Sequence[str]) -> str:
     """The delimiter that separates the first lines into the same number of fields, and into the most."""
 
     def score(delimiter: str) -> tuple[float, int]:
-        counts = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        try:
+            counts = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:  # a field that is too long, because nothing separates it
+            return 0.0, 0
         width = counts[0] if counts else 1
         return (counts.count(width) / len(counts), width) if width > 1 else (0.0, 1)
 

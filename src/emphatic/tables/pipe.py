@@ -7,12 +7,13 @@ import json
 import os
 import select
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from emphatic.tables import fields
-from emphatic.tables.delimited import DELIMITERS, LOOK_LINES, Header, find_delimiter, read_header
+from emphatic.tables.delimited import DELIMITERS, LOOK_LINES, Header, find_delimiter, find_repeated, read_header
 from emphatic.tables.frames import Frame
 from emphatic.tables.notation import shorten
 from emphatic.tables.table import Table, table_of
@@ -69,7 +70,7 @@ class Readings:
         delimiter: str | None = None,
         look: int = LOOK_LINES,
     ) -> None:
-        self._lines, self._known, self._given, self._look = lines, known, delimiter, look
+        self._lines, self._known, self._given, self._look = lines, dict.fromkeys(known), delimiter, look
         #: Of CSV, once it is found.
         self.delimiter: str | None = None
         self._header: Header | None = None
@@ -121,18 +122,21 @@ class Readings:
     def _find_header(self, texts: Sequence[str]) -> tuple[str, Header]:
         first = texts[0]
         if self._known:
-            tried = {d: read_header(first, d, self._known) for d in (self._given or ",", *DELIMITERS)}
-            delimiter = max(tried, key=lambda d: len(set(tried[d].names) & set(self._known)))
-            header = tried[delimiter]
-            if not set(header.names) & set(self._known):
+            tried = {}
+            for delimiter in (self._given or ",", *DELIMITERS):
+                with suppress(csv.Error):  # a field that is too long, because nothing separates it
+                    tried[delimiter] = read_header(first, delimiter, self._known)
+            delimiter = max(tried, key=lambda d: len(self._known.keys() & tried[d].names), default=",")
+            header = tried.get(delimiter, Header((), (), False))
+            if not self._known.keys() & header.names:
                 some = ", ".join(list(self._known)[:6])
                 raise Malformed(f"{shorten(first)} is neither JSON nor a header of CSV with one of {some}")
         else:
             delimiter = self._given or find_delimiter(texts)
             header = read_header(first, delimiter)
-        twice = next((name for name in header.names if header.names.count(name) > 1), None)
-        if twice is not None:
-            raise Malformed(f"the header has more than one column {twice!r}")
+        repeated = find_repeated(header.names)
+        if repeated is not None:
+            raise Malformed(f"the header has more than one column {repeated!r}")
         return delimiter, header
 
     def _read(self, text: str) -> Reading:

@@ -68,8 +68,8 @@ class Table:
         look = source.look()
         first = {column: columns.plain(look.column(i)) for i, column in enumerate(look.column_names)}
         if len(first) < len(look.column_names):
-            twice = next(c for c in look.column_names if look.column_names.count(c) > 1)
-            raise TableError(f"{name}: more than one column is named {twice!r}. Give each its own name.")
+            repeated = next(c for c in look.column_names if look.column_names.count(c) > 1)
+            raise TableError(f"{name}: more than one column is named {repeated!r}. Give each its own name.")
         if not first:
             raise TableError(f"{name}: the table has no columns.")
         if look.num_rows == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -35,7 +36,7 @@ def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> It
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = _one_line(error)
         raise TableError(f"{name}: a column's type cannot be read ({reason}). Store it as numbers.") from None
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, csv.Error, OSError, EOFError, UnicodeDecodeError) as error:
         reason = _one_line(error)
         if isinstance(error, UnicodeDecodeError) or "invalid utf8" in reason.lower():
             line = find_line()
