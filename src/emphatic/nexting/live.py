@@ -25,7 +25,7 @@ from emphatic.tables.pipe import Readings, lines
 
 __all__ = ["Every", "Live"]
 
-log = logging.getLogger("emphatic.nexting")
+logger = logging.getLogger("emphatic.nexting")
 
 #: What a pipe takes at once without blocking, if it takes anything.
 _ATOM = 512
@@ -55,12 +55,12 @@ class Live:
                         self._write(self._pending, wake)
                     self._predict(wake)
                 except BrokenPipeError:
-                    log.warning("the reader of the predictions has gone.")
+                    logger.warning("the reader of the predictions has gone.")
                     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing fails on the way out
                 finally:
                     self._save()
             if self.predictor.waiting:
-                log.warning(
+                logger.warning(
                     "stopped after %d of %d readings of the warm-up: there is no model.",
                     self.predictor.waiting, self.warm_up,
                 )  # fmt: skip
@@ -95,14 +95,14 @@ class Live:
     # ------------------------------------------------------------------ the model
 
     def _new(self) -> Predictor:
-        log.info("no model yet: warming up on the first %d readings.", self.warm_up)
+        logger.info("no model yet: warming up on the first %d readings.", self.warm_up)
         return Predictor(self.settings, learn=self.learn, every=self.every, warm_up=self.warm_up)
 
     def _load(self) -> Predictor:
         horde, state = Horde.load_with(self.model)
         predictor = Predictor.restore(horde, state, learn=self.learn, every=self.every)
         self._pending = state.get("live", {}).get("pending", "").encode()
-        log.info("resuming from %s at step %d.", self.model, predictor.step)
+        logger.info("resuming from %s at step %d.", self.model, predictor.step)
         return predictor
 
     def _save(self) -> None:
@@ -134,16 +134,16 @@ def _signals() -> Iterator[int]:
 @contextmanager
 def _log_to_stderr() -> Iterator[None]:
     """What is logged goes to standard error, unless logging has been set up."""
-    logger = logging.getLogger("emphatic")
-    if logger.hasHandlers():
+    package = logging.getLogger("emphatic")
+    if any(not isinstance(h, logging.NullHandler) for h in (*package.handlers, *logging.getLogger().handlers)):
         yield
         return
-    handler, level = logging.StreamHandler(), logger.level
+    handler, level = logging.StreamHandler(), package.level
     handler.setFormatter(logging.Formatter("emphatic: %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        package.removeHandler(handler)
+        package.setLevel(level)

@@ -28,7 +28,7 @@ from emphatic.tables.times import TimeColumn
 
 __all__ = ["Every", "Prediction", "Predictor"]
 
-log = logging.getLogger("emphatic.nexting")
+logger = logging.getLogger("emphatic.nexting")
 
 #: Malformed readings that are reported one by one; from there on they are counted.
 _REPORTED = 100
@@ -126,7 +126,7 @@ class Predictor:
             except Malformed as error:
                 self.malformed += 1
                 if self.malformed <= _REPORTED:
-                    log.warning("line %d: %s; skipped.", line, error)
+                    logger.warning("line %d: %s; skipped.", line, error)
                 prediction = None
             yield prediction
 
@@ -138,10 +138,10 @@ class Predictor:
     def log_counts(self) -> None:
         """Log how much could not be used, of what was not logged one by one."""
         if self.malformed > _REPORTED:
-            log.warning("%d malformed lines skipped.", self.malformed)
+            logger.warning("%d malformed lines skipped.", self.malformed)
         for problem, count in self.problems.items():
             if count > 1:
-                log.warning("%s: %d times, each treated as missing.", problem, count)
+                logger.warning("%s: %d times, each treated as missing.", problem, count)
 
     def _observe(self, line: int, reading: Reading, readings: Readings) -> Prediction | None:
         """Learn from a reading; its prediction, if it gets one."""
@@ -170,7 +170,7 @@ class Predictor:
         for problem, text in problems.items():
             self.problems[problem] += 1
             if self.problems[problem] == 1:
-                log.warning("line %d: %s: %s; treated as missing. More of these are counted.", line, problem, text)
+                logger.warning("line %d: %s: %s; treated as missing. More of these are counted.", line, problem, text)
 
     # ------------------------------------------------------------------ the warm-up
 
@@ -195,8 +195,8 @@ class Predictor:
         for line, reading in waiting:
             self._report(line, self._parser.parse(reading).problems)
         for column, reason in table.ignored.items():
-            log.info("column %r is not used: %s.", column, reason)
-        log.info("warmed up on %d readings of %d signals; predicting from now on.", self.step, len(table.names))
+            logger.info("column %r is not used: %s.", column, reason)
+        logger.info("warmed up on %d readings of %d signals; predicting from now on.", self.step, len(table.names))
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""

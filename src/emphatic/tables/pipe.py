@@ -57,7 +57,7 @@ class Readings:
     The lines are JSON objects, or CSV as in files: names may be quoted or absent, and before them may come a byte order
     mark, comments and blank lines. A row of CSV is one line. ``known`` are the columns of a model, if there is one: the
     first line must have some of them, and ``delimiter`` is the first that is tried. Without a model, CSV is held back
-    until ``look`` lines tell its delimiter, unless that is given.
+    until ``look`` lines tell how it is written.
 
     >>> list(Readings([b"time;power", b"0;1,5", b"oops"], look=2))
     [(2, {'time': '0', 'power': '1,5'}), (3, Malformed('1 columns, where the header has 2'))]
@@ -86,38 +86,40 @@ class Readings:
         for number, line in enumerate(self._lines, start=1):
             try:
                 text = _text(line, number)
-                if self._json or self._header:
-                    if text.strip() if self._json else text:
-                        yield number, self._read(text)
-                    continue
-                if not held and (not text.strip() or text.startswith("#")):
-                    continue
-                if not held and text.lstrip().startswith("{"):
-                    self._json = True
-                    yield number, self._read(text)
-                    continue
-                held.append((number, text))
-                if self._known or len(held) >= self._look:
-                    waiting, held = held, []
-                    yield from self._begin(waiting)
             except Malformed as error:
                 yield number, error
-        if held:
-            yield from self._begin(held)
+                continue
+            if self._json or self._header:
+                yield from self._read(number, text)
+            elif held or not (text.startswith("#") or not text.strip()):
+                held.append((number, text))
+                if self._known or _is_json(held[0][1]) or len(held) >= self._look:
+                    first, held = held, []
+                    yield from self._begin(first)
+        yield from self._begin(held)
 
     def _begin(self, held: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Reading | Malformed]]:
         """The first lines, now that they tell how all are written."""
-        self._json = 2 * sum(text.lstrip().startswith("{") for _, text in held) > len(held)
+        self._json = 2 * sum(_is_json(text) for _, text in held) > len(held)
         for i, (number, text) in enumerate(held):
-            try:
-                if not self._json and self._header is None:
+            if not self._json and self._header is None:
+                try:
                     self.delimiter, self._header = self._find_header([text for _, text in held[i:]])
-                    if self._header.present:
-                        continue
-                if text.strip() if self._json else text:
-                    yield number, self._read(text)
-            except (csv.Error, Malformed) as error:
-                yield number, Malformed(str(error))
+                except (csv.Error, Malformed) as error:
+                    yield number, Malformed(str(error))
+                    continue
+                if self._header.present:
+                    continue
+            yield from self._read(number, text)
+
+    def _read(self, number: int, text: str) -> Iterator[tuple[int, Reading | Malformed]]:
+        """The reading in a line; none in a blank one."""
+        if not (text.strip() if self._json else text):
+            return
+        try:
+            yield number, _json(text) if self._header is None else self._csv(text, self._header.names)
+        except Malformed as error:
+            yield number, error
 
     def _find_header(self, texts: Sequence[str]) -> tuple[str, Header]:
         first = texts[0]
@@ -138,9 +140,6 @@ class Readings:
         if repeated is not None:
             raise Malformed(f"the header has more than one column {repeated!r}")
         return delimiter, header
-
-    def _read(self, text: str) -> Reading:
-        return _json(text) if self._header is None else self._csv(text, self._header.names)
 
     def _csv(self, text: str, names: Sequence[str]) -> Reading:
         assert self.delimiter is not None
@@ -163,7 +162,7 @@ def collect(
     time: str | bool | None = None,
 ) -> Table:
     """A table of readings, as if they had been read from a file: of JSON lines, or of CSV with that delimiter."""
-    nested = {name for row in rows for name, value in row.items() if isinstance(value, dict | list)}
+    nested = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, dict | list))
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in nested]
     columns = [pa.array([fields.as_text(row.get(name)) for row in rows], pa.string()) for name in names]
     frame = Frame(pa.Table.from_arrays(columns, names), None)
@@ -172,8 +171,12 @@ def collect(
     return table_of("the readings", frame, time)
 
 
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
 def _json(text: str) -> Reading:
-    if not text.lstrip().startswith("{"):
+    if not _is_json(text):
         raise Malformed(f"{shorten(text)} is not an object of names and readings")
     try:
         return dict(json.loads(text))
