@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -280,6 +281,18 @@ def test_a_date_and_a_time_of_day() -> None:
     kept = Notation.from_config(json.loads(json.dumps(old.notation.config())))
     again = RowParser(["x"], [], kept)
     assert again.parse({"x": 1, "Date": "2007-02-01", "Time": "00:01:00"}).time == 1170288060
+
+
+def test_of_typed_times_the_pipe_has_the_text() -> None:
+    when = [START, START + timedelta(minutes=1)]
+    stamps = open_table(pa.table({"time": pa.array(when), "x": [1.0, 2.0]}))
+    pair = open_table(pa.table({"d": [w.date() for w in when], "c": [w.time() for w in when], "x": [1.0, 2.0]}))
+    assert (stamps.time, pair.time) == ("time", "d+c")
+    for table, row in ((stamps, {"time": "2007-02-01T17:25:00Z"}), (pair, {"d": "2007-02-01", "c": "17:25:00"})):
+        first = table.notation.time
+        of = RowParser(table.names, table.categories, table.notation)
+        assert of.parse({"x": 1} | row).time == when[1].timestamp() == whole(table)[1][1]
+        assert of.notation.time == first
 
 
 def test_a_damaged_notation_is_refused() -> None:
