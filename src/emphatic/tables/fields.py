@@ -83,9 +83,12 @@ def numbers(array: Any, comma: bool = False) -> tuple[FloatArray, int]:
             values = np.array(text.cast(pa.float64()).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
             continue
-        if int(np.isnan(values).sum()) == array.null_count:
+        nan = np.isnan(values)
+        if int(nan.sum()) == array.null_count:
             return values, 0
-        break  # Arrow reads more spellings of NaN than there are missing words
+        # Arrow reads more spellings of NaN than there are missing words.
+        spelled = array.filter(pa.array(nan)).drop_null().to_pylist()
+        return values, sum(not number(word)[1] for word in spelled)
     coded = array.dictionary_encode()
     found = [number(word, comma) for word in coded.dictionary.to_pylist()] + [(math.nan, True)]
     values, readable = (np.array(part) for part in zip(*found, strict=True))
