@@ -311,6 +311,23 @@ def test_every_must_be_a_count_or_a_duration() -> None:
         Every("soon")
 
 
+@pytest.mark.parametrize(("level", "lines_"), [("WARNING", 2), ("ERROR", 0)])
+def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_: int, tmp_path: Path) -> None:
+    code = (
+        "import logging, pathlib; from emphatic.nexting.live import Live, Settings;"
+        f"logging.basicConfig(); logging.getLogger('emphatic').setLevel('{level}');"
+        f"Live(pathlib.Path({str(tmp_path / 'm')!r}), Settings()).run()"
+    )
+    run = subprocess.run([sys.executable, "-c", code], input=b'{"x": 1}\n', capture_output=True, timeout=60, check=True)
+    assert (
+        run.stderr.decode().splitlines()
+        == [
+            "emphatic: no model yet: warming up on the first 500 readings.",
+            "emphatic: stopped after 1 of 500 readings of the warm-up: there is no model.",
+        ][:lines_]
+    )
+
+
 def test_it_cannot_learn_from_text_alone(tmp_path: Path) -> None:
     code, out, stderr = fed(b'{"a": "x"}\n' * 70, *FLAGS, "--model", str(tmp_path / "m"))
     assert code != 0

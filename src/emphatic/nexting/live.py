@@ -133,17 +133,16 @@ def _signals() -> Iterator[int]:
 
 @contextmanager
 def _log_to_stderr() -> Iterator[None]:
-    """What is logged goes to standard error, unless logging has been set up."""
-    package = logging.getLogger("emphatic")
-    if any(not isinstance(h, logging.NullHandler) for h in (*package.handlers, *logging.getLogger().handlers)):
-        yield
-        return
-    handler, level = logging.StreamHandler(), package.level
+    """What is logged goes to standard error in plain lines; errors only, where that is the log level of the package."""
+    handler, before = logging.StreamHandler(), (logger.level, logger.propagate)
     handler.setFormatter(logging.Formatter("emphatic: %(message)s"))
-    package.addHandler(handler)
-    package.setLevel(logging.INFO)
+    quiet = logging.getLogger("emphatic").getEffectiveLevel() > logging.WARNING
+    logger.setLevel(logging.ERROR if quiet else logging.INFO)
+    logger.propagate = False
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        package.removeHandler(handler)
-        package.setLevel(level)
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
