@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,15 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.live import Every
-from emphatic.tables.pipe import LONGEST, Malformed, lines, moment, number, reader
+from emphatic.tables.pipe import LONGEST, lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and signals of POSIX")
 
@@ -55,7 +58,7 @@ def started(*flags: str, **kinds: Any) -> Iterator[Any]:
 
 
 def fed(text: bytes, *flags: str) -> tuple[int, list[dict[str, Any]], str]:
-    """The exit code, the lines out and what was said, of a run on all of this text."""
+    """The exit code, the lines out and what it wrote to standard error, of a run on all of this text."""
     run = subprocess.run([*COMMAND, *flags], input=text, capture_output=True, timeout=120, check=False)
     return run.returncode, [json.loads(line) for line in run.stdout.splitlines()], run.stderr.decode()
 
@@ -90,9 +93,9 @@ def unread(pipe: Any) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def told(model: Path) -> dict[str, Any]:
-    more: dict[str, Any] = Horde.load_with(model)[1]["live"]
-    return more
+def live_state(model: Path) -> dict[str, Any]:
+    state: dict[str, Any] = Horde.load_with(model)[1]["live"]
+    return state
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +123,7 @@ def test_a_line_for_every_reading_after_the_warm_up(whole: tuple[list[bytes], Pa
             "S1": ["2", "9"],
             "S2": ["2", "9"],
         }
-    assert told(model)["step"] == ROWS
+    assert live_state(model)["step"] == ROWS
     # It learned: the last predictions of a sine are near what then happened.
     S1 = np.sin(np.arange(ROWS + 50) / 7)
     truth = [np.average(S1[t + 1 : t + 51], weights=0.5 ** np.arange(50)) for t in range(ROWS - 300, ROWS)]
@@ -128,14 +131,14 @@ def test_a_line_for_every_reading_after_the_warm_up(whole: tuple[list[bytes], Pa
     assert np.mean((np.array(made) - truth) ** 2) < 0.1 * np.var(truth)
 
 
-def test_killed_at_twenty_moments_and_taken_up_again(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
+def test_killed_twenty_times_and_resumed(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
     """From the last save on, the lines are those of a run that never stopped."""
     expected = {json.loads(line)["step"]: line for line in whole[0]}
     model, text = tmp_path / "m", readings()
     rng, kills, seen = np.random.default_rng(3), 0, set()
     ended = None
     while ended != 0:
-        begin = told(model)["step"] if model.exists() else 0
+        begin = live_state(model)["step"] if model.exists() else 0
         with started(*FLAGS, "--model", str(model), "--save-every", "0.02s") as process:
             thread = feed(process, text[begin:])
             last = int(rng.integers(1, 120)) if kills < 20 else -1
@@ -166,7 +169,7 @@ def test_a_signal_saves_at_once(whole: tuple[list[bytes], Path], tmp_path: Path,
         process.send_signal(which)
         assert seconds_until(model.exists) < 1.0
         assert process.wait(10) == 0
-    assert told(model)["step"] == 300
+    assert live_state(model)["step"] == 300
     # Now nobody reads: the pipe fills, and it must still stop; what was not taken comes first when it goes on.
     with started("--model", str(model), "--save-every", "1h") as process:
         thread = feed(process, text[300:])
@@ -177,7 +180,7 @@ def test_a_signal_saves_at_once(whole: tuple[list[bytes], Path], tmp_path: Path,
         got = process.stdout.read()
         assert process.wait(10) == 0
         thread.join(10)
-    step = told(model)["step"]
+    step = live_state(model)["step"]
     assert 300 < step < ROWS, "the producer was held back"
     rest = subprocess.run(
         [*COMMAND, "--model", str(model)], input=b"".join(text[step:]), capture_output=True, timeout=60, check=True
@@ -193,10 +196,10 @@ def test_when_the_reader_goes_away(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.wait(20) == 0
         thread.join(10)
-        said = process.stderr.read().decode()
-    assert told(model)["step"] > 60
-    assert "has gone" in said
-    assert "Traceback" not in said
+        stderr = process.stderr.read().decode()
+    assert live_state(model)["step"] > 60
+    assert "has gone" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_csv_no_learning_and_thinning(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
@@ -205,10 +208,10 @@ def test_csv_no_learning_and_thinning(whole: tuple[list[bytes], Path], tmp_path:
     for line in text:
         one = json.loads(line)
         table.append(f"{'' if one['S2'] is None else one['S2']},x,{one['S1']},{one['time']}")
-    code, out, said = fed("\n".join(table).encode(), *FLAGS, "--model", str(tmp_path / "m"), "--every", "50")
-    assert code == 0, said
+    code, out, stderr = fed("\n".join(table).encode(), *FLAGS, "--model", str(tmp_path / "m"), "--every", "50")
+    assert code == 0, stderr
     assert [one["step"] for one in out] == [99, 149, 199, 249, 299]
-    code, out, said = fed(b"".join(text), *FLAGS, "--model", str(tmp_path / "n"), "--every", "20s")
+    code, out, stderr = fed(b"".join(text), *FLAGS, "--model", str(tmp_path / "n"), "--every", "20s")
     assert [one["step"] for one in out] == list(range(60, 300, 20))
     # A frozen model stays as it is, to the last byte, and gives the same answers twice.
     before = whole[1].read_bytes()
@@ -217,8 +220,8 @@ def test_csv_no_learning_and_thinning(whole: tuple[list[bytes], Path], tmp_path:
     assert answers[0] == answers[1]
     assert len(answers[0]) == 300
     assert whole[1].read_bytes() == before
-    code, _, said = fed(b"", "--model", str(tmp_path / "none"), "--no-learn")
-    assert (code, "needs a model" in said) == (2, True)
+    code, _, stderr = fed(b"", "--model", str(tmp_path / "none"), "--no-learn")
+    assert (code, "needs a model" in stderr) == (2, True)
 
 
 def test_from_a_log_to_a_pipe(tmp_path: Path) -> None:
@@ -229,8 +232,8 @@ def test_from_a_log_to_a_pipe(tmp_path: Path) -> None:
     subprocess.run(log, check=True, capture_output=True, timeout=120)
     model = tmp_path / "out" / "model.safetensors"
     before = Horde.load(model)
-    code, out, said = fed(b"".join(text[600:]), "--model", str(model))
-    assert code == 0, said
+    code, out, stderr = fed(b"".join(text[600:]), "--model", str(model))
+    assert code == 0, stderr
     assert [one["step"] for one in out] == list(range(600, 900))
     after = Horde.load(model)
     assert after.rows == before.rows + 300 == 900
@@ -254,7 +257,7 @@ def nonsense() -> Iterator[bytes]:
 
 
 def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
-    """A million lines, one of them of 10 MB; what is said of them is bounded too."""
+    """A million lines, one of them of 10 MB; what is logged of them is bounded too."""
     model = tmp_path / "m"
     model.write_bytes(whole[1].read_bytes())
 
@@ -262,7 +265,7 @@ def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], 
         yield b'{"S1": "' + b"x" * 10_000_000 + b'"}\n'
         yield from nonsense()
 
-    with open(tmp_path / "said", "wb") as err, started("--model", str(model), stderr=err) as process:
+    with open(tmp_path / "stderr", "wb") as err, started("--model", str(model), stderr=err) as process:
         thread = feed(process, text())
         first, used = process.stdout.readline(), 0
         for _ in process.stdout:
@@ -270,13 +273,13 @@ def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], 
         assert process.wait(60) == 0
         thread.join(10)
     assert json.loads(first)["predictions"]["S1"]["2"] is not None
-    said = (tmp_path / "said").read_text()
-    assert "line 1: longer than 1 MiB; skipped." in said
-    assert "line 3:" in said
-    assert "lines were malformed and skipped" in said
-    assert len(said) < 50_000
+    stderr = (tmp_path / "stderr").read_text()
+    assert "line 1: longer than 1 MiB; skipped." in stderr
+    assert "line 3:" in stderr
+    assert "malformed lines skipped." in stderr
+    assert len(stderr) < 50_000
     assert used < 400 * 2**20, "memory"
-    assert told(model)["step"] == ROWS + 1000
+    assert live_state(model)["step"] == ROWS + 1000
 
 
 def resident(pid: int) -> int:
@@ -303,34 +306,162 @@ def test_lines_are_cut_and_bounded() -> None:
     os.close(read)
 
 
-def test_numbers_and_moments() -> None:
-    assert [number(value) for value in (1, True, "2.5", " 3 ")] == [1.0, 1.0, 2.5, 3.0]
-    for missing in (None, "", "NA", "nan", float("inf"), 10**400, "?"):
-        assert np.isnan(number(missing))
-    wrongs: list[Any] = ["abc", [1], {}, "1,5"]
-    for wrong in wrongs:
-        with pytest.raises(Malformed, match="is not a number"):
-            number(wrong)
-    assert moment("2007-02-01 00:01:00") == moment("2007-02-01T00:01:00Z") == moment("2007-02-01T01:01:00+01:00")
-    assert moment("2007-02-01") == 1170288000.0
-    assert moment(1170288000000, 1000.0) == 1170288000.0
-    with pytest.raises(Malformed):
-        reader(b"a,b,a")
+def test_every_must_be_a_count_or_a_duration() -> None:
     with pytest.raises(ValueError, match="--every must be"):
         Every("soon")
 
 
+@pytest.mark.parametrize(("level", "lines_"), [("WARNING", 2), ("ERROR", 0)])
+def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_: int, tmp_path: Path) -> None:
+    code = (
+        "import logging, pathlib; from emphatic.nexting.live import Live, Settings;"
+        f"logging.basicConfig(); logging.getLogger('emphatic').setLevel('{level}');"
+        f"Live(pathlib.Path({str(tmp_path / 'm')!r}), Settings()).run()"
+    )
+    run = subprocess.run([sys.executable, "-c", code], input=b'{"x": 1}\n', capture_output=True, timeout=60, check=True)
+    assert (
+        run.stderr.decode().splitlines()
+        == [
+            "emphatic: no model yet: warming up on the first 500 readings.",
+            "emphatic: stopped after 1 of 500 readings of the warm-up: there is no model.",
+        ][:lines_]
+    )
+
+
 def test_it_cannot_learn_from_text_alone(tmp_path: Path) -> None:
-    code, out, said = fed(b'{"a": "x"}\n' * 70, *FLAGS, "--model", str(tmp_path / "m"))
+    code, out, stderr = fed(b'{"a": "x"}\n' * 70, *FLAGS, "--model", str(tmp_path / "m"))
     assert code != 0
     assert out == []
-    assert "cannot be learned from" in said
-    assert "Traceback" not in said
+    assert "cannot be learned from" in stderr
+    assert "Traceback" not in stderr
     assert not (tmp_path / "m").exists()
 
 
 def test_a_pipe_that_ends_within_the_warm_up_says_so(tmp_path: Path) -> None:
-    code, out, said = fed(b"".join(readings(10)), *FLAGS, "--model", str(tmp_path / "m"))
+    code, out, stderr = fed(b"".join(readings(10)), *FLAGS, "--model", str(tmp_path / "m"))
     assert (code, out) == (0, [])
-    assert "stopped after 10 of 60 readings to warm up on: there is no model." in said
+    assert "stopped after 10 of 60 readings of the warm-up: there is no model." in stderr
     assert not (tmp_path / "m").exists()
+
+
+# ---------------------------------------------------------------------- the same as from a file
+
+
+def in_a_file(kind: str, rows: int = 640) -> list[bytes]:
+    """A log as people write it: the lines of a file."""
+    rng, start = np.random.default_rng(1), datetime(2007, 2, 1)
+    power, level = 230 + rng.normal(size=rows), np.sin(np.arange(rows) / 9) + 0.1 * rng.normal(size=rows)
+    mode, heater = rng.choice(["heat", "cool", "off"], rows), rng.random(rows) < 0.5
+    made = []
+    for i in range(rows):
+        when = start + timedelta(minutes=i if i < 550 else i + 60)
+        cells: list[Any] = [f"{power[i]:.3f}", f"{level[i]:.4f}", str(mode[i]), "true" if heater[i] else "FALSE"]
+        if i % 41 == 7:
+            cells[i % 2] = ["N/A", "--", "?", "Error"][i % 4]
+        if i % 53 == 9:
+            cells[2] = "NA"
+        if kind == "iso":
+            made.append(",".join([f"{when:%Y-%m-%d %H:%M:%S}", *cells]))
+        elif kind == "decimal comma":
+            comma = [cell.replace(".", ",") for cell in cells]
+            made.append(";".join([f"{when:%d/%m/%Y}", f"{when:%H:%M}", *(f'"{cell}"' for cell in comma)]))
+        else:
+            row = {
+                "time": f"{when:%d.%m.%Y %H:%M:%S}",
+                **dict(zip(("power", "level", "mode", "heater"), cells, strict=True)),
+            }
+            row["level"] = float(cells[1]) if cells[1][-1].isdigit() else cells[1]
+            row["heater"] = bool(heater[i])
+            made.append(json.dumps(row))
+    header = {"iso": ["time,power,level,mode,heater"], "decimal comma": ['\ufeffDate;Time;power;"level";mode;heater']}
+    return [f"{line}\n".encode() for line in header.get(kind, []) + made]
+
+
+def predictions(lines: list[dict[str, Any]]) -> tuple[list[str], Any]:
+    names = [f"{signal_}@{h}" for signal_, at in lines[0]["predictions"].items() for h in at]
+    return names, np.array([[value for at in line["predictions"].values() for value in at.values()] for line in lines])
+
+
+@pytest.mark.parametrize("kind", ["iso", "decimal comma", "json"])
+def test_a_pipe_gives_the_predictions_of_the_file(kind: str, tmp_path: Path) -> None:
+    """Warmed up on as many rows, the two differ by how rows are cut into blocks: by rounding.
+
+    And a model learned from the file goes on with a pipe in the same notation.
+    """
+    lines_ = in_a_file(kind)
+    path, header = tmp_path / "log.txt", 0 if kind == "json" else 1
+    path.write_bytes(b"".join(lines_))
+    flags = ["--horizons", "2,9"]
+    log = subprocess.run(
+        [*COMMAND[:-1], str(path), *flags, "--out", str(tmp_path / "out")],
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert log.returncode == 0, log.stderr.decode()
+    expected = pq.read_table(tmp_path / "out" / "predictions.parquet")
+    code, out, stderr = fed(b"".join(lines_), *flags, "--model", str(tmp_path / "live"))
+    assert code == 0, stderr
+    names, made = predictions(out)
+    assert [one["step"] for one in out] == list(range(500, 640))
+    np.testing.assert_allclose(made, np.column_stack([expected[name] for name in names])[500:], rtol=1e-9, atol=1e-9)
+    errors = b"".join(lines_).count(b"Error")
+    assert f"line {8 + header}: 'level' is not a number: 'Error'; treated as missing." in stderr
+    assert f"'level' is not a number: {errors} times, each treated as missing." in stderr
+    # Both models know how the log was written, and had the same times.
+    models = [Horde.load_with(tmp_path / name)[1] for name in ("out/model.safetensors", "live")]
+    assert models[0]["notation"] == models[1]["notation"]
+    assert models[0]["clock"] == models[1]["clock"]
+    assert models[0]["clock"]["gaps"] == 1
+    assert models[0]["clock"]["missing"] == 0
+    # From the file to the pipe: the first 600 rows in a file, the others on a pipe.
+    cut = 600 + header
+    path.write_bytes(b"".join(lines_[:cut]))
+    subprocess.run([*COMMAND[:-1], str(path), *flags, "--out", str(tmp_path / "cut")], capture_output=True, check=True)
+    code, later, stderr = fed(
+        b"".join(lines_[:header] + lines_[cut:]), "--model", str(tmp_path / "cut/model.safetensors")
+    )
+    assert code == 0, stderr
+    assert [one["step"] for one in later] == list(range(600, 640))
+    np.testing.assert_allclose(predictions(later)[1], made[100:], rtol=1e-9, atol=1e-9)
+    assert [one["time"] for one in later] == [one["time"] for one in out[100:]]
+
+
+def test_a_time_that_cannot_be_read_is_reported(tmp_path: Path, whole: tuple[list[bytes], Path]) -> None:
+    model = tmp_path / "m"
+    model.write_bytes(whole[1].read_bytes())
+    text = b"".join(
+        json.dumps({"S1": 0.0, "S2": 1.0} | time).encode() + b"\n"
+        for time in (
+            {"time": 1.7e9 + ROWS},
+            {"time": "soon"},
+            {"time": "later"},
+            {},
+            {"time": None},
+            {"time": math.nan},
+        )
+    )
+    code, out, stderr = fed(text, "--model", str(model))
+    assert code == 0
+    assert [one["time"] for one in out] == [1.7e9 + ROWS, None, None, None, None, None]
+    assert "line 2: the time 'time' cannot be read: 'soon'; treated as missing." in stderr
+    assert "line 3" not in stderr
+    assert "line 4: the time 'time' is absent" in stderr
+    assert "the time 'time' cannot be read: 2 times, each treated as missing." in stderr
+
+
+def test_a_model_that_knows_no_notation_goes_on_as_ever(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
+    """Models were saved without it until 0.2."""
+    horde, more = Horde.load_with(whole[1])
+    assert more.pop("notation")["time"]["columns"] == ["time"]
+    horde.save(tmp_path / "old", **more)
+    (tmp_path / "new").write_bytes(whole[1].read_bytes())
+    for times in ([1.7e9 + ROWS, 1.7e9 + ROWS + 1], ["2023-11-14T22:46:40", "2023-11-14T22:46:41"]):
+        text = b"".join(json.dumps({"time": t, "S1": 0.1, "S2": 0.2}).encode() + b"\n" for t in times)
+        old, new = (fed(text, "--model", str(tmp_path / name), "--no-learn") for name in ("old", "new"))
+        assert old[:2] == new[:2]
+        assert [one["time"] for one in old[1]] == times
+    code, _, _ = fed(text, "--model", str(tmp_path / "old"))
+    assert code == 0
+    time = Horde.load_with(tmp_path / "old")[1]["notation"]["time"]
+    assert time["formats"] == ["iso"], "from then on it does"

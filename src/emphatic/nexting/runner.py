@@ -218,7 +218,8 @@ class Nexting:
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
         more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
-        return more | {"when": when, "counts": asdict(self.counts)}
+        kept = {"when": when, "notation": self.table.notation.config(), "counts": asdict(self.counts)}
+        return more | kept
 
     def _write_part(self, begin: int, readings: KeptReadings, made: NDArray[np.float64]) -> None:
         """A part of the readings, then of ``predictions.parquet``."""

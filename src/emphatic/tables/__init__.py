@@ -6,7 +6,7 @@
 (('Global_active_power', 'Global_reactive_power', 'Voltage'), 'time', 129600)
 >>> clock, hold = table.clock(), emphatic.tables.Hold(len(table.names))
 >>> for block in table.blocks():
-...     gap = clock.follow(block.time)
+...     gap = clock.find_gaps(block.time)
 ...     values, missing = hold.fill(block.values)
 >>> clock.step, clock.gaps, hold.missing[0].item(), hold.longest[0].item()
 (60.0, 0, 3726, 3723)

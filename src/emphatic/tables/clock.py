@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 __all__ = ["Clock"]
 
-_KEPT = 10  # longest gaps kept for the report
+_LONGEST = 10  # gaps kept for the report
 _COUNTS = ("rows", "gaps", "backwards", "repeats", "irregular", "missing")
 
 
 class Clock:
     """Watches the times of a log, block after block, for gaps.
 
-    From the log's first times it takes the usual step s, the median of the steps forward. A log is regular if nine
+    The usual step s is the median of the steps forward among the log's first times. A log is regular if nine
     of ten steps are within a tenth of s. A row does not follow on the one before it if
 
     - the step is longer than ``limit``: 1.5 s in a regular log, in others max(5 s, 3 q) where q is the step that one
@@ -33,9 +33,9 @@ class Clock:
     >>> clock = Clock(np.arange(10.0))
     >>> clock.step, clock.regular, clock.limit
     (1.0, True, 1.5)
-    >>> clock.follow(np.array([0.0, 1.0, 2.0, 7.0])).tolist()
+    >>> clock.find_gaps(np.array([0.0, 1.0, 2.0, 7.0])).tolist()
     [False, False, False, True]
-    >>> clock.follow(np.array([8.0, np.nan, 10.0, 3.0])).tolist()
+    >>> clock.find_gaps(np.array([8.0, np.nan, 10.0, 3.0])).tolist()
     [False, False, False, True]
     >>> clock.gaps, clock.backwards, clock.longest
     (2, 1, [(3, 2.0, 7.0)])
@@ -60,15 +60,15 @@ class Clock:
         self._last = np.nan
         self._since = 0  # rows since the last one that had a time
 
-    def follow(self, time: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the next rows, whether it does NOT follow on the one before it."""
+    def find_gaps(self, time: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """For each of the next rows, whether it does not follow on the one before it."""
         known = np.flatnonzero(np.isfinite(time))
         gap = np.zeros(len(time), bool)
         self.missing += len(time) - len(known)
         if len(known):
             before = np.concatenate([[self._last], time[known[:-1]]])
-            passed = np.diff(known, prepend=-1 - self._since)
-            step = (time[known] - before) / passed
+            rows = np.diff(known, prepend=-1 - self._since)
+            step = (time[known] - before) / rows
             back = step < 0  # NaN, before the first time of all, is neither
             far = step > self.limit
             gap[known] = back | far
@@ -78,11 +78,14 @@ class Clock:
             self.irregular += int((np.abs(step - self.step) > 0.1 * self.step)[step > 0].sum())
             found = [(self.rows + int(known[i]), float(before[i]), float(time[known[i]])) for i in np.flatnonzero(far)]
             # Sorting is stable: of equal gaps the earlier stays, however the rows are cut in blocks.
-            self.longest = sorted(self.longest + found, key=lambda g: g[1] - g[2])[:_KEPT]
+            self.longest = sorted(self.longest + found, key=lambda g: g[1] - g[2])[:_LONGEST]
             self._last = float(time[known[-1]])
         self._since = len(time) - 1 - int(known[-1]) if len(known) else self._since + len(time)
         self.rows += len(time)
         return gap
+
+    #: ``find_gaps`` under its former name.
+    follow = find_gaps
 
     def state(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""

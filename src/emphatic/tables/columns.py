@@ -1,28 +1,17 @@
-"""Columns: of what kind each one is, and its values as numbers or labels.
-
-All conversions go value by value, so that what a column gives does not depend on how the table is cut.
-"""
+"""Columns: of what kind each one is, and its values as numbers, typed or text."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-__all__ = ["A_SECOND", "MISSING", "decimal_comma", "is_text", "kind", "labels", "numbers", "plain"]
+from emphatic.tables import fields
 
-#: What people write where there is no value.
-MISSING = ("", "NA", "N/A", "#N/A", "na", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "?", "-", "--")
-
-_WORDS = {"true": (1.0, False), "false": (0.0, False)} | dict.fromkeys(MISSING, (np.nan, False))
-
-#: How many of Arrow's units of time a second has. (To divide by these rounds once, to multiply by 1e-3 twice.)
-A_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+__all__ = ["is_text", "kind", "numbers", "plain"]
 
 
 def plain(array: Any) -> Any:
@@ -65,58 +54,14 @@ def kind(array: Any, comma: bool = False) -> str:
 def numbers(array: Any, comma: bool = False) -> tuple[NDArray[np.float64], int]:
     """The values as float64, NaN where missing; and how many were there but are no numbers.
 
-    ``comma`` reads 1,5 as 1.5. True is 1, durations are in seconds.
+    True is 1, durations are in seconds, text is read by ``fields.numbers``.
     """
     if is_text(array):
-        return _parsed(pc.replace_substring(array, ",", ".") if comma else array)
+        return fields.numbers(array, comma)
     if pt.is_duration(array.type):
-        return numbers(array.cast(pa.int64()))[0] / A_SECOND[array.type.unit], 0
+        return numbers(array.cast(pa.int64()))[0] / fields.UNITS_PER_SECOND[array.type.unit], 0
     if pt.is_null(array.type):
         return np.full(len(array), np.nan), 0
     if pt.is_float16(array.type):
         array = array.cast(pa.float32())
     return np.array(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)), 0
-
-
-def _parsed(array: Any) -> tuple[NDArray[np.float64], int]:
-    for text in (array, pc.utf8_trim_whitespace(array)):
-        try:
-            return np.array(text.cast(pa.float64()).to_numpy(zero_copy_only=False)), 0
-        except pa.ArrowInvalid:
-            continue
-    coded = array.dictionary_encode()
-    found = [_number(word) for word in coded.dictionary.to_pylist()] + [(np.nan, False)]
-    values, bad = (np.array(part) for part in zip(*found, strict=True))
-    at = coded.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)
-    return values[at], int(bad[at].sum())
-
-
-def _number(word: str) -> tuple[float, bool]:
-    """The number a word stands for, and whether it stands for none."""
-    word = word.strip()
-    if word in _WORDS:
-        return _WORDS[word]
-    try:
-        return _WORDS.get(word.lower()) or (float("_" if "_" in word else word), False)
-    except ValueError:
-        return np.nan, True
-
-
-def labels(array: Any) -> NDArray[np.object_]:
-    """Text as an array of str, None where missing."""
-    text = pc.utf8_trim_whitespace(array)
-    text = pc.if_else(pc.is_in(text, _markers), pa.scalar(None, pa.string()), text)
-    return np.asarray(text.to_numpy(zero_copy_only=False), object)
-
-
-def decimal_comma(columns: list[Any]) -> bool:
-    """Whether text is rather of numbers like 1,5 than of numbers like 1.5."""
-
-    def share(sign: str) -> int:
-        pattern = rf"^\s*[-+]?\d+{re.escape(sign)}\d+([eE][-+]?\d+)?\s*$"
-        return sum(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0 for text in columns if is_text(text))
-
-    return share(",") > share(".")
-
-
-_markers = pa.array(MISSING)

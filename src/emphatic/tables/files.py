@@ -1,4 +1,4 @@
-"""Files: what a file holds is told by its first bytes, not by its name."""
+"""Files: recognised by their first bytes, not by their names."""
 
 from __future__ import annotations
 

@@ -21,6 +21,9 @@ class Frame:
 
     comma = False
     broken = 0
+    delimiter: str | None = None
+    nested: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
 
     def __init__(self, source: Any, names: Sequence[str] | None) -> None:
         try:

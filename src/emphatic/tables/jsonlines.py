@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.json as pj
 
+from emphatic.tables import fields
 from emphatic.tables.table_errors import TableError
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ _BLOCK = 1 << 21
 
 
 class JsonLines:
-    """The rows of a file of JSON lines. ``broken`` counts lines left out because they hold no whole object.
+    """The rows of a file of JSON lines. ``broken`` counts lines skipped because they hold no whole object.
 
-    The first rows say which names there are and of what type. A part of the file that does not keep to it
-    (a word among numbers) is read once more, slowly, as text.
+    The first rows decide on names and types. A part of the file that has other types (a word among numbers) is read
+    again, more slowly, as text.
     """
 
     rows = None
@@ -50,7 +51,7 @@ class JsonLines:
         return pa.Table.from_batches([self._batch(self.file.head, self.names)])
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-        """All rows from ``start`` on, in parts of no fixed length."""
+        """All rows from ``start`` on, in batches of any length."""
         self.broken = 0
         with self.file.open() as stream:
             rest = b""
@@ -73,7 +74,9 @@ class JsonLines:
             return pj.read_json(pa.BufferReader(text), read, parse).combine_chunks().to_batches()[0]
         except pa.ArrowInvalid:
             rows = self._objects(text)
-            return pa.record_batch({name: pa.array([_text(r.get(name)) for r in rows], pa.string()) for name in names})
+            return pa.record_batch(
+                {name: pa.array([fields.as_text(row.get(name)) for row in rows], pa.string()) for name in names}
+            )
 
     def _objects(self, text: bytes) -> list[dict[str, Any]]:
         found = []
@@ -94,7 +97,3 @@ def _type(types: set[type]) -> Any:
     if types <= {int, float}:
         return pa.float64()
     return pa.bool_() if types == {bool} else pa.string()
-
-
-def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -16,11 +16,12 @@ from emphatic.tables.table_errors import TableError, reading
 
 if TYPE_CHECKING:
     from emphatic.tables.files import File, Source
+    from emphatic.tables.notation import Notation
     from emphatic.tables.times import TimeColumn
 
-__all__ = ["Block", "Table", "open_table"]
+__all__ = ["Block", "Table", "open_table", "table_of"]
 
-_LEFT_OUT = {"date": "another date", "clock": "a time of day", "other": "no number or text"}
+_IGNORED = {"date": "another date", "clock": "a time of day", "other": "no number or text"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +53,10 @@ class Table:
     - ``time``: the time column, or both of a date and a time of day as ``Date+Time``, or None;
     - ``dated``: whether times are seconds since 1970, so that there is a time of day;
     - ``a_second``: how many units of a time column of numbers make a second;
-    - ``ignored``: the columns left out, each with the reason;
+    - ``ignored``: the columns that are not used, each with the reason;
     - ``rows``: how many rows there are, where that is known without reading them, or None;
-    - ``broken``: lines of text left out in the last pass, because they could not be taken apart in columns.
+    - ``broken``: malformed lines of text, skipped in the last pass;
+    - ``notation``: how its text is written.
     """
 
     def __init__(self, name: str, source: Source, file: File | None, time: str | bool | None) -> None:
@@ -66,8 +68,8 @@ class Table:
         look = source.look()
         first = {column: columns.plain(look.column(i)) for i, column in enumerate(look.column_names)}
         if len(first) < len(look.column_names):
-            twice = next(c for c in look.column_names if look.column_names.count(c) > 1)
-            raise TableError(f"{name}: more than one column is named {twice!r}. Give each its own name.")
+            repeated = next(c for c in look.column_names if look.column_names.count(c) > 1)
+            raise TableError(f"{name}: more than one column is named {repeated!r}. Give each its own name.")
         if not first:
             raise TableError(f"{name}: the table has no columns.")
         if look.num_rows == 0:
@@ -82,8 +84,8 @@ class Table:
         for column, kind in kinds.items():
             if when and column in when.names:
                 continue
-            if kind in _LEFT_OUT:
-                self.ignored[column] = _LEFT_OUT[kind]
+            if kind in _IGNORED:
+                self.ignored[column] = _IGNORED[kind]
             elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(first[column]):
                 self.ignored[column] = "without a name, and empty or a count of rows"
         kept = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]
@@ -98,6 +100,13 @@ class Table:
     @property
     def broken(self) -> int:
         return self._source.broken
+
+    @property
+    def notation(self) -> Notation:
+        """How its text is written, for reading more of the same line by line."""
+        from emphatic.tables.notation import Notation
+
+        return Notation(getattr(self._source, "delimiter", None), self._source.comma, self._when)
 
     def __repr__(self) -> str:
         counts = f"signals={len(self.names)}, categories={len(self.categories)}"
@@ -135,7 +144,7 @@ class Table:
                 waiting.append(batch)
                 have += len(batch)
             while have >= rows or (batch is None and have):
-                parts = _taken(waiting, min(rows, have))
+                parts = _split_off(waiting, min(rows, have))
                 have -= sum(len(part) for part in parts)
                 with reading(self.name, self._find_line):
                     block = self._block(row, parts)
@@ -146,7 +155,7 @@ class Table:
 
     def _block(self, row: int, parts: list[Any]) -> Block:
         """Parts are converted one by one: their types may differ (text, where a part did not keep to its type)."""
-        from emphatic.tables import columns
+        from emphatic.tables import columns, fields
 
         C, B = len(self.names), sum(len(part) for part in parts)
         values = np.empty((B, C))
@@ -164,7 +173,7 @@ class Table:
             values[endless] = np.nan
         time = np.concatenate([self._when.seconds(part) for part in parts]) if self._when else None
         labels = {
-            name: np.concatenate([columns.labels(columns.plain(part.column(name))) for part in parts])
+            name: np.concatenate([fields.labels(columns.plain(part.column(name))) for part in parts])
             for name in self.categories
         }
         return Block(row, values, time, labels, unreadable, infinite)
@@ -183,10 +192,10 @@ def open_table(
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
-    ``source`` is the path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd or bz2; told
-    by its content), or in memory a pyarrow, pandas or polars frame, a dict of arrays, a NumPy structured array, or an
-    array (T, C) with ``names``. ``time`` names the time column (``"Date+Time"`` for a pair); by default it is the one
-    that is obviously so, and False is none. ``delimiter`` is that of CSV; by default it is found.
+    ``source`` is the path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd or bz2;
+    recognised by its content), or in memory a pyarrow, pandas or polars frame, a dict of arrays, a NumPy structured
+    array, or an array (T, C) with ``names``. ``time`` names the time column (``"Date+Time"`` for a pair); by default it
+    is the one that is obviously so, and False is none. ``delimiter`` is that of CSV; by default it is found.
 
     A column of text counts as numbers if most of its first values are; what is later not a number is missing, and
     counted. A bad table raises a ``TableError``.
@@ -208,7 +217,7 @@ def open_table(
     if not isinstance(source, str | os.PathLike):
         from emphatic.tables.frames import Frame
 
-        return _opened("the table", Frame(source, names), None, time)
+        return table_of("the table", Frame(source, names), time)
     if names is not None:
         raise refusal("names", "open_table", "be left out for a file", repr(list(names)))
     from emphatic.tables.files import open_file
@@ -216,10 +225,11 @@ def open_table(
     name = os.fspath(source)
     with reading(name):
         opened, file = open_file(name, delimiter)
-    return _opened(name, opened, file, time)
+    return table_of(name, opened, time, file)
 
 
-def _opened(name: str, source: Source, file: File | None, time: str | bool | None) -> Table:
+def table_of(name: str, source: Source, time: str | bool | None = None, file: File | None = None) -> Table:
+    """The table that a source holds."""
     with reading(name, file.not_utf8 if file else lambda: None):
         return Table(name, source, file, time)
 
@@ -232,13 +242,13 @@ def _idle(array: Any) -> bool:
     return bool(np.isnan(values).all() or (len(values) > 1 and (np.diff(values) == 1).all()))
 
 
-def _taken(waiting: list[Any], rows: int) -> list[Any]:
-    """The next rows off the front of the batches that wait."""
-    taken = []
+def _split_off(waiting: list[Any], rows: int) -> list[Any]:
+    """Remove the first rows from the batches that wait, and return them."""
+    parts = []
     while rows:
         batch = waiting.pop(0)
-        taken.append(batch.slice(0, rows))
+        parts.append(batch.slice(0, rows))
         if len(batch) > rows:
             waiting.insert(0, batch.slice(rows))
-        rows -= len(taken[-1])
-    return taken
+        rows -= len(parts[-1])
+    return parts

@@ -1,15 +1,20 @@
-"""The one error of tables: which file, where in it, and what to do."""
+"""The errors of tables: which file, where in it, and what to do; and of one line, why it is no reading."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["TableError", "reading"]
+__all__ = ["Malformed", "TableError", "reading"]
 
 
 class TableError(ValueError):
     """A table that cannot be read as one; the message names it, the place in it and the remedy."""
+
+
+class Malformed(ValueError):
+    """A line of a pipe that is not a reading, and why: no error of the run."""
 
 
 @contextmanager
@@ -29,15 +34,19 @@ def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> It
     except PermissionError:
         raise TableError(f"{name}: this file may not be read; look at its permissions.") from None
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        said = " ".join(str(error).split()).rstrip(".")
-        raise TableError(f"{name}: a column is of a type that cannot be read ({said}). Store it as numbers.") from None
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split()).rstrip(".")
-        if isinstance(error, UnicodeDecodeError) or "invalid utf8" in said.lower():
+        reason = _one_line(error)
+        raise TableError(f"{name}: a column's type cannot be read ({reason}). Store it as numbers.") from None
+    except (pa.ArrowException, csv.Error, OSError, EOFError, UnicodeDecodeError) as error:
+        reason = _one_line(error)
+        if isinstance(error, UnicodeDecodeError) or "invalid utf8" in reason.lower():
             line = find_line()
             place = f"line {line}" if line else "some of its text"
             remedy = f"Convert it: iconv -f latin1 -t utf-8 {name} > converted.csv"
             raise TableError(f"{name}: {place} is not UTF-8. {remedy}") from None
-        if "straddling" in said:
+        if "straddling" in reason:
             raise TableError(f"{name}: a row is longer than 512 kB, or a quote in it is never closed.") from None
-        raise TableError(f"{name}: damaged or cut short ({said}). Write or fetch it again, whole.") from None
+        raise TableError(f"{name}: damaged or cut short ({reason}). Write or fetch it again, whole.") from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".")

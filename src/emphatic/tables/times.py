@@ -6,7 +6,9 @@ that is written. A numeric column keeps its own unit, unless its size says that 
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,10 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from emphatic.tables import columns
+from emphatic.tables import columns, fields
 from emphatic.tables.table_errors import TableError
 
-__all__ = ["TimeColumn", "clock_format", "date_format", "find"]
+__all__ = ["TimeColumn", "clock_format", "date_format", "find", "unix_units"]
 
 FloatArray = NDArray[np.float64]
 
@@ -28,7 +30,7 @@ _DATES = ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y"
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _ALL = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
-    key=lambda written: written.endswith("%p") and not written.startswith("%m"),  # AM and PM: the month comes first
+    key=lambda form: form.endswith("%p") and not form.startswith("%m"),  # AM and PM: the month comes first
 )
 _DAY = 86400.0
 _NAME = re.compile(
@@ -40,7 +42,10 @@ _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """Where the time stands: one column, or a date and a time of day; how each is written; and its unit."""
+    """Where the time stands: one column, or a date and a time of day; how each is written; and its unit.
+
+    A format is one of ``fields.time``; typed columns have the one that their text would have.
+    """
 
     names: tuple[str, ...]
     formats: tuple[str | None, ...]
@@ -53,20 +58,27 @@ class TimeColumn:
         return "+".join(self.names)
 
     def seconds(self, batch: Any) -> FloatArray:
+        """The time of each row of an Arrow table, NaN where missing or unreadable."""
         parts = [
-            _seconds(columns.plain(batch.column(name)), written, self.comma)
-            for name, written in zip(self.names, self.formats, strict=True)
+            _seconds(columns.plain(batch.column(name)), form, self.comma)
+            for name, form in zip(self.names, self.formats, strict=True)
         ]
         time = np.sum(parts, axis=0) / self.a_second
         return np.where(np.isfinite(time), time, np.nan)
 
+    def parse(self, texts: Sequence[str | None]) -> float:
+        """The same of one row, from the text of each column."""
+        parts = (fields.time(text, form, self.comma) for text, form in zip(texts, self.formats, strict=True))
+        time = sum(parts) / self.a_second
+        return time if math.isfinite(time) else math.nan
+
 
 def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None, comma: bool) -> TimeColumn | None:
-    """The time column of a table, from its first rows: the one that is asked for, or the obvious one."""
+    """The time column of a table, from its first rows: the one that is wanted, or the obvious one."""
     if wanted is False:
         return None
     if isinstance(wanted, str):
-        return _chosen(name, look, kinds, wanted, comma)
+        return _wanted(name, look, kinds, wanted, comma)
     dates = sorted((c for c in kinds if kinds[c] == "date"), key=lambda c: not _named(c))
     for date in dates:
         clocks = [c for c in kinds if kinds[c] == "clock"]
@@ -86,7 +98,7 @@ def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None,
     return None
 
 
-def _chosen(name: str, look: Any, kinds: dict[str, str], wanted: str, comma: bool) -> TimeColumn:
+def _wanted(name: str, look: Any, kinds: dict[str, str], wanted: str, comma: bool) -> TimeColumn:
     names = (wanted,) if wanted in kinds else tuple(part.strip() for part in wanted.split("+"))
     unknown = [column for column in names if column not in kinds]
     if unknown:
@@ -114,10 +126,18 @@ def _column(look: Any, kinds: dict[str, str], names: tuple[str, ...], comma: boo
     if kinds[names[0]] == "number":
         first = columns.numbers(columns.plain(look.column(names[0])), comma)[0]
         middle = float(np.median(first[np.isfinite(first)])) if np.isfinite(first).any() else 0.0
-        unix = [units for units in columns.A_SECOND.values() if _EARLIEST <= middle / units < _LATEST]
-        return TimeColumn(names, (None,), unix[0] if unix else 1.0, bool(unix), comma)
-    written = {"date": date_format, "clock": clock_format}
-    return TimeColumn(names, tuple(written[kinds[n]](columns.plain(look.column(n))) for n in names))
+        units = unix_units(middle)
+        return TimeColumn(names, (None,), units or 1.0, units is not None, comma)
+    find_format = {"date": date_format, "clock": clock_format}
+    typed = {"date": "iso", "clock": "clock %H:%M:%S"}
+    return TimeColumn(
+        names, tuple(find_format[kinds[n]](columns.plain(look.column(n))) or typed[kinds[n]] for n in names)
+    )
+
+
+def unix_units(time: float) -> float | None:
+    """How many units of a number make a second, if it looks like Unix time (of 2001 to 2099) in s, ms, µs or ns."""
+    return next((units for units in fields.UNITS_PER_SECOND.values() if _EARLIEST <= time / units < _LATEST), None)
 
 
 def _named(column: str) -> bool:
@@ -147,58 +167,23 @@ def clock_format(array: Any) -> str | None:
 def _format(array: Any, formats: tuple[str, ...]) -> str | None:
     if not columns.is_text(array):
         return None
-    present = array.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(array), pa.array(columns.MISSING)))).drop_null()
+    present = array.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(array), pa.array(fields.MISSING)))).drop_null()
     few = present.slice(0, 50)
-    likely = [f for f in formats if len(few) and 2 * np.isfinite(_seconds(few, f)).sum() > len(few)]
+    likely = [f for f in formats if len(few) and 2 * np.isfinite(fields.times(few, f)).sum() > len(few)]
     best: tuple[int, float, str] | None = None
-    for written in likely:
-        time = _seconds(present, written)
+    for form in likely:
+        time = fields.times(present, form)
         time = time[np.isfinite(time)]
         if 2 * len(time) > len(present) and (best is None or (len(time), -np.ptp(time)) > best[:2]):
-            best = (len(time), -float(np.ptp(time)), written)
+            best = (len(time), -float(np.ptp(time)), form)
     return best[2] if best else None
 
 
-def _seconds(array: Any, written: str | None, comma: bool = False) -> FloatArray:
-    """Seconds since the epoch (of the day, for a time of day), NaN where missing or not so written."""
+def _seconds(array: Any, form: str | None, comma: bool = False) -> FloatArray:
+    """Seconds since 1970 (of the day, for a time of day), NaN where missing or written otherwise."""
     of = array.type
     if pt.is_timestamp(of) or pt.is_time(of):
-        whole = array.cast(pa.int64() if pt.is_timestamp(of) or pt.is_time64(of) else pa.int32())
-        return columns.numbers(whole)[0] / columns.A_SECOND[of.unit]
+        return fields.timestamps(array)
     if pt.is_date(of):
-        return _seconds(array.cast(pa.timestamp("ms")), None)
-    if written is None:
-        return columns.numbers(array, comma)[0]
-    array = pc.utf8_trim_whitespace(array)
-    if written == "iso":
-        return _iso(array)
-    if written.startswith("clock "):
-        array, written = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {written[6:]}"
-    fraction: Any = 0.0
-    if pc.any(pc.match_substring_regex(array, r":\d\d[.,]\d")).as_py():
-        after = pc.extract_regex(array, r":\d\d[.,](?P<f>\d+)").field("f")
-        fraction = np.nan_to_num(columns.numbers(pc.binary_join_element_wise("0", after, "."))[0])
-        array = pc.replace_substring_regex(array, r"(:\d\d)[.,]\d+", r"\1")
-    time = _seconds(pc.strptime(array, format=written, unit="s", error_is_null=True), None)
-    recent: FloatArray = np.where(np.abs(time) < 1e10, time, np.nan) + fraction  # no year below 1653: 07 is 2007
-    return recent
-
-
-def _iso(array: Any) -> FloatArray:
-    # Nanoseconds reach from 1678 to 2261, and not every version of pyarrow says so; 9999 stands for "no date" anyway.
-    held = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
-    array = pc.if_else(held, array, pa.scalar(None, pa.string()))
-    for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
-        try:
-            return _seconds(array.cast(of), None)
-        except pa.ArrowInvalid:
-            continue
-    return _seconds(pa.array([_moment(text) for text in array.to_pylist()], pa.timestamp("us", "UTC")).cast(of), None)
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return fields.timestamps(array.cast(pa.timestamp("ms")))
+    return fields.times(array, form, comma) if columns.is_text(array) else columns.numbers(array)[0]

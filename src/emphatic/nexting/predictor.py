@@ -1,0 +1,246 @@
+"""Predictions from readings as they come, learning all the while: what ``emphatic nexting -`` does between its pipes.
+
+It has no pipe, file or signal of its own, so that anything that has readings can use it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.features import Features
+from emphatic.hordes.horde import Horde
+from emphatic.nexting.settings import Settings
+from emphatic.questions import durations
+from emphatic.tables import Clock
+from emphatic.tables.notation import Notation, RowParser
+from emphatic.tables.pipe import Malformed, Reading, Readings, collect
+from emphatic.tables.times import TimeColumn
+
+__all__ = ["Every", "Prediction", "Predictor"]
+
+logger = logging.getLogger("emphatic.nexting")
+
+#: Malformed readings that are reported one by one; from there on they are counted.
+_REPORTED = 100
+#: Horizons in steps, where nothing says how long the stream will be.
+_HORIZONS = (2, 9, 36, 144)
+
+
+class Every:
+    """Which readings get a prediction: every N-th, or one in so many seconds."""
+
+    def __init__(self, text: str | None) -> None:
+        self._count = self._seconds = 0.0
+        if text is None:
+            self._count = 1.0
+        elif text.strip().isdigit() and int(text) > 0:
+            self._count = float(text)
+        else:
+            try:
+                self._seconds = durations.seconds(text)
+            except ValueError:
+                raise ValueError(
+                    f"--every must be a number of readings or a duration such as 5s. Got {text!r}."
+                ) from None
+        self._last = -math.inf
+
+    def __call__(self, step: int, when: float) -> bool:
+        if self._count:
+            return (step + 1) % self._count == 0
+        now = when if math.isfinite(when) else time.monotonic()
+        if now - self._last < self._seconds:
+            return False
+        self._last = now
+        return True
+
+
+class Prediction(NamedTuple):
+    """The predictions at one reading: its number, its time as it was written, and a value for each question."""
+
+    step: int
+    time: Any
+    values: NDArray[np.float64]
+
+
+class Predictor:
+    """Takes readings, and gives a prediction for each.
+
+    Without a model it warms up on the first ``warm_up`` readings, which get no prediction. Readings that cannot be used
+    are logged under ``emphatic.nexting`` and counted.
+
+    >>> import json
+    >>> lines = [json.dumps({"x": t % 5}).encode() for t in range(100)]
+    >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
+    >>> for prediction in predictor.take(Readings(lines)):
+    ...     if prediction:
+    ...         print(prediction.step, list(json.loads(predictor.line(prediction))["predictions"]["x"]))
+    98 ['2']
+    99 ['2']
+    """
+
+    def __init__(
+        self, settings: Settings, *, learn: bool = True, every: Every | None = None, warm_up: int = 500
+    ) -> None:
+        self.settings, self.learn, self.every, self.warm_up = settings, learn, every or Every(None), warm_up
+        self.horde: Horde | None = None
+        self.clock: Clock | None = None
+        self.step = self.malformed = 0
+        #: Fields that could not be read, by kind.
+        self.problems: Counter[str] = Counter()
+        self._waiting: list[tuple[int, Reading]] = []
+
+    # ------------------------------------------------------------------ readings in, predictions out
+
+    @property
+    def waiting(self) -> int:
+        """Readings of a warm-up that is not complete."""
+        return len(self._waiting)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that readings may have; none before the warm-up is complete."""
+        return () if self.horde is None else self._parser.columns
+
+    @property
+    def delimiter(self) -> str | None:
+        """That of the CSV the model was learned from, or of the settings."""
+        return self.settings.delimiter or (None if self.horde is None else self._parser.notation.delimiter)
+
+    def take(self, readings: Readings) -> Iterator[Prediction | None]:
+        """For each reading its prediction, made once it has been learned from; None if it gets none."""
+        for line, reading in readings:
+            try:
+                if isinstance(reading, Malformed):
+                    raise reading
+                prediction = self._observe(line, reading, readings)
+            except Malformed as error:
+                self.malformed += 1
+                if self.malformed <= _REPORTED:
+                    logger.warning("line %d: %s; skipped.", line, error)
+                prediction = None
+            yield prediction
+
+    def line(self, prediction: Prediction) -> bytes:
+        """A prediction as a line of JSON."""
+        values = [repr(value) if math.isfinite(value) else "null" for value in prediction.values.tolist()]
+        return (self._template % (prediction.step, json.dumps(prediction.time), *values)).encode()
+
+    def log_counts(self) -> None:
+        """Log how much could not be used, of what was not logged one by one."""
+        if self.malformed > _REPORTED:
+            logger.warning("%d malformed lines skipped.", self.malformed)
+        for problem, count in self.problems.items():
+            if count > 1:
+                logger.warning("%s: %d times, each treated as missing.", problem, count)
+
+    def _observe(self, line: int, reading: Reading, readings: Readings) -> Prediction | None:
+        """Learn from a reading; its prediction, if it gets one."""
+        if self.horde is None:
+            self._waiting.append((line, reading))
+            if len(self._waiting) >= self.warm_up:
+                self._begin(readings)
+            return None
+        # All fields are looked at before anything is learned.
+        row = self._parser.parse(reading)
+        if not row.readable:
+            absent = f"none of the signals {', '.join(self._parser.names[:6])} is in it"
+            raise Malformed(next((f"{what}: {text}" for what, text in row.problems.items()), absent))
+        self._report(line, row.problems)
+        if self.clock is not None and self.clock.find_gaps(np.array([row.time]))[0]:
+            self.horde.cut()
+        step, self.step = self.step, self.step + 1
+        values = self.horde.observe(
+            dict(zip(self._parser.names, row.values, strict=True)) | row.labels,
+            time=None if self.clock is None else row.time, learn=self.learn,
+        )  # fmt: skip
+        return Prediction(step, row.time_text, values) if self.every(step, row.time) else None
+
+    def _report(self, line: int, problems: Mapping[str, str]) -> None:
+        """Log a problem when it first occurs; count it."""
+        for problem, text in problems.items():
+            self.problems[problem] += 1
+            if self.problems[problem] == 1:
+                logger.warning("line %d: %s: %s; treated as missing. More of these are counted.", line, problem, text)
+
+    # ------------------------------------------------------------------ the warm-up
+
+    def _begin(self, readings: Readings) -> None:
+        """The warm-up is complete: make the horde, and learn from the readings that wait."""
+        waiting, self._waiting = self._waiting, []
+        rows = [reading for _, reading in waiting]
+        try:
+            table = collect(rows, readings.delimiter, readings.unnamed, self.settings.time)
+            settings = replace(self.settings, horizons=self.settings.horizons or _HORIZONS).filled(table, len(rows))
+        except ValueError as error:
+            raise ValueError(f"the first {len(rows)} readings cannot be learned from: {error}") from None
+        clock = table.clock()
+        features = Features.from_config(settings.features or ())
+        step = None if clock is None else clock.step
+        horde = Horde(settings.asked(), features, settings.rule, rates=settings.rates, step=step)
+        horde.warm_up(table, len(rows))
+        for _, predictions in horde.blocks(table, clock):
+            self.step += len(predictions)
+        self.settings = settings
+        self._ready(horde, clock, table.notation)
+        for line, reading in waiting:
+            self._report(line, self._parser.parse(reading).problems)
+        for column, reason in table.ignored.items():
+            logger.info("column %r is not used: %s.", column, reason)
+        logger.info("warmed up on %d readings of %d signals; predicting from now on.", self.step, len(table.names))
+
+    def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
+        """All that a reading needs, made once."""
+        self._parser = RowParser(horde.features.signals, horde._asking.categories, notation)
+        self._template = _template(question.name for question in horde.questions)
+        self.horde, self.clock = horde, clock
+
+    # ------------------------------------------------------------------ saving
+
+    def state(self) -> dict[str, Any]:
+        """What to save with the horde."""
+        notation = self._parser.notation
+        when = [notation.time.name, notation.time.a_second] if notation.time else [None, 1.0]
+        return {
+            "settings": self.settings.table(),
+            "clock": None if self.clock is None else self.clock.state(),
+            "live": {"step": self.step, "when": when},
+            "notation": notation.config(),
+            "table": {},
+        }
+
+    @classmethod
+    def restore(
+        cls, horde: Horde, state: Mapping[str, Any], *, learn: bool = True, every: Every | None = None
+    ) -> Predictor:
+        """From a horde and what was saved with it, by ``state`` or by a run on a table."""
+        predictor = cls(Settings.of(state["settings"]), learn=learn, every=every)
+        live = state.get("live", {})
+        predictor.step = int(live.get("step", horde.rows))
+        clock = None if state.get("clock") is None else Clock.restore(state["clock"])
+        if "notation" in state:
+            notation = Notation.from_config(state["notation"])
+        else:  # as saved until 0.2: numbers with a point, times as numbers or in ISO
+            column, a_second = live.get("when") or state.get("when") or (None, 1.0)
+            notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
+        predictor._ready(horde, clock, notation)
+        return predictor
+
+
+def _template(names: Iterable[str]) -> str:
+    """A line of JSON with places for the step, the time and each value."""
+    places: dict[str, dict[str, str]] = {}
+    for name in names:
+        signal, _, horizon = name.rpartition("@")
+        places.setdefault(signal or name, {})[horizon if signal else ""] = "%s"
+    body = json.dumps(places, ensure_ascii=False).replace("%", "%%").replace('"%%s"', "%s")
+    return '{"step": %d, "time": %s, "predictions": ' + body + "}\n"

@@ -1,0 +1,196 @@
+"""Fields: what a text means as a number, a label or a time, in files and on a pipe alike.
+
+Each meaning is defined for one field (``number``, ``label``, ``time``) and for a whole Arrow array of text
+(``numbers``, ``labels``, ``times``); both give the same bits, so that neither the source of a table nor how it is cut
+changes a value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+__all__ = [
+    "MISSING", "UNITS_PER_SECOND", "as_text", "decimal_comma", "is_missing", "label", "labels", "number", "numbers",
+    "time", "times", "timestamps",
+]  # fmt: skip
+
+FloatArray = NDArray[np.float64]
+
+#: What people write where there is no value.
+MISSING = ("", "NA", "N/A", "#N/A", "na", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "?", "-", "--")
+
+#: Arrow's units of time. (To divide by these rounds once, to multiply by 1e-3 twice.)
+UNITS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+
+_WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys(MISSING, (math.nan, True))
+_MISSING_WORDS = frozenset(MISSING)
+_MISSING_ARRAY = pa.array(MISSING)
+
+#: Whole seconds within years whose nanoseconds a float64 holds exactly: there every way to compute them agrees.
+_PLAIN_ISO = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2})?Z?")
+_BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def as_text(value: Any) -> str | None:
+    """A JSON value as a field: itself, if it is text, else as JSON writes it."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
+
+
+def is_missing(text: str | None) -> bool:
+    """Whether a field is there to say that there is no value."""
+    return text is None or text.strip() in _MISSING_WORDS
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def number(text: str | None, comma: bool = False) -> tuple[float, bool]:
+    """The number a field holds, NaN if none; and whether it could be read (a missing value can).
+
+    ``comma`` reads 1,5 as 1.5. True and false are 1 and 0, in any case. There are no thousands separators.
+
+    >>> number("1e3"), number("true"), number("1,5", comma=True), number("--"), number("1_000")
+    ((1000.0, True), (1.0, True), (1.5, True), (nan, True), (nan, False))
+    """
+    if text is None:
+        return math.nan, True
+    text = text.strip()
+    if text in _WORDS:
+        return _WORDS[text]
+    if comma:
+        text = text.replace(",", ".")
+    try:
+        return _WORDS.get(text.lower()) or (float("_" if "_" in text else text), True)
+    except ValueError:
+        return math.nan, False
+
+
+def numbers(array: Any, comma: bool = False) -> tuple[FloatArray, int]:
+    """``number`` of an Arrow array of text: the values, and how many could not be read."""
+    plain = pc.replace_substring(array, ",", ".") if comma else array
+    for text in (plain, pc.utf8_trim_whitespace(plain)):
+        try:
+            values = np.array(text.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            continue
+        nan = np.isnan(values)
+        if int(nan.sum()) == array.null_count:
+            return values, 0
+        # Arrow reads more spellings of NaN than there are missing words.
+        spelled = array.filter(pa.array(nan)).drop_null().to_pylist()
+        return values, sum(not number(word)[1] for word in spelled)
+    coded = array.dictionary_encode()
+    found = [number(word, comma) for word in coded.dictionary.to_pylist()] + [(math.nan, True)]
+    values, readable = (np.array(part) for part in zip(*found, strict=True))
+    at = coded.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)
+    return values[at], int((~readable[at]).sum())
+
+
+def decimal_comma(columns: list[Any]) -> bool:
+    """Whether arrays of text hold rather numbers like 1,5 than numbers like 1.5."""
+
+    def count(sign: str) -> int:
+        pattern = rf"^\s*[-+]?\d+{re.escape(sign)}\d+([eE][-+]?\d+)?\s*$"
+        return sum(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0 for text in columns)
+
+    return count(",") > count(".")
+
+
+# ---------------------------------------------------------------------- labels
+
+
+def label(text: str | None) -> str | None:
+    """The word a field holds, without the blanks around it; None where missing."""
+    word = None if text is None else text.strip()
+    return None if word in _MISSING_WORDS else word
+
+
+def labels(array: Any) -> NDArray[np.object_]:
+    """``label`` of an Arrow array of text."""
+    text = pc.utf8_trim_whitespace(array)
+    text = pc.if_else(pc.is_in(text, _MISSING_ARRAY), pa.scalar(None, pa.string()), text)
+    return np.asarray(text.to_numpy(zero_copy_only=False), object)
+
+
+# ---------------------------------------------------------------------- times
+
+
+def time(text: str | None, form: str | None, comma: bool = False) -> float:
+    """The time a field holds, in seconds since 1970 (of the day, for a time of day); NaN where missing or unreadable.
+
+    ``form`` is ``iso``, a format of ``strptime``, the same after ``clock`` for a time of day, or None for a number.
+
+    >>> time("2007-02-01 00:01", "iso"), time("1/2/2007", "%d/%m/%Y"), time("00:01:30.5", "clock %H:%M:%S")
+    (1170288060.0, 1170288000.0, 90.5)
+    """
+    if form is None:
+        return number(text, comma)[0]
+    if form == "iso" and text is not None and _PLAIN_ISO.fullmatch(text):
+        when = _datetime(text)
+        return math.nan if when is None else when.timestamp()
+    return float(times(pa.array([text], pa.string()), form)[0])
+
+
+def times(array: Any, form: str | None, comma: bool = False) -> FloatArray:
+    """``time`` of an Arrow array of text."""
+    if form is None:
+        return numbers(array, comma)[0]
+    array = pc.utf8_trim_whitespace(array)
+    if form == "iso":
+        return _iso(array)
+    if form.startswith("clock "):
+        array, form = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {form[6:]}"
+    fraction: Any = 0.0
+    if pc.any(pc.match_substring_regex(array, r":\d\d[.,]\d")).as_py():
+        digits = pc.extract_regex(array, r":\d\d[.,](?P<f>\d+)").field("f")
+        fraction = np.nan_to_num(numbers(pc.binary_join_element_wise("0", digits, "."))[0])
+        array = pc.replace_substring_regex(array, r"(:\d\d)[.,]\d+", r"\1")
+    whole = timestamps(pc.strptime(array, format=form, unit="s", error_is_null=True))
+    recent: FloatArray = np.where(np.abs(whole) < 1e10, whole, np.nan) + fraction  # no year below 1653: 07 is 2007
+    return recent
+
+
+def timestamps(array: Any) -> FloatArray:
+    """Seconds since 1970 of an Arrow array of timestamps (of the day, of times of day)."""
+    count = array.cast(pa.int32() if pa.types.is_time32(array.type) else pa.int64()).cast(pa.float64(), safe=False)
+    seconds: FloatArray = np.array(count.to_numpy(zero_copy_only=False)) / UNITS_PER_SECOND[array.type.unit]
+    return seconds
+
+
+def _iso(array: Any) -> FloatArray:
+    # Nanoseconds reach from 1678 to 2261, and not every version of pyarrow says so; 9999 stands for "no date" anyway.
+    in_range = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
+    array = pc.if_else(in_range, array, pa.scalar(None, pa.string()))
+    for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
+        try:
+            return timestamps(array.cast(of))
+        except pa.ArrowInvalid:
+            continue
+    return timestamps(pa.array([_nanoseconds(text) for text in array.to_pylist()], pa.int64()).cast(of))
+
+
+def _nanoseconds(text: str | None) -> int | None:
+    """Of an ISO date that ``datetime`` reads, all nine digits of its fraction: as Arrow has it, where both read it."""
+    when = _datetime(text)
+    if text is None or when is None:
+        return None
+    below = _BELOW_MICRO.search(text)
+    return (when - _EPOCH) // timedelta(microseconds=1) * 1000 + (int(below[1].ljust(3, "0")) if below else 0)
+
+
+def _datetime(text: str | None) -> datetime | None:
+    try:
+        when = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)

@@ -1,0 +1,309 @@
+"""The pipe: lines as people and programs write them, and the same rows from it as from a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from emphatic.tables import Table, TableError, open_table
+from emphatic.tables.notation import Notation, RowParser
+from emphatic.tables.pipe import Malformed, Reading, Readings, collect
+from emphatic.tables.times import TimeColumn
+
+START = datetime(2007, 2, 1, 17, 24, tzinfo=UTC)
+
+# ---------------------------------------------------------------------- the same as from a file
+
+PLAIN = st.one_of(st.integers(-999, 999).map(str), st.floats(-1e6, 1e6).map(repr))
+MISSING = st.sampled_from(["", "NA", "N/A", "--", "?", "null", " - ", "nan"])
+ODD = st.sampled_from(["+3", " 7 ", ".5", "1E-3", "1e400", "Infinity", "1_000", "Error", "true", "5.", "12:30"])
+NUMBER = st.one_of(PLAIN, PLAIN, PLAIN, PLAIN, MISSING, ODD)
+SWITCH = st.one_of(st.sampled_from(["true", "False", "TRUE"]), MISSING)
+LABEL = st.one_of(st.sampled_from(["heat", " cool é ", "off", 'a "b"', "x, y; z", "'", "12"]), MISSING)
+JSON_NUMBER = st.one_of(
+    st.integers(-999, 999), st.floats(), st.booleans(), st.none(), NUMBER, st.just(10**400), st.just([1])
+)  # fmt: skip
+JSON_LABEL = st.one_of(LABEL, st.sampled_from(["heat", "off"]), st.none(), st.integers(0, 3), st.booleans())
+
+#: How a table may write its times: the header, and the cells of one row.
+TIMES: dict[str, Any] = {
+    "none": ([], lambda when: []),
+    "iso": (["time"], lambda when: [when.strftime("%Y-%m-%d %H:%M:%S")]),
+    "iso, zone": (["when"], lambda when: [when.isoformat()]),
+    "iso, mixed": (["when"], lambda when: [when.isoformat() if when.minute % 2 else f"{when:%Y-%m-%d %H:%M}"]),
+    "iso, ns": (["time"], lambda when: [f"{when:%Y-%m-%dT%H:%M:%S}.123456789"]),
+    "day first": (["Date"], lambda when: [when.strftime("%d/%m/%Y %H:%M:%S.25")]),
+    "month first": (["Date"], lambda when: [when.strftime("%m/%d/%y %I:%M:%S %p")]),
+    "two columns": (["Date", "Time"], lambda when: [when.strftime("%d.%m.%Y"), when.strftime("%H:%M:%S")]),
+    "seconds": (["ts"], lambda when: [repr(when.timestamp())]),
+    "milliseconds": (["timestamp"], lambda when: [str(int(when.timestamp() * 1000))]),
+    "count": (["t"], lambda when: [repr((when - START).total_seconds())]),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn, number: Any = NUMBER, label: Any = LABEL) -> tuple[list[str], list[list[Any]]]:
+    """Names and rows. The first column can always be read, so that every row is a reading."""
+    rows, (time_names, write) = draw(st.integers(3, 12)), TIMES[draw(st.sampled_from(list(TIMES)))]
+    kinds = [PLAIN, number, draw(st.sampled_from([number, SWITCH])), label]
+    minutes = np.cumsum(draw(st.lists(st.sampled_from([1, 1, 1, 30]), min_size=rows, max_size=rows)))
+    cells = []
+    for i in range(rows):
+        time = write(START + timedelta(minutes=int(minutes[i])))
+        if i and draw(st.integers(0, 9)) == 0:
+            time = [draw(st.sampled_from(["", "NA", "soon"])) for _ in time]
+        cells.append([*time, *(draw(kind) for kind in kinds)])
+    return [*time_names, "n", "x", "switch on", "mode"], cells
+
+
+def whole(table: Table) -> tuple[Any, Any, dict[str, list[Any]]]:
+    blocks = list(table.blocks())
+    time = np.concatenate([b.time for b in blocks]) if table.time else None
+    labels = {name: [word for b in blocks for word in b.labels[name]] for name in table.categories}
+    return np.concatenate([b.values for b in blocks]), time, labels
+
+
+def check(path: Path, delimiter: str | None = None) -> None:
+    """The file's rows, line by line through the pipe, and as a pipe's warm-up."""
+    try:
+        table = open_table(path, delimiter=delimiter)
+    except TableError:
+        assume(False)
+    values, time, labels = whole(table)
+    notation = Notation.from_config(json.loads(json.dumps(table.notation.config())))  # as a model keeps it
+    parser = RowParser(table.names, table.categories, notation)
+    lines = path.read_bytes().split(b"\n")
+    readings = [r for _, r in Readings(lines, parser.columns, notation.delimiter) if not isinstance(r, Malformed)]
+    rows = [parser.parse(reading) for reading in readings]
+    assert all(row.readable for row in rows)
+    np.testing.assert_array_equal(np.array([row.values for row in rows]), values)
+    assert {name: [row.labels[name] for row in rows] for name in table.categories} == labels
+    times = np.array([row.time for row in rows])
+    np.testing.assert_array_equal(times, np.full(len(rows), np.nan) if time is None else time)
+    # Without a model: what the file reader found, the warm-up finds.
+    fresh = Readings(lines, delimiter=delimiter)
+    found = [r for _, r in fresh if not isinstance(r, Malformed)]
+    assert found == readings
+    collected = collect(found, fresh.delimiter, fresh.unnamed)
+    assert (collected.names, collected.categories, collected.time) == (table.names, table.categories, table.time)
+    assert (collected.ignored, collected.notation.config()) == (table.ignored, table.notation.config())
+    again = whole(collected)
+    np.testing.assert_array_equal(again[0], values)
+    np.testing.assert_array_equal(np.asarray(again[1], float), np.asarray(time, float))
+    assert again[2] == labels
+
+
+@given(
+    tables(),
+    st.sampled_from(",;\t|"),
+    st.booleans(),
+    st.sampled_from(["", "\ufeff", "# by the logger\n\n", "\ufeff# both\n"]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+)
+@settings(max_examples=80)
+def test_csv_on_a_pipe_is_read_as_in_a_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    table: Any,
+    delimiter: str,
+    comma: bool,
+    before: str,
+    end: str,
+    quoting: Any,
+) -> None:
+    names, rows = table
+    if comma and delimiter != ",":
+        rows = [[cell.replace(".", ",") if cell.count(".") == 1 else cell for cell in row] for row in rows]
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows([names, *rows])
+    path = tmp_path_factory.mktemp("csv") / "log.csv"
+    path.write_bytes((before + text.getvalue()).encode())
+    check(path, delimiter if "x, y; z" in text.getvalue() else None)
+
+
+@given(tables(JSON_NUMBER, JSON_LABEL))
+@settings(max_examples=60)
+def test_json_on_a_pipe_is_read_as_in_a_file(tmp_path_factory: pytest.TempPathFactory, table: Any) -> None:
+    names, rows = table
+    path = tmp_path_factory.mktemp("json") / "log.jsonl"
+    path.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
+    check(path)
+
+
+# ---------------------------------------------------------------------- lines
+
+
+def read(*lines: bytes | None, **options: Any) -> list[Reading | str]:
+    found = list(Readings(lines, **options))
+    return [str(reading) if isinstance(reading, Malformed) else reading for _, reading in found]
+
+
+@pytest.mark.parametrize(
+    ("first", "names"),
+    [
+        (b"a,b,c", "abc"),
+        (b'\xef\xbb\xbf"a","b", c \r', "abc"),
+        (b"a;b;c", "abc"),
+        (b"a b\tb\tc d", ["a b", "b", "c d"]),
+        (b"time stamp value,b,c", ["time stamp value", "b", "c"]),
+        (b",b,c", ["column_1", "b", "c"]),
+    ],
+)
+def test_headers(first: bytes, names: list[str]) -> None:
+    delimiter = next(d for d in (b"\t", b";", b",") if d in first)
+    row = delimiter.join([b"1", b"2", b"3"])
+    expected = dict(zip(names, "123", strict=True))
+    assert read(first, row, row) == [expected, expected]
+    assert read(first, row, known=[names[1]]) == [expected]
+    first = first.removeprefix(b"\xef\xbb\xbf")
+    assert read(b"# from the logger", b"", first, b"", row, known=[names[1]]) == [expected]
+
+
+def test_row_numbers_without_a_name_are_no_signal() -> None:
+    readings = Readings([b",a", b"0,5", b"1,7"])
+    rows = [reading for _, reading in readings if not isinstance(reading, Malformed)]
+    assert readings.unnamed == ("column_1",)
+    table = collect(rows, readings.delimiter, readings.unnamed)
+    assert (table.names, list(table.ignored)) == (("a",), ["column_1"])
+
+
+def test_a_very_long_header_takes_no_time() -> None:
+    hostile = b",".join(b"%d" % i for i in range(150_000)) + b",7"
+    assert read(hostile, b"a,b", b"1,2", known=["a"])[1:] == [{"a": "1", "b": "2"}]
+    assert "more than one column '7'" in str(read(hostile, known=["7"])[0])
+
+
+def test_without_a_header() -> None:
+    rows = [{"column_1": "1.5", "column_2": "2"}, {"column_1": "3", "column_2": "4"}]
+    assert read(b"1.5,2", b"3,4") == rows
+    assert read(b"1.5,2", b"3,4", known=["column_2"]) == rows
+    # Names that are numbers are names, where a model knows them.
+    assert read(b"2,1.5", b"3,4", known=["2"]) == [{"2": "3", "1.5": "4"}]
+
+
+def test_what_is_no_reading_says_why() -> None:
+    assert read(b"a,b,a", b"1,2,3", known=["a"]) == [
+        "the header has more than one column 'a'",
+        "'1,2,3' is neither JSON nor a header of CSV with one of a",
+    ]
+    assert read(b"garbage", b'{"S1": 1}', known=["S1"])[1] == {"S1": 1}
+    assert read(b"cut off}", b'{"S1": 1}', b'{"S1": 2}')[1:] == [{"S1": 1}, {"S1": 2}]
+    assert read(b"a,b", b'1,"2', b"\xff,2", b"1", None, known=["a"]) == [
+        "not CSV in one line: a quote is never closed",
+        "not UTF-8 text",
+        "1 columns, where the header has 2",
+        "longer than 1 MiB",
+    ]
+    assert [number for number, _ in Readings([b"a,b", b"", b"1,2", None], ["a"])] == [3, 4]
+    # A row of nothing but its delimiters is a row, as in a file.
+    assert read(b"a\tb", b"\t", known=["a"]) == [{"a": "", "b": ""}]
+
+
+def test_lines_are_held_back_only_until_they_tell_the_delimiter() -> None:
+    count = 0
+
+    def lines() -> Any:
+        nonlocal count
+        for count in range(1, 100):
+            yield b"a;b" if count == 1 else b"1,5;2"
+
+    readings = iter(Readings(lines(), look=10))
+    assert next(readings) == (2, {"a": "1,5", "b": "2"})
+    assert count == 10
+    count = 0
+    assert next(iter(Readings(lines(), ["a"]))) == (2, {"a": "1,5", "b": "2"})
+    assert count == 2
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def parser(form: str | None, a_second: float = 1.0, dated: bool = True, column: str = "t") -> RowParser:
+    time = TimeColumn(tuple(column.split("+")), (form,), a_second, dated)
+    return RowParser(["x", "y"], ["mode"], Notation(time=time))
+
+
+def test_what_cannot_be_read_is_missing_and_said() -> None:
+    row = parser("iso").parse({"x": "Error", "y": 10**400, "mode": ["a"], "t": "soon"})
+    assert np.isnan([*row.values, row.time]).all()
+    assert row.problems == {
+        "'x' is not a number": "'Error'",
+        "'y' is not finite": "1" + "0" * 36 + "...",
+        "the time 't' cannot be read": "'soon'",
+    }
+    assert (row.time_text, row.labels, row.readable) == (None, {"mode": '["a"]'}, True)
+    assert parser("iso").parse({"x": 1}).problems == {"the time 't' is absent": "no such column"}
+    missing = parser("iso").parse({"x": None, "t": "NA"})
+    assert (missing.problems, missing.time_text, missing.readable) == ({}, "NA", True)
+    for nothing in ({}, {"z": 1}, {"t": 0}, {"x": "Error"}, {"x": [1], "y": {"a": 1}}):
+        assert not parser("iso").parse(nothing).readable
+    assert parser("iso").parse({"x": "Error", "t": "2007-02-01"}).readable
+
+
+@pytest.mark.parametrize(
+    ("of", "texts", "seconds"),
+    [
+        (parser("iso"), ["2007-02-01", "2007-02-01T01:00:00+01:00"], [1170288000, 1170288000]),
+        (parser("iso"), [1170288000, "1170288060", "2007-02-01"], [1170288000, 1170288060, math.nan]),
+        (parser("iso"), [1170288000123, 1170288000124], [1170288000.123, 1170288000.124]),
+        (parser("%d/%m/%Y"), ["1/2/2007", "2007-02-01", "12"], [1170288000, math.nan, math.nan]),
+        (parser("%d/%m/%Y"), ["12", "2007-02-01", "1/2/2007"], [math.nan, 1170288000, math.nan]),
+        (parser(None, 1000.0), [1170288000123, "2007-02-01"], [1170288000.123, math.nan]),
+        (parser(None, 1000.0), ["2007-02-01", 1170288000123], [1170288000, math.nan]),
+        (parser(None, dated=False), [0.5, "1.5", float("nan"), float("inf")], [0.5, 1.5, math.nan, math.nan]),
+    ],
+)
+def test_the_first_time_decides_how_times_are_written(of: RowParser, texts: list[Any], seconds: list[float]) -> None:
+    np.testing.assert_array_equal([of.parse({"x": 1, "t": text}).time for text in texts], seconds)
+
+
+def test_a_date_and_a_time_of_day() -> None:
+    time = TimeColumn(("Date", "Time"), ("%d/%m/%Y", "clock %H:%M"))
+    pair = RowParser(["x"], [], Notation(time=time))
+    row = pair.parse({"x": 1, "Date": "1/2/2007", "Time": "00:01"})
+    assert (row.time, row.time_text) == (1170288060, "1/2/2007 00:01")
+    assert pair.parse({"x": 1, "Date": "1/2/2007"}).problems == {"the time 'Date+Time' cannot be read": "'1/2/2007'"}
+    # As models had it until 0.2: both together in ISO.
+    old = parser(None, column="Date+Time")
+    for text in ({"Date": "2007-02-01", "Time": "00:01:00"}, {"Date+Time": "2007-02-01 00:01"}):
+        assert old.parse({"x": 1} | text).time == 1170288060
+    kept = Notation.from_config(json.loads(json.dumps(old.notation.config())))
+    again = RowParser(["x"], [], kept)
+    assert again.parse({"x": 1, "Date": "2007-02-01", "Time": "00:01:00"}).time == 1170288060
+
+
+def test_of_typed_times_the_pipe_has_the_text() -> None:
+    when = [START, START + timedelta(minutes=1)]
+    stamps = open_table(pa.table({"time": pa.array(when), "x": [1.0, 2.0]}))
+    pair = open_table(pa.table({"d": [w.date() for w in when], "c": [w.time() for w in when], "x": [1.0, 2.0]}))
+    assert (stamps.time, pair.time) == ("time", "d+c")
+    for table, row in ((stamps, {"time": "2007-02-01T17:25:00Z"}), (pair, {"d": "2007-02-01", "c": "17:25:00"})):
+        first = table.notation.time
+        of = RowParser(table.names, table.categories, table.notation)
+        assert of.parse({"x": 1} | row).time == when[1].timestamp() == whole(table)[1][1]
+        assert of.notation.time == first
+
+
+def test_a_damaged_notation_is_refused() -> None:
+    good: dict[str, Any] = parser("iso").notation.config()
+    assert Notation.from_config(good).config() == good
+    bad: list[Any] = [
+        {},
+        good | {"delimiter": ",,"},
+        good | {"time": 3},
+        good | {"time": good["time"] | {"formats": [3]}},
+    ]
+    for config in bad:
+        with pytest.raises(ValueError, match="notation is damaged"):
+            Notation.from_config(config)
