@@ -372,7 +372,7 @@ def test_ranges_can_be_found_from_the_first_steps() -> None:
 
 @pytest.mark.parametrize("every", [1, 8])
 def test_a_question_that_diverges_stands_still_and_the_others_go_on(every: int) -> None:
-    wild = GVF(lambda o, a, r, o_next: 1e307 * float(o_next[1]), gamma=1.0, lambda_=1.0, name="wild")
+    wild = GVF(lambda o, a, r, o_next: 1e99 * float(o_next[1]), gamma=1.0, lambda_=1.0, name="wild")
     env = LearnGVFs(gymnasium.make("CartPole-v1"), [wild, QUESTIONS[0]], coder(), alpha=3.0, every=every, record=True)
     infos = drive(env, 60)
     assert env.episodes.frozen.tolist() == [[True, False]]

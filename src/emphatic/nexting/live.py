@@ -209,7 +209,7 @@ class Live:
         """What each line needs, made once."""
         horde = self.horde
         assert horde is not None
-        self._names = horde.features.signals, horde._asking.categories
+        self._names = horde.features.signals, horde.categories
         shown: dict[str, dict[str, str]] = {}
         for question in horde.questions:
             signal_, _, horizon = question.name.rpartition("@")
