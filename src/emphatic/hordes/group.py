@@ -98,7 +98,8 @@ class Group:
         self, evaluator: Evaluator, features: Features, setup: Setup, base: Array, learner: Learner | None = None
     ) -> None:
         self.features, self.setup = features, setup
-        Q, E = len(evaluator.gamma), len(setup.rates)
+        Q, self._E = len(evaluator.gamma), len(setup.rates)
+        E = self._E
         self.gamma, self.lambda_, self.scale = evaluator.gamma, evaluator.lambda_, evaluator.scale
         self.unit, self.steady = evaluator.unit, evaluator.steady
         self.learner = Learner(setup.rule, features.n, Q * E, **setup.kind) if learner is None else learner
@@ -214,7 +215,7 @@ class Group:
 
     def _learn_steps(self, phi: Active, targets: Targets, terminated: bool) -> Array:
         """Steps that follow one another, to these φ; only the last may have terminated."""
-        before, E = self.phi, len(self.setup.rates)
+        before, E = self.phi, self._E
         assert before is not None
         R, gamma, rho, I, rest = self._parameters(targets)
         alpha = None if rest is None else self._alpha * _tiled(rest, E)

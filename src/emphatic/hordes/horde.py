@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ _OWN = ("features.", "blend.", "horde.")
 _MORE = "horde.more."
 #: In the place of what no file can hold.
 _FUNCTION = "function"
+_SQUARE = LARGEST**2
 #: The signal that a transition brings beside its observation.
 REWARD = "reward"
 
@@ -257,7 +257,8 @@ class Horde:
         self._evaluator = evaluator
         self._group = Group(evaluator, self.features, self._setup, base, learner)
         self._hold = Hold(len(evaluator.signals))
-        self._none_missing = np.zeros((1, len(evaluator.signals)), bool)
+        self._components = len(self.features.signals)
+        self._none_missing = np.zeros((1, self._components), bool)
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
         self._episode: Before | None = None  # the last row of an episode that goes on
@@ -330,11 +331,15 @@ class Horde:
         raw, full = (Observations(evaluator.signals, part, labels, actions, mu) for part in (values, held))
         follows = ~gap
         follows[:1] &= group.phi is not None and learn
-        with _Undo(evaluator):
+        departure, counts = evaluator.departure, evaluator.counts
+        try:
             targets = evaluator(raw, full, self._before, follows)
-            C = len(self.features.signals)
+            C = self._components
             readings = Readings(held[:, :C], missing[:, :C], time, labels)
             answers = group.rows(readings, targets, gap, follows, learn)
+        except Exception:
+            evaluator.departure, evaluator.counts = departure, counts
+            raise
         self._hold = hold
         self._rows += len(values)
         if evaluator.needs_before:
@@ -393,8 +398,7 @@ class Horde:
         held, missing = hold.fill(values)
         originals = None if original is None else [original]
         raw, full = (Observations(evaluator.signals, v, labels, None, None, originals) for v in (values, held))
-        C = len(self.features.signals)
-        when = None if time is None else np.array([time])
+        C, when = self._components, None if time is None else np.array([time])
         answers = group.begin(Readings(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
         self._hold, self._before, self._episode = hold, None, (raw, full)
         self._rows += 1
@@ -408,16 +412,19 @@ class Horde:
         group, evaluator, before = self._require(), self._evaluator, self._episode
         if before is None:
             raise RuntimeError("An episode must begin before its first step: call begin(observation).")
-        actions, chances = [action], _probability(mu, "learn")
-        for rows in before:
-            rows.actions, rows.mu = actions, chances
+        now, now_held = before
+        now.actions, now.mu = now_held.actions, now_held.mu = [action], _probability(mu, "learn")
         raw, held, missing, hold = self._row(values, labels, original)
-        with _Undo(evaluator) if evaluator.counting else _NOTHING:
+        counts = evaluator.counts if evaluator.counting else None
+        try:
             targets = evaluator.transition(before, raw, held, terminated)
-            C = len(self.features.signals)
             when = None if time is None else np.array([time])
-            readings = Readings(held.values[:, :C], missing[:, :C], when, labels)
+            readings = Readings(held.values[:, : self._components], missing, when, labels)
             answers = group.step(readings, targets, terminated, predict or terminated or truncated)
+        except Exception:
+            if counts is not None:
+                evaluator.counts = counts
+            raise
         if hold is None:
             self._hold.follow(values[0])
         else:
@@ -429,19 +436,20 @@ class Horde:
     def _row(
         self, values: Array, labels: Mapping[str, Any], original: Any
     ) -> tuple[Observations, Observations, NDArray[np.bool_], Hold | None]:
-        """A row (1, C) as it was read and with readings held, what is missing, and the next ``hold``.
+        """A row (1, C) as it was read and with readings held, what its features miss, and the next ``hold``.
 
         Where nothing is missing the first two are the same, and the hold is to ``follow``.
         """
         signals, originals = self._evaluator.signals, None if original is None else [original]
-        if values[0].dot(values[0]) <= LARGEST**2:  # not so if any is missing, or too large
+        one = values[0]
+        if one.dot(one) <= _SQUARE:  # not so if any is missing, or too large
             row = Observations(signals, values, labels, None, None, originals, True)
             return row, row, self._none_missing, None
         values[~np.isfinite(values)] = np.nan
         hold = self._hold.copy()
         held, missing = hold.fill(values)
         raw, full = (Observations(signals, v, labels, None, None, originals) for v in (values, held))
-        return raw, full, missing, hold
+        return raw, full, missing[:, : self._components], hold
 
     def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
         """The row (1, C) of all signals, and labels; of a transition with its reward."""
@@ -575,25 +583,6 @@ class Horde:
                 raise ValueError("its episode has no features")
             raw, held = (Observations(signals, row, labels) for row in rows)
             self._episode = raw, held
-
-
-class _Undo:
-    """What an evaluator carries from row to row is as it was, if there is an error."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator, self._departure = evaluator, evaluator.departure
-        self._counts = evaluator.counts if evaluator.counting else None
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None:
-            self._evaluator.departure = self._departure
-            if self._counts is not None:
-                self._evaluator.counts = self._counts
-
-
-_NOTHING = nullcontext()
 
 
 def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

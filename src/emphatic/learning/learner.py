@@ -232,7 +232,7 @@ class Learner(State):
 
     def _pass(self, position: int) -> None:
         """Stand here in the stream after a run in which learners may have been frozen."""
-        if self._frozen.any():
+        if np.count_nonzero(self._frozen):
             self._stand_at(position)
             self._stepper = None
 

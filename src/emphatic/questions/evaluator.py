@@ -163,10 +163,12 @@ class Evaluator:
         terminated: bool,
     ) -> tuple[Array, NDArray[np.bool_], Array, Array, bool]:  # fmt: skip
         """R, whether it is known, γ and the cumulant of the steps that end in the rows; whether all is known."""
+        if raw.complete and self._sure:
+            x = self._cumulant(raw)
+            return x, self._yes, self._zeros if terminated else self._gamma.constant, x, True
         before_raw, before_held = (None, None) if before is None else before
         x = self._read(self._cumulant, raw, before_raw, follows)
-        sure = raw.complete and self._sure
-        known = self._yes if sure else np.abs(x) <= LARGEST
+        known = np.abs(x) <= LARGEST
         if terminated:
             gamma = self._zeros
         else:
@@ -176,8 +178,6 @@ class Evaluator:
                 known &= finite
                 gamma[~finite] = 0.0
                 self._check("gamma", gamma, 1.0)
-        if sure:
-            return x, known, gamma, x, True
         Z = None
         if self._terminal.given:
             Z = self._read(self._terminal, held, before_held, follows)

@@ -39,14 +39,15 @@ class Quantities:
         self.what, self.of = what, of
         self._actions = actions
         self._reward = signals.index("reward") if "reward" in signals else None
-        self._constant = np.array(default, np.float64)[None]
+        #: The constants, (1, Q), and defaults; not to be written to.
+        self.constant = np.array(default, np.float64)[None]
         columns: list[tuple[int, int]] = []
         self._expressions: list[tuple[int, Expression]] = []
         self._row_functions: list[tuple[int, Callable[..., Any]]] = []
         self._step_functions: list[tuple[int, Callable[..., Any]]] = []
         for q, quantity in enumerate(quantities):
             if isinstance(quantity, int | float):
-                self._constant[0, q] = quantity
+                self.constant[0, q] = quantity
             elif isinstance(quantity, str) and quantity in signals:
                 columns.append((q, signals.index(quantity)))
             elif isinstance(quantity, str):
@@ -72,10 +73,10 @@ class Quantities:
         """
         B = len(rows.values)
         if not self.varies:
-            return self._constant if B == 1 else np.broadcast_to(self._constant, (B, self._constant.shape[1]))
+            return self.constant if B == 1 else np.broadcast_to(self.constant, (B, self.constant.shape[1]))
         if self._only_columns:
             return rows.values.take(self._from, axis=1)
-        out = np.repeat(self._constant, B, axis=0)
+        out = np.repeat(self.constant, B, axis=0)
         if len(self._at):
             out[:, self._at] = rows.values.take(self._from, axis=1)
         if self._expressions:
