@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from emphatic import rules
 from emphatic.features import Features
-from emphatic.hordes.horde import REWARD, Horde
+from emphatic.hordes.horde import Horde
+from emphatic.hordes.reading import REWARD
 from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal, whole
 from emphatic.learning.learner import Learner
@@ -198,7 +199,7 @@ class Episodes:
         for horde in self._hordes:
             horde.prepare(self._names)
         if self._shared:
-            groups = [horde._require() for horde in self._hordes]
+            groups = [horde._groups[0] for horde in self._hordes]
             for group in groups:
                 group.others = partial(_sum_at, [other.learner for other in groups if other is not group])
         self._observations, self._ready = [], True

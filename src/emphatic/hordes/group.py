@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,9 +20,10 @@ from emphatic.learning.inputs import parameters
 from emphatic.learning.learner import Learner
 from emphatic.learning.recording import Recorded
 from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.tensors import Part
 from emphatic.questions.evaluator import Evaluator, Targets
 
-__all__ = ["Group", "Readings", "Setup"]
+__all__ = ["Group", "Groups", "Readings", "Setup", "fill_in"]
 
 Array = NDArray[np.float64]
 #: One step that follows on the one before.
@@ -66,6 +67,15 @@ class Setup:
     kind: Mapping[str, Any]
     extra: Mapping[str, Any]
 
+    def of(self, questions: NDArray[np.intp]) -> Setup:
+        """The same for some of the questions."""
+
+        def part(p: Any) -> Any:
+            return p if p is None or np.ndim(p) == 0 else np.asarray(p)[questions]
+
+        extra = {name: part(p) for name, p in self.extra.items()}
+        return replace(self, alpha=part(self.alpha), extra=extra)
+
     def constants(self, Q: int, norm: float, lambda_: Any) -> tuple[Array, ...]:
         """All parameters of a step (1, K), of which I, ρ, γ' and R are given anew in each."""
         E = len(self.rates)
@@ -95,13 +105,26 @@ class Group:
     """
 
     def __init__(
-        self, evaluator: Evaluator, features: Features, setup: Setup, base: Array, learner: Learner | None = None
+        self,
+        evaluator: Evaluator,
+        features: Features,
+        setup: Setup,
+        base: Array,
+        questions: NDArray[np.intp],
+        learner: Learner | None = None,
     ) -> None:
-        self.features, self.setup = features, setup
-        Q, self._E = len(evaluator.gamma), len(setup.rates)
-        E = self._E
-        self.gamma, self.lambda_, self.scale = evaluator.gamma, evaluator.lambda_, evaluator.scale
-        self.unit, self.steady = evaluator.unit, evaluator.steady
+        self.features, self.questions = features, questions
+        whole = len(evaluator.gamma)
+        self.setup = setup = setup if len(questions) == whole else setup.of(questions)
+        Q, E = len(questions), len(setup.rates)
+        self._E = E
+        self.gamma, self.lambda_, self.scale, self.unit, self.steady, blended, base = (
+            every[questions]
+            for every in (
+                evaluator.gamma, evaluator.lambda_, evaluator.scale, evaluator.unit, evaluator.steady,
+                evaluator.blended, base,
+            )
+        )  # fmt: skip
         self.learner = Learner(setup.rule, features.n, Q * E, **setup.kind) if learner is None else learner
         #: The mean from which departures are learned.
         self.base = base if setup.centred else np.zeros(Q)
@@ -111,7 +134,7 @@ class Group:
         self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
         # No component of φ is larger than the number of active ones, even where hashed tiles fall together.
         self.recorded = Recorded(self.learner, constant, float(features.active), setup.record)
-        self._blended = np.flatnonzero(evaluator.blended if E > 1 else np.zeros(Q, bool))
+        self._blended = np.flatnonzero(blended if E > 1 else np.zeros(Q, bool))
         #: Whether what the learner predicts is the answer.
         self._direct = E == 1 and not setup.centred and not setup.scaled
         self.blend = Blend(self.gamma[self._blended], E)
@@ -244,7 +267,42 @@ class Group:
         answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends)
         return np.zeros_like(answers[-1]) if terminated else answers[-1]
 
+    # ------------------------------------------------------------------ keeping
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Part]]:
+        """All that it is: a header of its own, the learner's, and arrays by name."""
+        self.catch_up()
+        header, parts = self.learner._state()
+        maker, arrays = self.features.save()
+        own = {f"features.{name}": array for name, array in arrays.items()}
+        own |= {f"blend.{name}": array for name, array in self.blend.arrays().items()}
+        own |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
+        if self.phi is not None:
+            own |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
+        parts |= {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
+        return {"features": maker, "open": self.open}, header, parts
+
+    def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take up what ``state`` gave but the learner, which it has; ValueError if it does not fit."""
+        learner, setup = self.learner, self.setup
+        due = self.features.n, len(self.questions) * self._E, setup.rule
+        if (learner.n, learner.K, learner.rule.name) != due:
+            raise ValueError(f"its learner is {learner!r}")
+        fill_in("base", self.base, arrays["horde.base"])
+        fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
+        self.blend.restore({name: arrays[f"blend.{name}"] for name in self.blend.arrays()})
+        self.open = bool(saved.get("open", False))
+        if "horde.indices" in arrays:
+            phi = Active(arrays["horde.indices"], arrays["horde.values"])
+            if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
+                raise ValueError("its last features do not fit")
+            self.phi = phi
+
     # ------------------------------------------------------------------ inside
+
+    def check(self, readings: Readings) -> None:
+        """Refuse what features cannot be made of, and change nothing."""
+        self._features(readings.part(slice(0, 0)))
 
     def _features(self, readings: Readings) -> Active:
         """φ (B, k)."""
@@ -282,6 +340,68 @@ class Group:
         if len(some):
             out[:, some] = self.blend(each[:, :, some].transpose(0, 2, 1), x[:, some], follows, ends)
         return out if setup.scaled else out / self.scale
+
+
+class Groups:
+    """Several groups as one, whose answers are in the order of the questions."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = tuple(groups)
+        self._Q = sum(len(group.questions) for group in groups)
+
+    @property
+    def phi(self) -> Active | None:
+        """φ of the last row in the first group; None after a cut."""
+        return self.groups[0].phi
+
+    def rows(
+        self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+    ) -> Array:
+        """As of a group."""
+        self._check(readings)
+        out = np.empty((len(gap), self._Q))
+        for group in self.groups:
+            out[:, group.questions] = group.rows(readings, targets.of(group.questions), gap, follows, learn)
+        return out
+
+    def begin(self, readings: Readings, x: Array) -> Array:
+        """As of a group."""
+        self._check(readings)
+        return self._joined([group.begin(readings, x[:, group.questions]) for group in self.groups])
+
+    def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+        """As of a group."""
+        self._check(readings)
+        each = [group.step(readings, targets.of(group.questions), terminated, predict) for group in self.groups]
+        return self._joined(each) if predict else None
+
+    def catch_up(self) -> None:
+        """As of a group."""
+        for group in self.groups:
+            group.catch_up()
+
+    def cut(self) -> None:
+        """As of a group."""
+        for group in self.groups:
+            group.cut()
+
+    def _check(self, readings: Readings) -> None:
+        """What any group refuses is refused before another has learned."""
+        for group in self.groups:
+            group.check(readings)
+
+    def _joined(self, answers: Sequence[Array | None]) -> Array:
+        out = np.empty(self._Q)
+        for group, own in zip(self.groups, answers, strict=True):
+            out[group.questions] = own
+        return out
+
+
+def fill_in(name: str, own: NDArray[Any], stored: NDArray[Any], finite: bool = True) -> None:
+    """Put what a file holds in the place of one's own; ValueError if it does not fit."""
+    if stored.shape != own.shape or stored.dtype != own.dtype or (finite and not np.isfinite(stored).all()):
+        raise ValueError(f"its {name!r} does not fit")
+    own[:] = stored
 
 
 def _stacked(before: Active, phi: Active) -> Active:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
-from emphatic.hordes.group import Group, Readings, Setup
-from emphatic.learning import checkpoint, restoring
-from emphatic.learning.active import Active
+from emphatic.hordes import keeping
+from emphatic.hordes.group import Group, Groups, Readings, Setup
+from emphatic.hordes.reading import REWARD, probability, row_of
+from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.learning.tensors import Part
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
 from emphatic.questions.quantities import Before
@@ -38,15 +38,8 @@ Array = NDArray[np.float64]
 RATES = (0.1, 0.3, 1.0)
 #: Rows of a log that are learned from at a time.
 BLOCK = 4096
-#: How the names of arrays begin that are not the learner's.
-_OWN = ("features.", "blend.", "horde.")
-#: And of those that a user keeps with a horde.
-_MORE = "horde.more."
-#: In the place of what no file can hold.
-_FUNCTION = "function"
+#: No reading of a row is beyond ``LARGEST`` if the sum of their squares is not beyond this.
 _SQUARE = LARGEST**2
-#: The signal that a transition brings beside its observation.
-REWARD = "reward"
 
 
 def warm_up_rows(rows: int) -> int:
@@ -57,7 +50,8 @@ def warm_up_rows(rows: int) -> int:
 class Horde:
     """Many questions of one stream of named signals.
 
-    ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, ``rule`` a name of ``emphatic.rules.names()``.
+    ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
+    features of their own (those with the same maker share a learner); ``rule`` is a name of ``emphatic.rules.names()``.
     α is ``rates`` times ``alpha`` (a number, or one a question), by default 1 over the mean of φ·φ in the warm-up; with
     several rates every question has as many learners, whose answers are blended by how well they have done
     (``emphatic.hordes.blend``; questions with a policy or a γ that varies take the middle rate). ``step`` is the time
@@ -92,7 +86,7 @@ class Horde:
     def __init__(
         self,
         questions: Sequence[GVF],
-        features: Features,
+        features: Features | Mapping[str, Features],
         rule: str = "true_online_etd",
         *,
         rates: float | Sequence[float] = RATES,
@@ -114,12 +108,14 @@ class Horde:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise refusal("questions", "Horde", "have different names", f"{twice!r} twice")
-        if not isinstance(features, Features):
-            raise refusal("features", "Horde", "be emphatic.features.Features", repr(features))
+        grouped = _grouped(features, names)
+        self._makers, self._shares = [maker for maker, _ in grouped], [questions for _, questions in grouped]
         for what, flag in (("scaled", scaled), ("centred", centred), ("record", record)):
             if not isinstance(flag, bool):
                 raise refusal(what, "Horde", "be True or False", repr(flag))
-        self.features, self.rule, self.step, self.scaled = features, rule, step, scaled
+        if record and len(self._makers) > 1:
+            raise refusal("record", "Horde", "be False where questions have features of their own", "True")
+        self.rule, self.step, self.scaled = rule, step, scaled
         given = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
         if not given or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in given):
             raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
@@ -132,7 +128,7 @@ class Horde:
         # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
         Learner(rule, 1, 1, **kind)
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
-        self._group: Group | None = None
+        self._group: Group | Groups | None = None
 
     # ------------------------------------------------------------------ what it is
 
@@ -142,11 +138,29 @@ class Horde:
         return tuple(question.name for question in self.questions)
 
     @property
+    def features(self) -> Features:
+        """The features that all questions share; where they have features of their own, see ``makers``."""
+        if len(self._makers) > 1:
+            raise RuntimeError("The questions of this Horde have features of their own: see makers.")
+        return self._makers[0]
+
+    @property
+    def makers(self) -> tuple[Features, ...]:
+        """Each ``Features`` once, in the order of the first question that has it."""
+        return tuple(self._makers)
+
+    @property
     def learner(self) -> Learner:
         """The learner: the questions with the first rate, then all with the next, and so on."""
-        group = self._require()
-        group.catch_up()
-        return group.learner
+        if len(self.learners) > 1:
+            raise RuntimeError("The questions of this Horde have features of their own: see learners.")
+        return self.learners[0]
+
+    @property
+    def learners(self) -> tuple[Learner, ...]:
+        """The learner of each of ``makers``, of the questions that share it."""
+        self._require().catch_up()
+        return tuple(group.learner for group in self._groups)
 
     @property
     def gamma(self) -> Array:
@@ -157,7 +171,11 @@ class Horde:
     @property
     def base(self) -> Array:
         """The mean of each cumulant in the warm-up, from which its departures are learned; 0 where it is not so."""
-        return self._require().base.copy()
+        self._require()
+        base = np.empty(len(self.questions))
+        for group in self._groups:
+            base[group.questions] = group.base
+        return base
 
     @property
     def rows(self) -> int:
@@ -197,9 +215,10 @@ class Horde:
         return self._episode is not None
 
     def __repr__(self) -> str:
-        return f"Horde({len(self.questions)} questions, {self.features!r}, {self.rule!r}, rates={self.rates})"
+        makers = ", ".join(map(repr, self._makers))
+        return f"Horde({len(self.questions)} questions, {makers}, {self.rule!r}, rates={self.rates})"
 
-    def _require(self) -> Group:
+    def _require(self) -> Group | Groups:
         if self._group is None:
             raise RuntimeError(
                 "A Horde must be warmed up before use: call warm_up(table), run(table), or prepare(names)."
@@ -225,7 +244,8 @@ class Horde:
                 f"{evaluator.endless[0]!r} has γ = 1 everywhere: what it asks for has no end", UndiscountedWarning, 2
             )
         held, _ = Hold(len(table.names)).fill(block.values)
-        self.features.warm_up(held, names=table.names, time=block.time, labels=block.labels)
+        for maker in self._makers:
+            maker.warm_up(held, names=table.names, time=block.time, labels=block.labels)
         self.step = step
         self._start(evaluator, evaluator.mean(Observations(table.names, block.values, block.labels)))
         return self
@@ -240,24 +260,31 @@ class Horde:
         if REWARD in names:
             raise refusal("names", "Horde", f"be of the observation's components, without {REWARD!r}", repr(names))
         evaluator = self._evaluator_of((*names, REWARD), (), self.step)
-        if self.features._plan is None:
-            rows = np.asarray(observations, np.float64).reshape(-1, len(names))
-            self.features.warm_up(rows, names=names)
-        if self.features.signals != names:
-            wanted = f"have a signal for each component of an observation, {', '.join(names)}"
-            raise refusal("features", "Horde", wanted, ", ".join(self.features.signals))
+        rows = np.asarray(observations, np.float64).reshape(-1, len(names))
+        for maker in self._makers:
+            if maker._plan is None:
+                maker.warm_up(rows, names=names)
+            if maker.signals != names:
+                wanted = f"have a signal for each component of an observation, {', '.join(names)}"
+                raise refusal("features", "Horde", wanted, ", ".join(maker.signals))
         self._start(evaluator, np.zeros(len(self.questions)))
         return self
 
     def _evaluator_of(self, signals: Sequence[str], categories: Sequence[str], step: float | None) -> Evaluator:
         return Evaluator(self.questions, signals, categories, step, rules.get(self.rule), self._mu)
 
-    def _start(self, evaluator: Evaluator, base: Array, learner: Learner | None = None) -> None:
+    def _start(self, evaluator: Evaluator, base: Array, learners: Sequence[Learner | None] = ()) -> None:
         """Before the first row."""
         self._evaluator = evaluator
-        self._group = Group(evaluator, self.features, self._setup, base, learner)
+        self._groups = [
+            Group(evaluator, maker, self._setup, base, questions, learner)
+            for maker, questions, learner in zip(
+                self._makers, self._shares, learners or [None] * len(self._makers), strict=True
+            )
+        ]
+        self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
         self._hold = Hold(len(evaluator.signals))
-        self._components = len(self.features.signals)
+        self._components = len(self._makers[0].signals)
         self._none_missing = np.zeros((1, self._components), bool)
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
@@ -287,7 +314,7 @@ class Horde:
         if action is not None:
             action_name(action)
         actions, when = None if action is None else [action], None if time is None else np.array([time])
-        chances = _probability(mu, "observe")
+        chances = probability(mu, "observe")
         predictions: Array = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)[0]
         return predictions
 
@@ -383,9 +410,8 @@ class Horde:
 
     def log(self) -> dict[str, Any]:
         """What was recorded: the arguments of ``Learner.run`` that lead to the same weights."""
-        group = self._require()
-        group.catch_up()
-        return group.recorded.log()
+        self._require().catch_up()
+        return self._groups[0].recorded.log()
 
     def _begin(self, values: Array, labels: Mapping[str, Any], original: Any, time: Any = None) -> Array:
         """``begin`` with a row (1, C) of all signals; functions see the ``original``, or if it is None the row."""
@@ -413,7 +439,7 @@ class Horde:
         if before is None:
             raise RuntimeError("An episode must begin before its first step: call begin(observation).")
         now, now_held = before
-        now.actions, now.mu = now_held.actions, now_held.mu = [action], _probability(mu, "learn")
+        now.actions, now.mu = now_held.actions, now_held.mu = [action], probability(mu, "learn")
         raw, held, missing, hold = self._row(values, labels, original)
         counts = evaluator.counts if evaluator.counting else None
         try:
@@ -452,21 +478,7 @@ class Horde:
         return raw, full, missing[:, : self._components], hold
 
     def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
-        """The row (1, C) of all signals, and labels; of a transition with its reward."""
-        evaluator = self._evaluator
-        signals = evaluator.signals
-        labels: dict[str, Any] = {name: [None] for name in evaluator.categories}
-        wanted = signals if function == "observe" else [name for name in signals if name != REWARD]
-        if isinstance(observation, Mapping):
-            readings = [_number(name, observation.get(name), function) for name in wanted]
-            labels = {name: [_label(name, observation.get(name), function)] for name in evaluator.categories}
-        elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(wanted):
-            raise refusal("observation", function, f"be {{name: reading}} or {len(wanted)} readings", repr(observation))
-        else:
-            readings = [_number(name, reading, function) for name, reading in zip(wanted, observation, strict=True)]
-        if len(wanted) < len(signals):
-            readings.insert(signals.index(REWARD), _number(REWARD, reward, function))
-        return np.array([readings]), labels
+        return row_of(observation, function, self._evaluator.signals, self._evaluator.categories, reward)
 
     # ------------------------------------------------------------------ keeping
 
@@ -475,48 +487,8 @@ class Horde:
 
         ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
         """
-        checkpoint.write(path, *self._state(more))
-
-    def _state(self, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Part]]:
-        group, evaluator, setup = self._require(), self._evaluator, self._setup
-        questions = [question.config() for question in self.questions]
-        header, parts = self.learner._state()
-        entries, kept = restoring.pack(more, _MORE)
-        made, arrays = self.features.save()
-        header["horde"] = {
-            "questions": questions,
-            "signals": list(evaluator.signals),
-            "categories": list(evaluator.categories),
-            "rates": list(self.rates),
-            "alpha": None if setup.alpha is None else np.asarray(setup.alpha, np.float64).tolist(),
-            "rule": self.rule,
-            "step": self.step if self.step is not None and np.isfinite(self.step) else None,
-            "mu": _FUNCTION if callable(self._mu) else self._mu,
-            "scaled": self.scaled,
-            "centred": setup.centred,
-            "kind": dict(setup.kind),
-            "extra": {name: np.asarray(p, np.float64).tolist() for name, p in setup.extra.items()},
-            "rows": self._rows,
-            "features": made,
-            "hold": self._hold.state(),
-            "counts": evaluator.counts,
-            "open": group.open,
-            "more": entries,
-        }
-        own = {f"features.{name}": array for name, array in arrays.items()}
-        own |= {f"blend.{name}": array for name, array in group.blend.arrays().items()}
-        own |= {
-            "horde.base": group.base,
-            "horde.now": evaluator.departure,
-            "horde.fresh": group.fresh.view(np.uint8),
-        }
-        if group.phi is not None:
-            own |= {"horde.indices": group.phi.indices, "horde.values": group.phi.values}
-        if self._episode is not None:
-            raw, held = self._episode
-            header["horde"]["episode"] = {name: labels[0] for name, labels in raw.labels.items()}
-            own |= {"horde.raw": raw.values, "horde.held": held.values}
-        return header, parts | kept | {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
+        self._require()
+        checkpoint.write(path, *keeping.state(self, more))
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, mu: Behaviour = None) -> Horde:
@@ -533,87 +505,21 @@ class Horde:
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a learner and no horde: emphatic.load opens it.")
             try:
-                saved = header["horde"]
-                mu = saved.get("mu") if mu is None else mu
-                if mu == _FUNCTION:
-                    raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")
-                own = {name: part.array() for name, part in stored.items() if name.startswith(_OWN)}
-                horde = Horde(
-                    [GVF.from_config(table) for table in saved["questions"]],
-                    Features.load(saved["features"], _under("features", own)),
-                    saved["rule"], rates=saved["rates"], alpha=saved.get("alpha"), step=saved["step"],
-                    mu=mu, scaled=saved["scaled"], centred=saved.get("centred", True),
-                    **saved["kind"], **saved["extra"],
-                )  # fmt: skip
-                horde._restore(saved, own, Learner._restored(header, stored))
-                return horde, restoring.unpack(saved["more"], stored, _MORE)
+                horde = Horde(**keeping.arguments(header["horde"], stored, mu))
+                return horde, keeping.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
 
-    def _restore(self, saved: Mapping[str, Any], arrays: dict[str, NDArray[Any]], learner: Learner) -> None:
-        Q = len(self.questions)
-        if (learner.n, learner.K, learner.rule.name) != (self.features.n, Q * len(self.rates), self.rule):
-            raise ValueError(f"its learner is {learner!r}")
-        signals = tuple(saved.get("signals", self.features.signals))
-        if signals not in (self.features.signals, (*self.features.signals, REWARD)):
-            raise ValueError("its signals are not those of its features")
-        evaluator = self._evaluator_of(signals, saved["categories"], self.step)
-        self._start(evaluator, np.zeros(Q), learner)
-        group, C = self._require(), len(signals)
-        self._hold = Hold.restore(saved["hold"])
-        if any(len(part) != C for part in (self._hold.last, self._hold.missing, self._hold.longest, self._hold._run)):
-            raise ValueError("its last readings are not one a signal")
-        evaluator.counts = saved["counts"]
-        self._rows = int(saved["rows"])
-        for name, own in (("base", group.base), ("now", evaluator.departure), ("fresh", group.fresh.view(np.uint8))):
-            _fill(name, own, arrays[f"horde.{name}"])
-        group.blend.restore(_under("blend", arrays))
-        group.open = bool(saved.get("open", False))
-        if "horde.indices" in arrays:
-            phi = Active(arrays["horde.indices"], arrays["horde.values"])
-            if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
-                raise ValueError("its last features do not fit")
-            group.phi = phi
-        if "episode" in saved:
-            labels = {name: [saved["episode"][name]] for name in evaluator.categories}
-            rows = np.empty((2, 1, C))
-            for name, own in zip(("raw", "held"), rows, strict=True):
-                _fill(name, own, arrays[f"horde.{name}"], finite=False)
-            if group.phi is None:
-                raise ValueError("its episode has no features")
-            raw, held = (Observations(signals, row, labels) for row in rows)
-            self._episode = raw, held
 
-
-def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
-
-
-def _fill(name: str, own: NDArray[Any], given: NDArray[Any], finite: bool = True) -> None:
-    """Put what a file holds in the place of one's own."""
-    if given.shape != own.shape or given.dtype != own.dtype or (finite and not np.isfinite(given).all()):
-        raise ValueError(f"its {name!r} does not fit")
-    own[:] = given
-
-
-def _probability(mu: Any, function: str) -> list[float] | None:
-    """μ as it comes with a step."""
-    if mu is None:
-        return None
-    value = float(mu) if isinstance(mu, int | float | np.number) else np.nan
-    if not 1.0 / LARGEST < value <= LARGEST:
-        raise refusal("mu", function, "be a probability or a density, above 0 and finite", repr(mu))
-    return [value]
-
-
-def _number(name: str, reading: Any, function: str) -> float:
-    try:
-        return np.nan if reading is None else float(reading)
-    except (TypeError, ValueError, OverflowError):
-        raise refusal("observation", function, f"have a number for {name!r}", repr(reading)) from None
-
-
-def _label(name: str, label: Any, function: str) -> Any:
-    if not isinstance(label, str | int | float | None):
-        raise refusal("observation", function, f"have text or a number for {name!r}", repr(label))
-    return label
+def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
+    """Each maker of features, and the questions that share it."""
+    if isinstance(features, Features):
+        return [(features, np.arange(len(names)))]
+    if not isinstance(features, Mapping) or not all(isinstance(maker, Features) for maker in features.values()):
+        wanted = "be emphatic.features.Features, or {question: Features}"
+        raise refusal("features", "Horde", wanted, repr(features))
+    odd = [name for name in names if name not in features] or [name for name in features if name not in names]
+    if odd:
+        raise refusal("features", "Horde", "have an entry for each question, and no other", f"{odd[0]!r}")
+    makers = list({id(features[name]): features[name] for name in names}.values())
+    return [(maker, np.array([q for q, name in enumerate(names) if features[name] is maker])) for maker in makers]

@@ -49,6 +49,11 @@ class Targets:
             self.all_known,
         )  # fmt: skip
 
+    def of(self, questions: NDArray[np.intp]) -> Targets:
+        """Some of the questions."""
+        own = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
+        return Targets(*(array.take(questions, axis=1) for array in own), self.all_known)  # type: ignore[arg-type, call-arg]
+
     @staticmethod
     def joined(parts: Sequence[Targets]) -> Targets:
         """Those of several blocks of rows as one."""
