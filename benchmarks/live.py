@@ -81,7 +81,7 @@ class Beside:
         sides |= {self.name(every): Side(loop(env, actions), self.T) for every, env in learning.items()}
         µs = fastest(sides, effort.rounds, effort.seconds)
         for every, env in learning.items():
-            features, added = env.episodes._features, µs[self.name(every)] - µs["plain"]
+            features, added = env.episodes.features, µs[self.name(every)] - µs["plain"]
             yield Row(
                 f"what the wrapper adds to a step of {self.environment}: {self.questions} GVFs, "
                 f"{features.n:,} tile-coded features, {features.active} active",

@@ -14,7 +14,7 @@ __all__ = ["MOVED", "install"]
 #: Old names and new ones, below ``emphatic``.
 MOVED = {
     "active": "learning.active",
-    "asking": "questions.answers",
+    "asking": "questions.evaluator",
     "blend": "hordes.blend",
     "blend_kernels": "hordes.blend_kernels",
     "checkpoint": "learning.checkpoint",
@@ -79,7 +79,7 @@ MOVED = {
     "streams.table": "tables.table",
     "streams.times": "tables.times",
     "tensors": "learning.tensors",
-    "transitions": "questions.transitions",
+    "transitions": "questions.evaluator",
     "unfinished": "nexting.unfinished",
 }
 

@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 Truth = NDArray[np.bool_]
 
 
-def plain(V: Array, readings: Array, follows: Truth, gamma: float) -> tuple[Array, Array]:
+def plain(V: Array, readings: Array, follows: Truth, gamma: float, ends: Truth | None = None) -> tuple[Array, Array]:
     """One question's answers and last weights, from the description, with averages as sums over all steps so far."""
     T, E = V.shape
     present, x = np.isfinite(readings), readings.copy()
@@ -30,7 +30,7 @@ def plain(V: Array, readings: Array, follows: Truth, gamma: float) -> tuple[Arra
         low, high = x[: t + 1].min(), x[: t + 1].max()
         bounds = low - (high - low) / 2, high + (high - low) / 2
         u = np.array([*np.clip(V[t], *bounds), x[t], trace]) - m
-        p = out[t] = min(max(m + w @ u, bounds[0]), bounds[1])
+        p = out[t] = min(max(m + w @ u, bounds[0]), bounds[1]) if ends is None or not ends[t] else 0.0
         if not (present[t] and follows[t]):
             z = np.zeros(E + 2)
             continue
@@ -83,6 +83,22 @@ def test_is_what_it_says() -> None:
         np.testing.assert_allclose(out[:, q], expected, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(blend.weights[q], w, rtol=1e-7, atol=1e-8)
         assert abs(w).max() > 0.05
+
+
+def test_where_an_episode_terminates_nothing_follows() -> None:
+    gammas = np.array([0.5, 0.9])
+    V, x, follows = case(1500, gammas)
+    ends = np.append(~follows[1:], False) & (np.arange(1500) % 3 > 0)
+    assert ends.sum() > 10
+    blend, endless = Blend(gammas, 3), Blend(gammas, 3)
+    out, other = blend(V, x, follows, ends), endless(V, x, follows)
+    assert not out[ends].any()
+    for q, g in enumerate(gammas):
+        expected, w = plain(V[:, q], x[:, q], follows, g, ends)
+        np.testing.assert_allclose(out[:, q], expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(blend.weights[q], w, rtol=1e-7, atol=1e-8)
+        assert not np.allclose(blend.weights[q], endless.weights[q], rtol=1e-3)
+    assert np.abs(out - other)[~ends].max() > 1e-3
 
 
 def test_any_cut_gives_the_same_bits() -> None:

@@ -355,6 +355,170 @@ def test_one_environment_is_a_vector_of_one() -> None:
     np.testing.assert_array_equal(single.episodes.theta, several.episodes.theta)
 
 
+# ------------------------------------------------------------------------------------------------ as in a horde
+
+
+@pytest.mark.parametrize(("rule", "interest"), [("td", 1.0), ("gtd", 1.0), ("true_online_etd", 0.01)])
+def test_interest_is_what_it_is_in_a_horde(rule: str, interest: float) -> None:
+    env = LearnGVFs(
+        gymnasium.make("CartPole-v1"), [GVF("o2", horizon=100)], coder(), rule=rule, engine="reference", record=True
+    )
+    drive(env, 10)
+    assert env.log()["I"][0, 0] == pytest.approx(interest)
+
+
+def named(row: Any) -> float:
+    """A function of a row."""
+    return float(row["o2"] + row["reward"])
+
+
+def test_a_function_of_one_parameter_is_given_the_row_that_follows() -> None:
+    ask = [GVF(named, gamma=0.9), GVF("o2 + reward", gamma=0.9)]
+    env = LearnGVFs(gymnasium.make("CartPole-v1"), ask, coder(), record=True)
+    drive(env, 30)
+    R = env.log()["R"]
+    np.testing.assert_array_equal(R[:, 0], R[:, 1])
+    assert np.ptp(R) > 0.0
+    with pytest.raises(ValueError, match="one parameter or of four"):
+        LearnGVFs(gymnasium.make("CartPole-v1"), [GVF(lambda o, a: 1.0, gamma=0.9)], coder())
+
+
+def test_what_the_agent_says_of_mu_is_first() -> None:
+    ask = [
+        GVF("o2", gamma=0.9, policy=Policy({0: 1.0}, behaviour=0.25), name="own"),
+        GVF("o2", gamma=0.9, policy=Policy({0: 1.0}), name="default"),
+    ]
+    env = LearnGVFs(gymnasium.make("CartPole-v1"), ask, coder(), record=True)
+    env.reset(seed=0)
+    env.mu = 0.8
+    env.step(0)
+    env.step(0)
+    assert env.log()["rho"].tolist() == [[1 / 0.8, 1 / 0.8], [4.0, 2.0]]
+
+
+def test_where_nothing_gives_mu_actions_are_counted() -> None:
+    ask = [GVF("o2", gamma=0.9, policy=Policy({0: 0.5, 1: 0.5}))]
+    pushes = gymnasium.spaces.Box(0.0, 1.0, (), np.float64)  # of which nothing says how likely one is
+    cart = gymnasium.wrappers.TransformAction(gymnasium.make("CartPole-v1"), int, pushes)
+    env = LearnGVFs(cart, ask, coder(), record=True)
+    env.reset(seed=0)
+    for action in (0.0, 1.0, 1.0, 0.0):
+        env.step(np.array(action))
+    assert env.log()["rho"][:, 0].tolist() == [0.5, 0.5 / (1 / 2), 0.5 / (2 / 3), 0.5 / (2 / 4)]
+    (horde,) = env.episodes.hordes
+    assert horde.counts == {"o2@0.9": {"0": 2, "1": 2}}
+
+
+def test_duplicate_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'o2@0.9' twice"):
+        LearnGVFs(gymnasium.make("CartPole-v1"), [GVF("o2", gamma=0.9)] * 2, coder())
+
+
+def test_several_rates_are_blended() -> None:
+    ask = [GVF("o2", horizon=5), GVF("o2", horizon=5, policy=Policy({0: 0.5, 1: 0.5}), name="middle")]
+
+    def env(**more: Any) -> LearnGVFs:
+        return LearnGVFs(gymnasium.make("CartPole-v1", max_episode_steps=30), ask, coder(), **more)
+
+    rates = (0.05, 0.2, 0.8)
+    blended = env(rates=rates)
+    answers = np.array([info["predictions"] for info in drive(blended, 600)])
+    assert blended.episodes.theta.shape == (6, maker().n)
+    alone = []
+    for rate in rates:
+        one = env(rates=rate)
+        alone.append(np.array([info["predictions"] for info in drive(one, 600)]))
+    np.testing.assert_allclose(answers[:, 1], alone[1][:, 1], rtol=1e-9, atol=1e-12)
+    assert not np.allclose(answers[300:, 0], alone[1][300:, 0], rtol=1e-3)
+    assert np.isfinite(answers).all()
+
+
+# ------------------------------------------------------------------------------------------------ keeping
+
+SAVED = [
+    GVF("reward", gamma=0.9),
+    GVF("o2", horizon=8, lambda_=0.7),
+    GVF("abs(o2) + 0.5 * reward", gamma="0.9 * (abs(o2) < 0.1)", interest="abs(o2)", terminal=2.0, name="expression"),
+    GVF("o2", gamma=0.8, policy=Policy({0: 1.0}), name="left"),
+]
+
+
+def driven(env: Any, agent: Agent, observation: Any, steps: int) -> tuple[Any, list[bytes | None]]:
+    seen = []
+    for _ in range(steps):
+        action, _ = agent(observation)
+        observation, _, terminated, truncated, info = env.step(action)
+        if terminated or truncated:
+            observation, info = env.reset()
+        seen.append(info["predictions"].tobytes() if "predictions" in info else None)
+    return observation, seen
+
+
+def mu_of(observation: Any, action: Any) -> float:
+    assert observation.dtype == np.float32
+    assert observation.shape == (4,)
+    right = 0.6 if observation[2] > 0 else 0.35
+    return right if action else 1 - right
+
+
+@pytest.mark.parametrize("more", [{}, {"every": 7}, {"rates": (0.1, 0.3, 1.0)}, {"mu": mu_of}], ids=str)
+@pytest.mark.parametrize("steps", [1, 24, 40, 61])
+def test_goes_on_with_the_same_bits(more: dict[str, Any], steps: int, tmp_path: Path) -> None:
+    def plain() -> Any:
+        return gymnasium.make("CartPole-v1", max_episode_steps=24)
+
+    def start(env: Any) -> tuple[Any, Any]:
+        """Where an environment is after so many steps."""
+        agent = Agent(0)
+        observation, _ = env.reset(seed=0)
+        for _ in range(steps):
+            action, _ = agent(observation)
+            observation, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                observation, _ = env.reset()
+        return agent, observation
+
+    env = LearnGVFs(plain(), SAVED, coder(), **more)
+    agent, observation = start(env)
+    env.save(tmp_path / "model")
+    fresh = plain()
+    again, same = start(fresh)
+    other = LearnGVFs.load(tmp_path / "model", fresh, mu=more.get("mu"))
+    np.testing.assert_array_equal(observation, same)
+    assert driven(other, again, same, 80)[1] == driven(env, agent, observation, 80)[1]
+    assert other.episodes.theta.tobytes() == env.episodes.theta.tobytes()
+    assert other.episodes.questions == tuple(SAVED)
+
+
+def test_a_loaded_environment_may_be_reset(tmp_path: Path) -> None:
+    env = LearnGVFs(gymnasium.make("CartPole-v1"), SAVED, coder())
+    drive(env, 5)
+    env.save(tmp_path / "model")
+    other = LearnGVFs.load(tmp_path / "model", gymnasium.make("CartPole-v1"))
+    one, two = ([info["predictions"].tolist() for info in drive(some, 40, seed=1)] for some in (env, other))
+    assert one == two
+
+
+def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    env = made()
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="has a function as its"):
+        env.save(path)
+    waiting = LearnGVFs(gymnasium.make("CartPole-v1"), SAVED, tiles(SPACE), warm_up=30)
+    with pytest.raises(RuntimeError, match="before the warm-up is over"):
+        waiting.save(path)
+    saved = LearnGVFs(gymnasium.make("CartPole-v1"), SAVED, coder())
+    saved.reset(seed=0)
+    saved.save(path)
+    with pytest.raises(ValueError, match=r"'env'.*4 components"):
+        LearnGVFs.load(path, gymnasium.make("Pendulum-v1"))
+    (horde,) = saved.episodes.hordes
+    horde.save(path)
+    with pytest.raises(emphatic.CheckpointError, match=r"Horde\.load opens it"):
+        LearnGVFs.load(path, gymnasium.make("CartPole-v1"))
+
+
 # ------------------------------------------------------------------------------------------------ the rest
 
 
@@ -372,7 +536,7 @@ def test_ranges_can_be_found_from_the_first_steps() -> None:
 
 @pytest.mark.parametrize("every", [1, 8])
 def test_a_question_that_diverges_stands_still_and_the_others_go_on(every: int) -> None:
-    wild = GVF(lambda o, a, r, o_next: 1e307 * float(o_next[1]), gamma=1.0, lambda_=1.0, name="wild")
+    wild = GVF(lambda o, a, r, o_next: 1e99 * float(o_next[1]), gamma=1.0, lambda_=1.0, name="wild")
     env = LearnGVFs(gymnasium.make("CartPole-v1"), [wild, QUESTIONS[0]], coder(), alpha=3.0, every=every, record=True)
     infos = drive(env, 60)
     assert env.episodes.frozen.tolist() == [[True, False]]
@@ -472,7 +636,8 @@ def test_the_examples_are_right(example: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_page_s_examples_run_and_print_what_they_say() -> None:
+def test_the_page_s_examples_run_and_print_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "gymnasium.md").read_text(encoding="utf-8")
     namespace: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.S):

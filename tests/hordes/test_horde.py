@@ -409,7 +409,7 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
     other = horde_of(GVF("x", horizon=3, policy=Policy({0: 0.5, 1: 0.5}, "move")), GVF(broken, horizon=3))
     with pytest.raises(ZeroDivisionError):
         other.observe({**good, "x": 99.0})
-    assert other._asking.counts == [{}]
+    assert other.counts == {}
     assert other.rows == other.hold.rows == 0
 
 

@@ -12,15 +12,15 @@ import pytest
 import tomli_w
 
 from emphatic import GVF, Policy, rules
-from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.questions import durations
-from emphatic.questions.answers import Asking
+from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.expressions import Expression
 from emphatic.questions.gvf import Observations
 
 
-def asking(*questions: GVF, signals: tuple[str, ...] = ("x", "y"), step: float | None = None) -> Asking:
-    return Asking(questions, signals, ("door",), step, rules.get("true_online_etd"))
+def evaluator(*questions: GVF, signals: tuple[str, ...] = ("x", "y"), step: float | None = None, mu: Any = None,
+              rule: str = "true_online_etd") -> Evaluator:  # fmt: skip
+    return Evaluator(questions, signals, ("door",), step, rules.get(rule), mu)
 
 
 def anything(value: Any) -> Any:
@@ -53,37 +53,38 @@ def test_what_is_no_duration(text: Any) -> None:
 def test_what_is_left_out() -> None:
     for h in (1, 2, 9, 36.5, 1000):
         question = GVF("x", horizon=h)
-        made = asking(question)
+        made = evaluator(question)
         gamma = 1 - 1 / h
         assert made.gamma[0] == pytest.approx(gamma, abs=1e-15)
         assert made.lambda_[0] == pytest.approx(min(0.9, max(0.0, 1 - 4 / h)))
+        assert made.scale[0] == pytest.approx(1 - gamma)
         rows = Observations(("x", "y"), np.ones((3, 2)), {})
-        row = made(rows, rows)
-        np.testing.assert_allclose(row.interest, 1 - gamma)
-        np.testing.assert_array_equal(row.gamma, made.gamma[0])
-        np.testing.assert_allclose(row.R, 1 - gamma)
-        np.testing.assert_array_equal(row.rho, 1.0)
-        assert row.there.all()
+        targets = made(rows, rows)
+        np.testing.assert_allclose(targets.interest[1:], 1 - gamma)
+        np.testing.assert_array_equal(targets.gamma, made.gamma[0])
+        np.testing.assert_array_equal(targets.R, 1.0)
+        np.testing.assert_array_equal(targets.rho[1:], 1.0)
+        assert targets.known.all()
     assert GVF("x", gamma=0.5).constant_gamma(None) == 0.5
     assert GVF("x", horizon="2min").constant_gamma(30.0) == 0.75
     assert GVF("x", horizon="1s").constant_gamma(30.0) == 0.0
-    varying = asking(GVF("x", gamma="y"))
+    varying = evaluator(GVF("x", gamma="y"))
     assert np.isnan(varying.gamma[0])
     assert varying.lambda_[0] == 0.9
-    rows = Observations(("x", "y"), np.array([[3.0, 0.25]]), {})
-    row = varying(rows, rows)
-    assert (row.R[0, 0], row.gamma[0, 0], row.interest[0, 0]) == (3.0, 0.25, 1.0)
-    assert asking(GVF("x", horizon=9, lambda_=0)).lambda_[0] == 0.0
+    rows = Observations(("x", "y"), np.array([[3.0, 0.25], [4.0, 0.75]]), {})
+    targets = varying(rows, rows)
+    assert (targets.R[1, 0], targets.gamma[1, 0], targets.interest[1, 0]) == (4.0, 0.75, 1.0)
+    assert evaluator(GVF("x", horizon=9, lambda_=0)).lambda_[0] == 0.0
 
 
 def test_rules_without_emphasis_weigh_every_step_alike() -> None:
-    rows = Observations(("x",), np.ones((1, 1)), {})
+    rows = Observations(("x",), np.ones((2, 1)), {})
     for rule, interest, steady in (
         ("true_online_etd", 0.1, True), ("etd", 0.1, True), ("etd_beta", 0.1, False), ("td", 1.0, False),
         ("htd", 1.0, False),
     ):  # fmt: skip
-        made = Asking([GVF("x", gamma=0.9)], ("x",), (), None, rules.get(rule))
-        assert made(rows, rows).interest[0, 0] == pytest.approx(interest)
+        made = Evaluator([GVF("x", gamma=0.9)], ("x",), (), None, rules.get(rule))
+        assert made(rows, rows).interest[1, 0] == pytest.approx(interest)
         assert made.steady[0] == steady
 
 
@@ -93,9 +94,8 @@ def test_a_duration_needs_a_stream_with_time() -> None:
             GVF("x", horizon="2min").constant_gamma(step)
 
 
-def test_a_sum_without_end_is_warned_of() -> None:
-    with pytest.warns(UndiscountedWarning, match="'x@1'"):
-        asking(GVF("x", gamma=1))
+def test_a_sum_without_end_is_found() -> None:
+    assert evaluator(GVF("x", gamma=1), GVF("x", gamma=0.5), GVF("x", gamma="y")).endless == ["x@1"]
 
 
 def test_names() -> None:
@@ -226,7 +226,7 @@ def test_bad_tables(table: Any, match: str) -> None:
 )
 def test_names_that_are_not_there(question: GVF, match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        asking(question)
+        evaluator(question)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,9 @@ def test_names_that_are_not_there(question: GVF, match: str) -> None:
         (GVF("x", horizon=2, interest="-y", name="q"), "'interest'.*Got -7.0 of 'q'"),
         (GVF("x", horizon=2, interest=lambda o: math.inf, name="q"), "'interest'.*Got inf of 'q'"),
         (GVF(lambda o: anything([]), horizon=2, name="q"), "'cumulant'.*'q'.*Got \\[\\]"),
-        (GVF("x", horizon=2, policy=Policy(lambda o, a: 2.0, "y"), name="q"), "'policy'.*'q'.*Got 2.0"),
+        (GVF("x", horizon=2, policy=Policy(lambda o, a: -2.0, "y"), name="q"), "'policy'.*'q'.*Got -2.0"),
+        (GVF("x", horizon=2, policy=Policy(lambda o, a: math.inf, "y"), name="q"), "'policy'.*'q'.*Got inf"),
+        (GVF("x", horizon=2, policy=Policy({7: 1.0}, "y", lambda o, a: 0.0), name="q"), "'mu'.*'7'.*Got 0.0"),
         (GVF("x", horizon=2, policy=Policy(lambda o, a: anything(None), "y"), name="q"), "'policy'.*'q'.*Got None"),
         (GVF("x", horizon=2, policy=Policy({7: 1.0}), name="q"), "'action'.*'q'"),
         (GVF("x", horizon=2, policy=Policy({7: 1.0}, "y", "y"), name="q"), "'mu'.*'7'.*Got 7.0"),
@@ -248,7 +250,161 @@ def test_names_that_are_not_there(question: GVF, match: str) -> None:
 def test_what_rows_show_to_be_wrong(question: GVF, match: str) -> None:
     rows = Observations(("x", "y"), np.array([[1.0, 7.0]]), {})
     with pytest.raises(ValueError, match=match):
-        asking(question)(rows, rows)
+        evaluator(question)(rows, rows)
+
+
+# ---------------------------------------------------------------------------------------------------- the evaluator
+
+
+def two_rows(**more: Any) -> Observations:
+    return Observations(("x", "reward"), np.array([[1.0, 10.0], [2.0, 20.0]]), {"door": ["open", None]}, **more)
+
+
+def test_a_function_is_given_a_row_or_a_transition() -> None:
+    seen: list[Any] = []
+
+    def of_row(row: Any) -> float:
+        seen.append(row)
+        return 0.5
+
+    def of_step(observation: Any, action: Any, reward: Any, following: Any) -> float:
+        seen.append((observation, action, reward, following))
+        return 0.25
+
+    first, second = {"x": 1.0, "reward": 10.0, "door": "open"}, {"x": 2.0, "reward": 20.0, "door": None}
+    rows = two_rows(actions=["up", "down"])
+    for name in ("cumulant", "gamma", "interest", "terminal"):
+        given: dict[str, Any] = {"cumulant": 1.0, "gamma": 0.5}
+        by_row = evaluator(GVF(**given | {name: of_row}), signals=("x", "reward"))
+        assert not by_row.needs_before
+        by_row(rows, rows)
+        assert seen == [first, second], name
+        seen.clear()
+        by_step = evaluator(GVF(**given | {name: of_step}), signals=("x", "reward"))
+        assert by_step.needs_before
+        targets = by_step(rows, rows, None, np.array([False, True]))
+        assert seen == [(first, "up", 20.0, second)], name
+        seen.clear()
+        value = {"cumulant": targets.R, "gamma": targets.gamma, "interest": targets.interest}.get(name)
+        assert (targets.R[1, 0] == 1.0 + 0.5 * 0.25) if value is None else (value[1, 0] == 0.25)
+        before, after = rows.part(slice(0, 1)), rows.part(slice(1, 2))
+        one = by_step.transition((before, before), after, after, False)
+        assert seen == [(first, "up", 20.0, second)], name
+        for field in ("R", "gamma", "interest"):
+            np.testing.assert_array_equal(getattr(one, field)[0], getattr(targets, field)[1])
+        seen.clear()
+
+
+def test_a_log_without_rewards_or_actions_has_none() -> None:
+    seen = []
+    made = evaluator(GVF(lambda *step: seen.append(step[1:3]), gamma=0.5, name="q"))
+    rows = Observations(("x", "y"), np.ones((2, 2)), {"door": ["open", "shut"]})
+    assert not made(rows, rows).known[:, 0].any()
+    assert seen == [(None, None)]
+    policy = Policy({"open": 1.0}, "door", 0.5)
+    made = evaluator(GVF(lambda *step: seen.append(step[1:3]), gamma=0.5, policy=policy, name="q"))
+    made(rows, rows)
+    assert seen[1:] == [("open", None)]
+
+
+@pytest.mark.parametrize(
+    ("function", "right"),
+    [
+        (lambda row: 1.0, True), (lambda row, scale=2.0: 1.0, True), (lambda row, a=1, b=2, c=3: float(a), True),
+        (lambda o, a, r, n: 1.0, True), (lambda o, a, r, n, more=1: 1.0, True), (lambda *step: float(len(step)), True),
+        (len, True), (lambda: 1.0, False), (lambda o, a: 1.0, False), (lambda o, a, r: 1.0, False),
+        (lambda a, b, c, d, e: 1.0, False), (lambda row, *, key: 1.0, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("what", ["cumulant", "gamma", "interest", "terminal"])
+def test_a_function_of_another_number_of_parameters_is_refused(what: str, function: Any, right: bool) -> None:
+    given: dict[str, Any] = {"cumulant": "x", "gamma": 0.5, "name": "q", what: function}
+    question = GVF(**given)
+    if right:
+        evaluator(question)
+        return
+    with pytest.raises(ValueError, match=f"'{what}' parameter of GVF .*in 'q'.* one parameter or of four"):
+        evaluator(question)
+
+
+def ratios(policy: Policy, rows: Observations, mu: Any = None) -> list[float]:
+    """ρ of the rows, all at once, and one by one as transitions: the same."""
+    made = evaluator(GVF("x", gamma=0.5, policy=policy), signals=("x", "reward"), mu=mu)
+    made(rows, rows)
+    of_steps = evaluator(GVF("x", gamma=0.5, policy=policy), signals=("x", "reward"), mu=mu)
+    out = []
+    for t in range(len(rows)):
+        row = rows.part(slice(t, t + 1))
+        out.append(float(of_steps.transition((row, row), row, row, False).rho[0, 0]))
+    whole = evaluator(GVF("x", gamma=0.5, policy=policy), signals=("x", "reward"), mu=mu)
+    double = Observations(
+        rows.names, np.vstack([rows.values, rows.values[-1:]]), {"door": [*rows.labels["door"], None]},
+        None if rows.actions is None else [*rows.actions, None], None if rows.mu is None else [*rows.mu, None],
+    )  # fmt: skip
+    assert whole(double, double).rho[1:, 0].tolist() == out
+    return out
+
+
+def test_where_mu_comes_from() -> None:
+    table = {"up": 0.5, "down": 0.5}
+    rows = two_rows(actions=["up", "down"])
+    with_mu = two_rows(actions=["up", "down"], mu=[4.0, None])
+    own = Policy(table, behaviour={"up": 0.25, "down": 0.75})
+    counted = Policy(table)
+    assert ratios(own, rows) == [2.0, 0.5 / 0.75]
+    assert ratios(own, with_mu) == [0.125, 0.5 / 0.75]  # what comes with the row is first, and may be a density
+    assert ratios(own, rows, mu=0.1) == [2.0, 0.5 / 0.75]  # then the policy's own
+    assert ratios(counted, rows, mu=0.1) == [5.0, 5.0]  # then the stream's
+    assert ratios(counted, rows, mu={"up": 0.2, "down": 0.8}) == [2.5, 0.5 / 0.8]
+    assert ratios(counted, rows, mu=lambda o, a: 8.0 * o["x"]) == [0.5 / 8, 0.5 / 16]
+    assert ratios(counted, rows) == [0.5, 1.0]  # then the count
+    assert ratios(counted, with_mu) == [0.125, 1.0]
+
+
+def test_densities_by_functions() -> None:
+    rows = two_rows(actions=[np.array([0.5], np.float32), np.array([0.25], np.float32)], mu=[2.0, 8.0])
+    assert ratios(Policy(lambda o, a: 4.0 * a), rows) == [1.0, 0.125]
+    assert ratios(Policy(lambda o, a: 4.0, behaviour=lambda o, a: 16.0 * float(a[0])), rows) == [2.0, 0.5]
+    with pytest.raises(ValueError, match=r"'mu'.*cannot be counted"):
+        ratios(Policy(lambda o, a: 1.0), two_rows(actions=[np.array([0.5]), np.array([0.5])]))
+
+
+def test_questions_about_one_policy_share_its_counts() -> None:
+    policies = [Policy({"up": 0.5, "down": 0.5}), Policy({"up": 1.0}), Policy({"up": 0.5, "down": 0.5})]
+    made = evaluator(*(GVF("x", gamma=0.5, policy=policy, name=f"{q}") for q, policy in enumerate(policies)))
+    rows = Observations(("x", "y"), np.ones((3, 2)), {}, ["up", "up", "down"])
+    made(rows, rows)
+    assert made.counts == [{"up": 2, "down": 1}] * 3
+    other = evaluator(*(GVF("x", gamma=0.5, policy=policy, name=f"{q}") for q, policy in enumerate(policies)))
+    other.counts = made.counts
+    np.testing.assert_array_equal(other(rows, rows).rho[1:], made(rows, rows).rho[1:])
+
+
+def test_what_is_missing_or_too_large_is_not_known() -> None:
+    made = evaluator(GVF("x", gamma=0.5), GVF("x + y", gamma="y"), GVF(1.0, gamma=0.5, terminal="x", name="Z"))
+    values = np.array([[1.0, 0.5], [np.nan, 0.5], [1e101, 0.5], [1.0, np.nan], [-1e100, 0.5]])
+    rows = Observations(("x", "y"), values, {})
+    targets = made(rows, rows)
+    assert targets.known.T.tolist() == [
+        [True, False, False, True, True], [True, False, False, False, True], [True, False, False, True, True],
+    ]  # fmt: skip
+    assert not targets.R[~targets.known].any()
+    assert np.isfinite(targets.R).all()
+    for t in range(1, 5):
+        before, after = rows.part(slice(t - 1, t)), rows.part(slice(t, t + 1))
+        one = made.transition((before, before), after, after, False)
+        for field in ("R", "known", "gamma", "rho", "interest"):
+            np.testing.assert_array_equal(getattr(one, field)[0], getattr(targets, field)[t], err_msg=field)
+        ended = made.transition((before, before), after, after, True)
+        assert not ended.gamma.any()
+        if targets.known[t, 2]:
+            assert ended.R[0, 2] == 1.0 + values[t, 0]
+
+
+def test_a_rule_without_interest_takes_none() -> None:
+    evaluator(GVF("x", gamma=0.5, interest=1.0), rule="vtrace")
+    with pytest.raises(ValueError, match=r"'interest'.*left out for rule 'vtrace'"):
+        evaluator(GVF("x", gamma=0.5, interest=0.5), rule="vtrace")
 
 
 # ---------------------------------------------------------------------------------------------------- expressions

@@ -16,7 +16,7 @@ The ridge, KAPPA · avg d² / (1 − γ²) · h / t, is the noise of that many h
 and solved for every 16 steps that are learned from, or every h/8 if those are more. Every v_i, and p, is kept within
 the readings so far and half their range beyond: a learner that diverges does no harm. Where a reading is missing, or
 does not follow on the row before, nothing is learned and z begins again; the last reading stands for it. Before the
-first one the answer is that of the middle learner.
+first one the answer is that of the middle learner. Where an episode has terminated p is 0.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ class Blend:
         self.vectors = np.zeros((Q, 4, E + 2))
         self.products = np.zeros((Q, E + 2, E + 2))
 
-    def __call__(self, V: Array, x: Array, follows: NDArray[np.bool_]) -> Array:
+    def __call__(self, V: Array, x: Array, follows: NDArray[np.bool_], ends: NDArray[np.bool_] | None = None) -> Array:
         """The answers (B, Q) to B rows, from V (B, Q, E) and the readings x (B, Q), NaN where missing.
 
-        ``follows`` (B,) says which rows follow on the row before.
+        ``follows`` (B,) says which rows follow on the row before, ``ends`` (B,) in which ones an episode terminates.
         """
         from emphatic.hordes import blend_kernels
 
         out = np.empty(x.shape)
         blend_kernels.blend(
             np.ascontiguousarray(V), np.ascontiguousarray(x), np.ascontiguousarray(follows),
-            self.gamma, KAPPA, self.scalars, self.vectors, self.products, out,
+            np.zeros(len(x), bool) if ends is None else ends, self.gamma, KAPPA, self.scalars, self.vectors,
+            self.products, out,
         )  # fmt: skip
         return out
 

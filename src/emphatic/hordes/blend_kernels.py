@@ -61,10 +61,10 @@ def within(v: float, low: float, high: float, mean: float) -> float:
     return low if v < low else high if v > high else v if v == v else mean
 
 
-@jit_for((_f3, _f2, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)
+@jit_for((_f3, _f2, _b1, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)
 def blend(
-    V: Floats, X: Floats, follows: NDArray[np.bool_], gamma: Floats, kappa: float, scalars: Floats, vectors: Floats,
-    products: Floats, out: Floats,
+    V: Floats, X: Floats, follows: NDArray[np.bool_], ends: NDArray[np.bool_], gamma: Floats, kappa: float,
+    scalars: Floats, vectors: Floats, products: Floats, out: Floats,
 ) -> None:  # fmt: skip
     """p of each row and question; see ``blend``."""
     E = V.shape[2]
@@ -95,7 +95,7 @@ def blend(
             p = mean + w[E] * (x - mean) + w[E + 1] * (s[TRACE] - mean)
             for i in range(E):
                 p += w[i] * (within(V[t, q, i], low, high, mean) - mean)
-            p = within(p, low, high, mean)
+            p = 0.0 if ends[t] else within(p, low, high, mean)
             out[t, q] = p
             if not (known and follows[t]):
                 z[:] = 0.0

@@ -19,16 +19,20 @@ observation, and is then cut off.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.errors import CheckpointError
 from emphatic.features import Bias, Features, OneHot, Part, Tiles
 from emphatic.hordes.episodes import Episodes
+from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal, whole
 from emphatic.questions.gvf import GVF
+from emphatic.questions.ratios import Behaviour
 
 try:
     import gymnasium
@@ -48,16 +52,20 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     The signals that a question may name are the observation's components, ``names`` (o0, o1, … unless given), and
     "reward"; ``features`` is made of the same components. A question's functions are given (observation, action,
-    reward, next observation), a policy's (observation, action). Predictions are returns, not scaled.
+    reward, next observation), or the row {name: value} that follows if they have one parameter; a policy's
+    (observation, action). Predictions are returns, not scaled.
 
     ``mu`` is the probability (or density) with which the agent chose its action: a function of (observation,
-    action), or a number; by default all actions of a ``Discrete`` space are equally likely. ``env.mu = p`` says it
-    for the next step alone.
+    action), a table or a number; by default all actions of a ``Discrete`` space are equally likely. ``env.mu = p`` says
+    it for the next step alone. It counts for policies whose ``behaviour`` is "count"; where nothing gives μ, actions
+    are counted.
 
-    α is ``alpha``, a number or one a question, by default 0.1 over the mean of φ·φ. ``warm_up`` is the number of
-    observations to find ranges from, where the features have not been given them all; until then predictions are
-    NaN. With ``every`` above 1 there are predictions only at every so many steps, and where an episode begins or ends;
-    the steps in between are learned from together, which is quicker, and leads to the same weights. ``record=True``
+    α is ``alpha``, a number or one a question, by default 0.1 over the mean of φ·φ. With several ``rates`` a question
+    has a learner for each, with α that many times ``alpha`` (or 1 over the mean of φ·φ), and its predictions are a
+    blend of theirs. ``warm_up`` is the number of observations to find ranges from, where the features have not been
+    given them all; until then predictions are NaN. With ``every`` above 1 there are predictions only at every so many
+    steps, and where an episode begins or ends; the steps in between are learned from together, which is quicker, and
+    leads to the same weights. ``record=True``
     keeps what the learner is given, for ``log``. ``extra`` is the rule's own: eta, beta, ….
     """
 
@@ -68,9 +76,10 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         features: Features,
         *,
         names: Sequence[str] | None = None,
-        mu: Callable[[Any, Any], float] | float | None = None,
+        mu: Behaviour = None,
         rule: str = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
+        rates: float | Sequence[float] | None = None,
         warm_up: int = 0,
         every: int = 1,
         record: bool = False,
@@ -81,12 +90,16 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         names = component_names(env.observation_space) if names is None else names
         mu = _uniform(env.action_space) if mu is None else mu
-        #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
-        self.episodes = Episodes(
-            questions, features, names, _flat(env.observation_space), rule=rule, alpha=alpha, mu=mu, warm_up=warm_up,
-            record=record, dtype=dtype, engine=engine, **extra,
+        episodes = Episodes(
+            questions, features, names, _flat(env.observation_space), rule=rule, alpha=alpha, rates=rates, mu=mu,
+            warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
-        self._every, self._since = whole("every", every, "LearnGVFs"), 0
+        self._start(episodes, whole("every", every, "LearnGVFs"), 0)
+
+    def _start(self, episodes: Episodes, every: int, since: int) -> None:
+        #: All that is learned: ``episodes.theta``, ``episodes.learners``, ``episodes.hordes``, ….
+        self.episodes = episodes
+        self._every, self._since = every, since
         #: The probability of the next action, if it is known; forgotten after the step.
         self.mu: float | None = None
 
@@ -102,7 +115,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         mu, self.mu = self.mu, None
         self._since += 1
         now = bool(terminated or truncated) or self._since >= self._every
-        self.episodes.step(0, action, reward, observation, bool(terminated), mu, now)
+        self.episodes.step(0, action, reward, observation, bool(terminated), mu, now, bool(truncated))
         if now:
             self._since = 0
             info["predictions"] = self.episodes.predictions[0]
@@ -111,6 +124,44 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     def log(self) -> dict[str, Any]:
         """What was recorded: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights."""
         return self.episodes.log(0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file with all there is to go on from but the environment itself.
+
+        Questions must be without functions, which no file can hold.
+        """
+        if not self.episodes.hordes:
+            raise RuntimeError("There is nothing to save before the warm-up is over.")
+        (horde,) = self.episodes.hordes
+        more: dict[str, Any] = {"gymnasium": {"every": self._every, "since": self._since}}
+        if horde.in_episode:
+            more["observation"] = _flat(self.env.observation_space)(self.episodes.observation(0))
+        horde.save(path, **more)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], env: gymnasium.Env[Any, Any], *, mu: Behaviour = None) -> LearnGVFs:
+        """``env``, with what ``save`` wrote: goes on with the same bits, in the midst of an episode too.
+
+        The environment must be in the state in which it was, or be reset. ``mu`` must be given again if it was a
+        function.
+        """
+        horde, more = Horde.load_with(path, mu=mu)
+        space = env.observation_space
+        if "gymnasium" not in more:
+            raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by LearnGVFs: Horde.load opens it.")
+        signals = horde.features.signals
+        if len(signals) != len(component_names(space)):
+            raise refusal("env", "LearnGVFs.load", f"have observations of {len(signals)} components", repr(space))
+        try:
+            every, since = (int(more["gymnasium"][name]) for name in ("every", "since"))
+            flat = more.get("observation")
+            original = None if flat is None else _unflat(space)(flat)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound LearnGVFs: {error}") from error
+        learning = cls.__new__(cls)
+        gymnasium.Wrapper.__init__(learning, env)
+        learning._start(Episodes.resume(horde, _flat(space), original), whole("every", every, "LearnGVFs"), since)
+        return learning
 
 
 class LearnGVFsVector(gymnasium.vector.VectorWrapper):
@@ -129,9 +180,10 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         *,
         weights: str = "one",
         names: Sequence[str] | None = None,
-        mu: Callable[[Any, Any], float] | float | None = None,
+        mu: Behaviour = None,
         rule: str = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
+        rates: float | Sequence[float] | None = None,
         warm_up: int = 0,
         record: bool = False,
         dtype: str = "float64",
@@ -145,7 +197,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
         self.episodes = Episodes(
             questions, features, names, _flat(space), sequences=env.num_envs, weights=weights, rule=rule, alpha=alpha,
-            mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
+            rates=rates, mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
         #: The probabilities of the next actions, if they are known; forgotten after the step.
         self.mu: Any = None
@@ -176,7 +228,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
             over = terminated[i] or truncated[i]
             same = over and self._mode == AutoresetMode.SAME_STEP
             final = infos["final_obs"][i] if same else each[i]
-            self.episodes.step(i, action, rewards[i], final, bool(terminated[i]), chance)
+            self.episodes.step(i, action, rewards[i], final, bool(terminated[i]), chance, truncated=bool(truncated[i]))
             if same:
                 self.episodes.begin(i, each[i])
         self._over = np.logical_or(terminated, truncated)
@@ -236,6 +288,15 @@ def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
     if isinstance(space, spaces.Discrete):
         return lambda observation: np.array([observation], np.float64)
     return lambda observation: np.asarray(spaces.flatten(space, observation), np.float64)
+
+
+def _unflat(space: spaces.Space[Any]) -> Callable[[Array], Any]:
+    """Observations of such arrays again."""
+    if isinstance(space, spaces.Box):
+        return lambda flat: flat.astype(space.dtype).reshape(space.shape)
+    if isinstance(space, spaces.Discrete):
+        return lambda flat: space.dtype.type(flat[0])
+    return lambda flat: spaces.unflatten(space, flat)
 
 
 def _uniform(space: spaces.Space[Any]) -> float | None:

@@ -1,7 +1,7 @@
-"""A Horde: many questions of one stream, a feature maker and a learner; one row at a time, or a whole log.
+"""A Horde: many questions of one stream, features and a learner; rows of a log, or transitions beside an agent.
 
-Row t's features φ_t are made when it is read; what it says of the row before (cumulant, γ) is learned; then every
-question is answered from φ_t.
+Row t's features φ_t are made when it is read; what it says of the step that ends in it (cumulant, γ) is learned; then
+every question is answered from φ_t.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,15 +17,17 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
-from emphatic.hordes.blend import Blend
-from emphatic.learning import checkpoint, restoring
-from emphatic.learning.active import Active, trusted
+from emphatic.hordes import keeping
+from emphatic.hordes.group import Group, Groups, Readings, Setup
+from emphatic.hordes.reading import REWARD, probability, row_of
+from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.learning.tensors import Part
-from emphatic.questions.answers import Asking, Rows
-from emphatic.questions.gvf import GVF, Observations, told
+from emphatic.questions.evaluator import Evaluator
+from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
+from emphatic.questions.quantities import Before
+from emphatic.questions.ratios import Behaviour, check_behaviour
 from emphatic.tables import Clock, Hold, Table, open_table
 
 __all__ = ["RATES", "Horde", "warm_up_rows"]
@@ -38,10 +38,8 @@ Array = NDArray[np.float64]
 RATES = (0.1, 0.3, 1.0)
 #: Rows of a log that are learned from at a time.
 BLOCK = 4096
-#: How the names of arrays begin that are not the learner's.
-_OWN = ("features.", "blend.", "horde.")
-#: And of those that a user keeps with a horde.
-_MORE = "horde.more."
+#: No reading of a row is beyond ``LARGEST`` if the sum of their squares is not beyond this.
+_SQUARE = LARGEST**2
 
 
 def warm_up_rows(rows: int) -> int:
@@ -52,11 +50,20 @@ def warm_up_rows(rows: int) -> int:
 class Horde:
     """Many questions of one stream of named signals.
 
-    ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, ``rule`` a name of ``emphatic.rules.names()``.
-    α is ``rates`` over the mean of φ·φ in the warm-up; with several rates every question has as many learners, whose
-    answers are blended by how well they have done (``emphatic.hordes.blend``; questions with a policy or a γ that
-    varies take the middle rate). ``step`` is the time of a step in seconds, where horizons are durations. Predictions
-    of a constant γ are scaled by 1 − γ, into the cumulant's own unit, unless ``scaled`` is False.
+    ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
+    features of their own (those with the same maker share a learner); ``rule`` is a name of ``emphatic.rules.names()``.
+    α is ``rates`` times ``alpha`` (a number, or one a question), by default 1 over the mean of φ·φ in the warm-up; with
+    several rates every question has as many learners, whose answers are blended by how well they have done
+    (``emphatic.hordes.blend``; questions with a policy or a γ that varies take the middle rate). ``step`` is the time
+    of a step in seconds, where horizons are durations. Predictions of a constant γ are scaled by 1 − γ, into the
+    cumulant's own unit, unless ``scaled`` is False.
+
+    ``mu`` is the behaviour's probability (or density) of an action, for policies that do not give one: a function of
+    (observation, action), a table or a number; where it is None actions are counted.
+
+    With ``centred`` a question of constant γ < 1 is learned as the departure from its cumulant's mean in the warm-up,
+    in the cumulant's own unit, and its emphasis starts at 1; without, θ·φ is the return itself, learned from 0.
+    ``record=True`` keeps what transitions give the learner, for ``log``. ``extra`` is the rule's own: eta, beta, ….
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -66,21 +73,33 @@ class Horde:
     (1000, 1)
     >>> horde.observe({"x": 0.5}).shape
     (1,)
+
+    Transitions, of an agent that says what it does:
+
+    >>> horde = Horde([GVF("reward", gamma=0.9)], f.Features([f.SoftBins("x", bins=3, range=(0, 1))]), rates=0.3)
+    >>> horde.prepare(["x"]).begin({"x": 0.5})
+    array([0.])
+    >>> horde.learn(1, 2.0, {"x": 0.6}, terminated=False).shape
+    (1,)
     """
 
     def __init__(
         self,
         questions: Sequence[GVF],
-        features: Features,
+        features: Features | Mapping[str, Features],
         rule: str = "true_online_etd",
         *,
         rates: float | Sequence[float] = RATES,
+        alpha: float | Sequence[float] | None = None,
         step: float | None = None,
+        mu: Behaviour = None,
         scaled: bool = True,
+        centred: bool = True,
+        record: bool = False,
         dtype: str = "float64",
         engine: str = "auto",
         threads: int = 1,
-        **extra: float,
+        **extra: Any,
     ) -> None:
         self.questions = tuple(questions) if isinstance(questions, Sequence) else ()
         if not self.questions or not all(isinstance(question, GVF) for question in self.questions):
@@ -89,23 +108,27 @@ class Horde:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise refusal("questions", "Horde", "have different names", f"{twice!r} twice")
-        if not isinstance(features, Features):
-            raise refusal("features", "Horde", "be emphatic.features.Features", repr(features))
-        if not isinstance(scaled, bool):
-            raise refusal("scaled", "Horde", "be True or False", repr(scaled))
-        self.features, self.rule, self.step, self.scaled = features, rule, step, scaled
+        grouped = _grouped(features, names)
+        self._makers, self._shares = [maker for maker, _ in grouped], [questions for _, questions in grouped]
+        for what, flag in (("scaled", scaled), ("centred", centred), ("record", record)):
+            if not isinstance(flag, bool):
+                raise refusal(what, "Horde", "be True or False", repr(flag))
+        if record and len(self._makers) > 1:
+            raise refusal("record", "Horde", "be False where questions have features of their own", "True")
+        self.rule, self.step, self.scaled = rule, step, scaled
         given = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
         if not given or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in given):
             raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
         self.rates = tuple(sorted(float(rate) for rate in given))
         if step is not None and not isinstance(step, int | float):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
+        self._mu = check_behaviour(mu, "Horde")
+        kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
+        self._setup = Setup(rule, self.rates, alpha, scaled, centred, record, kind, extra)
         # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
-        self._kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
-        Learner(rule, 1, 1, **self._kind)
-        Learner(rule, 1, engine="reference").learn(0.0, 1.0, 0.0, [1.0], 1.0, 0.0, [1.0], 0.0, **extra)
-        self._extra: dict[str, Any] = extra
-        self._learner: Learner | None = None
+        Learner(rule, 1, 1, **kind)
+        self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
+        self._group: Group | Groups | None = None
 
     # ------------------------------------------------------------------ what it is
 
@@ -115,22 +138,44 @@ class Horde:
         return tuple(question.name for question in self.questions)
 
     @property
+    def features(self) -> Features:
+        """The features that all questions share; where they have features of their own, see ``makers``."""
+        if len(self._makers) > 1:
+            raise RuntimeError("The questions of this Horde have features of their own: see makers.")
+        return self._makers[0]
+
+    @property
+    def makers(self) -> tuple[Features, ...]:
+        """Each ``Features`` once, in the order of the first question that has it."""
+        return tuple(self._makers)
+
+    @property
     def learner(self) -> Learner:
         """The learner: the questions with the first rate, then all with the next, and so on."""
-        self._require()
-        assert self._learner is not None
-        return self._learner
+        if len(self.learners) > 1:
+            raise RuntimeError("The questions of this Horde have features of their own: see learners.")
+        return self.learners[0]
+
+    @property
+    def learners(self) -> tuple[Learner, ...]:
+        """The learner of each of ``makers``, of the questions that share it."""
+        self._require().catch_up()
+        return tuple(group.learner for group in self._groups)
 
     @property
     def gamma(self) -> Array:
         """γ of each question; NaN where it varies."""
-        return self._require().gamma.copy()
+        self._require()
+        return self._evaluator.gamma.copy()
 
     @property
     def base(self) -> Array:
         """The mean of each cumulant in the warm-up, from which its departures are learned; 0 where it is not so."""
         self._require()
-        return self._base.copy()
+        base = np.empty(len(self.questions))
+        for group in self._groups:
+            base[group.questions] = group.base
+        return base
 
     @property
     def rows(self) -> int:
@@ -144,13 +189,41 @@ class Horde:
         self._require()
         return self._hold
 
-    def __repr__(self) -> str:
-        return f"Horde({len(self.questions)} questions, {self.features!r}, {self.rule!r}, rates={self.rates})"
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The actions counted so far, by question, where they are counted."""
+        self._require()
+        named = [question.name for question in self.questions if question.policy is not None]
+        return {name: counts for name, counts in zip(named, self._evaluator.counts, strict=True) if counts}
 
-    def _require(self) -> Asking:
-        if self._learner is None:
-            raise RuntimeError("A Horde must be warmed up before use: call warm_up(table), or run(table).")
-        return self._asking
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The signals that questions may name: those of the features, and "reward" beside an agent."""
+        self._require()
+        return self._evaluator.signals
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The columns of labels."""
+        self._require()
+        return self._evaluator.categories
+
+    @property
+    def in_episode(self) -> bool:
+        """Whether an episode has begun, and neither terminated nor been truncated."""
+        self._require()
+        return self._episode is not None
+
+    def __repr__(self) -> str:
+        makers = ", ".join(map(repr, self._makers))
+        return f"Horde({len(self.questions)} questions, {makers}, {self.rule!r}, rates={self.rates})"
+
+    def _require(self) -> Group | Groups:
+        if self._group is None:
+            raise RuntimeError(
+                "A Horde must be warmed up before use: call warm_up(table), run(table), or prepare(names)."
+            )
+        return self._group
 
     # ------------------------------------------------------------------ warming up
 
@@ -165,30 +238,59 @@ class Horde:
         block = next(table.blocks(rows))
         clock = table.clock()
         step = clock.step if self.step is None and clock is not None else self.step
-        asking = Asking(self.questions, table.names, table.categories, step, rules.get(self.rule))
+        evaluator = self._evaluator_of(table.names, table.categories, step)
+        if evaluator.endless:
+            warnings.warn(
+                f"{evaluator.endless[0]!r} has γ = 1 everywhere: what it asks for has no end", UndiscountedWarning, 2
+            )
         held, _ = Hold(len(table.names)).fill(block.values)
-        self.features.warm_up(held, names=table.names, time=block.time, labels=block.labels)
+        for maker in self._makers:
+            maker.warm_up(held, names=table.names, time=block.time, labels=block.labels)
         self.step = step
-        self._begin(asking, Learner(self.rule, self.features.n, len(self.questions) * len(self.rates), **self._kind))
-        self._base = asking.mean(Observations(table.names, block.values, block.labels))
+        self._start(evaluator, evaluator.mean(Observations(table.names, block.values, block.labels)))
         return self
 
-    def _begin(self, asking: Asking, learner: Learner) -> None:
-        """Before the first row."""
-        Q, E = len(self.questions), len(self.rates)
-        self._asking, self._learner = asking, learner
-        self._hold = Hold(len(self.features.signals))
-        self._base = np.zeros(Q)
-        self._alpha = np.repeat(self.rates, Q)[None] / max(self.features.norm, 1e-12)
-        self._lambda = np.tile(asking.lambda_, E)[None]
-        self._blended = np.flatnonzero(asking.blended if E > 1 else np.zeros(Q, bool))
-        self._blend = Blend(asking.gamma[self._blended], E)
-        self._rows = 0
-        self._phi: Active | None = None  # of the last row; None after a cut
-        self._now = np.zeros((2, Q))  # its ρ and interest
-        self._fresh = np.ones(Q, bool)  # nothing was learned in the step before
+    def prepare(self, names: Sequence[str], observations: Any = ()) -> Horde:
+        """Be ready for transitions whose observations have these components; "reward" is one more signal.
 
-    # ------------------------------------------------------------------ the stream
+        Ranges that the features were not given are found from ``observations`` (B, C). Features that have been warmed
+        up stay as they are. No mean is known: returns are learned from 0. Returns itself.
+        """
+        names = tuple(names)
+        if REWARD in names:
+            raise refusal("names", "Horde", f"be of the observation's components, without {REWARD!r}", repr(names))
+        evaluator = self._evaluator_of((*names, REWARD), (), self.step)
+        rows = np.asarray(observations, np.float64).reshape(-1, len(names))
+        for maker in self._makers:
+            if maker._plan is None:
+                maker.warm_up(rows, names=names)
+            if maker.signals != names:
+                wanted = f"have a signal for each component of an observation, {', '.join(names)}"
+                raise refusal("features", "Horde", wanted, ", ".join(maker.signals))
+        self._start(evaluator, np.zeros(len(self.questions)))
+        return self
+
+    def _evaluator_of(self, signals: Sequence[str], categories: Sequence[str], step: float | None) -> Evaluator:
+        return Evaluator(self.questions, signals, categories, step, rules.get(self.rule), self._mu)
+
+    def _start(self, evaluator: Evaluator, base: Array, learners: Sequence[Learner | None] = ()) -> None:
+        """Before the first row."""
+        self._evaluator = evaluator
+        self._groups = [
+            Group(evaluator, maker, self._setup, base, questions, learner)
+            for maker, questions, learner in zip(
+                self._makers, self._shares, learners or [None] * len(self._makers), strict=True
+            )
+        ]
+        self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
+        self._hold = Hold(len(evaluator.signals))
+        self._components = len(self._makers[0].signals)
+        self._none_missing = np.zeros((1, self._components), bool)
+        self._rows = 0
+        self._before: Before | None = None  # the last row of a log, where a function needs it
+        self._episode: Before | None = None  # the last row of an episode that goes on
+
+    # ------------------------------------------------------------------ rows of a log
 
     def observe(
         self,
@@ -202,31 +304,18 @@ class Horde:
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
         ``observation`` is {name: reading} (absent, None, NaN or infinite is missing), or the readings in the order of
-        the signals. ``action`` is the one taken now, and ``mu`` the probability with which the behaviour chose it.
-        ``time``, in seconds or datetime64, is for features of time; gaps are for the caller to find, and ``cut`` at.
-        With ``learn=False`` it only predicts: no weight changes, and the step across is no step.
+        the signals. ``action`` is the one taken now, and ``mu`` the probability (or density) with which the behaviour
+        chose it. ``time``, in seconds or datetime64, is for features of time; gaps are for the caller to find, and
+        ``cut`` at. With ``learn=False`` it only predicts: no weight changes, and the step across is no step.
         """
-        asking = self._require()
-        signals = self.features.signals
-        labels: dict[str, Any] = {name: [None] for name in asking.categories}
-        if isinstance(observation, Mapping):
-            read = [_number(name, observation.get(name)) for name in signals]
-            labels = {name: [_label(name, observation.get(name))] for name in asking.categories}
-        elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(signals):
-            raise refusal(
-                "observation", "observe", f"be {{name: reading}} or {len(signals)} readings", repr(observation)
-            )
-        else:
-            read = [_number(name, reading) for name, reading in zip(signals, observation, strict=True)]
-        if action is not None:
-            told(action)
-        if mu is not None and not (isinstance(mu, int | float | np.number) and 0.0 < mu <= 1.0):
-            raise refusal("mu", "observe", "be a probability above 0", repr(mu))
-        values = np.array([read])
+        self._require()
+        values, labels = self._read(observation, "observe")
         values[~np.isfinite(values)] = np.nan
-        when = None if time is None else np.array([time])
-        actions, chances = (None if given is None else [given] for given in (action, mu))
-        predictions: Array = self._learned(values, when, labels, actions, chances, np.zeros(1, bool), learn)[0]
+        if action is not None:
+            action_name(action)
+        actions, when = None if action is None else [action], None if time is None else np.array([time])
+        chances = probability(mu, "observe")
+        predictions: Array = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)[0]
         return predictions
 
     def run(self, table: Any) -> Array:
@@ -235,118 +324,161 @@ class Horde:
         It goes on from what was seen before; ``cut`` first, where the log is another sequence.
         """
         table = table if isinstance(table, Table) else open_table(table)
-        if self._learner is None:
+        if self._group is None:
             self.warm_up(table)
         parts = [predictions for _, predictions in self.blocks(table)]
         return np.concatenate(parts) if parts else np.empty((0, len(self.questions)))
 
     def blocks(self, table: Table, clock: Clock | None = None, start: int = 0) -> Iterator[tuple[Any, Array]]:
         """``run`` in blocks: each block of the table, and the predictions at its rows."""
-        asking = self._require()
-        if tuple(table.names) != self.features.signals or tuple(table.categories) != asking.categories:
-            wanted = f"have the columns {', '.join((*self.features.signals, *asking.categories))}"
+        if (tuple(table.names), tuple(table.categories)) != (self.signals, self.categories):
+            wanted = f"have the columns {', '.join((*self.signals, *self.categories))}"
             raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
         clock = clock or table.clock()
         for block in table.blocks(BLOCK, start):
             gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
-            yield block, self._learned(block.values, block.time, block.labels, None, None, gap)
+            yield block, self._learn_rows(block.values, block.time, block.labels, None, None, gap)
 
     def cut(self) -> None:
         """What follows is another sequence: forget traces, of features too, and learn nothing from the step across."""
-        self._require()
-        self.features.cut()
-        self.learner.cut()
-        self._phi = None
-        self._fresh[:] = True
+        self._require().cut()
+        self._before = self._episode = None
 
-    def _learned(
+    def _learn_rows(
         self, values: Array, time: Any, labels: Mapping[str, Any], actions: Any, mu: Any, gap: NDArray[np.bool_],
         learn: bool = True,
     ) -> Array:  # fmt: skip
         """The next rows: learn, and answer. What can be refused is refused before anything is changed."""
-        asking = self._asking
-        hold, counts = copy(self._hold), asking.counts
+        group, evaluator = self._require(), self._evaluator
+        if self._episode is not None or self._setup.record:
+            what = "It has begun an episode: go on with learn(), or cut() first."
+            raise RuntimeError("A Horde that records takes transitions only." if self._setup.record else what)
+        hold = self._hold.copy()
         held, missing = hold.fill(values)
-        raw, full = (Observations(self.features.signals, part, labels, actions, mu) for part in (values, held))
-        V = np.empty((len(values), len(self.rates) * len(self.questions)))
+        raw, full = (Observations(evaluator.signals, part, labels, actions, mu) for part in (values, held))
         follows = ~gap
-        follows[:1] &= self._phi is not None and learn
-        edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), len(values)]
+        follows[:1] &= group.phi is not None and learn
+        departure, counts = evaluator.departure, evaluator.counts
         try:
-            row = asking(raw, full)
-            for begin, end in pairwise(edges):
-                if gap[begin]:
-                    self.cut()
-                some = slice(begin, end)
-                phi = self.features(
-                    held[some], time=None if time is None else time[some],
-                    labels={name: column[some] for name, column in labels.items()}, missing=missing[some],
-                )  # fmt: skip
-                if learn:
-                    V[some] = self._piece(phi, row.part(some))
-                else:
-                    V[some], self._phi = self.learner.predict(phi), None
+            targets = evaluator(raw, full, self._before, follows)
+            C = self._components
+            readings = Readings(held[:, :C], missing[:, :C], time, labels)
+            answers = group.rows(readings, targets, gap, follows, learn)
         except Exception:
-            asking.counts = counts
+            evaluator.departure, evaluator.counts = departure, counts
             raise
         self._hold = hold
         self._rows += len(values)
-        return self._answers(V, row, follows)
+        if evaluator.needs_before:
+            last = slice(len(raw) - 1, len(raw))
+            self._before = raw.part(last), full.part(last)
+        return answers
 
-    def _piece(self, phi: Active, row: Rows) -> Array:
-        """Rows without a gap: the learners' predictions at each, (B, K)."""
-        learner = self.learner
-        start = self._phi is None
-        Phi, before = phi, self._phi
-        if before is not None:
-            Phi = trusted(
-                np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values]),
-                max(before.top, phi.top),
-            )  # fmt: skip
-        # φ_t's own ρ and interest, and what the next row says.
-        rho = row.rho if start else np.vstack([self._now[0], row.rho])
-        interest = row.interest if start else np.vstack([self._now[1], row.interest])
-        after = slice(1 if start else 0, None)
-        R, there, gamma = row.R[after], row.there[after], row.gamma[after]
-        steps = len(R)
-        made = np.empty((0, learner.K or 1))
-        if steps:
-            E = len(self.rates)
-            ratio = np.where(there, rho[:steps], 0.0)
-            fresh = np.vstack([self._fresh, ~there[:-1]])
-            target = np.where(there, R - self._base * self._asking.unit, 0.0)
-            I, alpha = interest[:steps], self._alpha
-            steady = fresh & self._asking.steady
-            if steady.any():
-                # After a break F would climb again from I = 1 − γ: start it at 1, where it stays, with M α as ever.
-                I = np.where(steady, 1.0, I)
-                rest = np.where(steady, 1.0 - self._asking.gamma * self._asking.lambda_, 1.0)
-                alpha = alpha * _tiled(rest, E)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
-                made = learner.run(
-                    Phi, _tiled(target, E), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
-                    I=_smallest(I, E), rho=_smallest(ratio, E), on_divergence="freeze", **self._extra,
-                )  # fmt: skip
-            self._fresh = ~there[-1]
-        last = trusted(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
-        with np.errstate(all="ignore"):
-            made = np.vstack([made[0 if start else 1 :], learner.predict(last)])
-        self._phi, self._now = last, np.stack([row.rho[-1], row.interest[-1]])
-        return made
+    # ------------------------------------------------------------------ transitions
 
-    def _answers(self, V: Array, row: Rows, follows: NDArray[np.bool_]) -> Array:
-        """One answer to each question, in its own unit."""
-        B, Q, E = len(V), len(self.questions), len(self.rates)
-        each = V.reshape(B, E, Q) + self._base
-        out = np.array(each[:, E // 2])
-        some = self._blended
-        if len(some):
-            V = each[:, :, some].transpose(0, 2, 1)
-            out[:, some] = self._blend(V, row.x[:, some], follows)
-        if not self.scaled:
-            out = out / self._asking.scale
-        return out
+    def begin(self, observation: Mapping[str, Any] | Sequence[Any] | Array, *, time: Any = None) -> Array:
+        """The first observation of an episode: the predictions at it, (Q,).
+
+        An observation is as for ``observe``, without the reward. What has not terminated is cut off here.
+        """
+        self._require()
+        values, labels = self._read(observation, "begin", np.nan)
+        return self._begin(values, labels, None, time)
+
+    def learn(
+        self,
+        action: Any,
+        reward: Any,
+        observation: Mapping[str, Any] | Sequence[Any] | Array,
+        terminated: bool,
+        truncated: bool = False,
+        mu: Any = None,
+        *,
+        time: Any = None,
+        predict: bool = True,
+    ) -> Array | None:
+        """Learn from a transition, and return all predictions at its observation, (Q,).
+
+        ``action`` was taken at the observation before, with probability (or density) ``mu`` if that is known. Where it
+        ``terminated`` γ' is 0, and so are the predictions; where it was ``truncated`` the return goes on from the final
+        observation. After either an episode must ``begin``. With ``predict=False`` nothing is returned, and the step is
+        learned from together with later ones, which is quicker, and leads to the same weights.
+        """
+        self._require()
+        values, labels = self._read(observation, "learn", reward)
+        return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
+
+    def log(self) -> dict[str, Any]:
+        """What was recorded: the arguments of ``Learner.run`` that lead to the same weights."""
+        self._require().catch_up()
+        return self._groups[0].recorded.log()
+
+    def _begin(self, values: Array, labels: Mapping[str, Any], original: Any, time: Any = None) -> Array:
+        """``begin`` with a row (1, C) of all signals; functions see the ``original``, or if it is None the row."""
+        group, evaluator = self._require(), self._evaluator
+        values[~np.isfinite(values)] = np.nan
+        hold = self._hold.copy()
+        if REWARD in evaluator.signals:  # it belongs to a step, and the last one is not of this episode
+            hold.last = hold.last.copy()
+            hold.last[evaluator.signals.index(REWARD)] = np.nan
+        held, missing = hold.fill(values)
+        originals = None if original is None else [original]
+        raw, full = (Observations(evaluator.signals, v, labels, None, None, originals) for v in (values, held))
+        C, when = self._components, None if time is None else np.array([time])
+        answers = group.begin(Readings(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
+        self._hold, self._before, self._episode = hold, None, (raw, full)
+        self._rows += 1
+        return answers
+
+    def _learn(
+        self, values: Array, labels: Mapping[str, Any], original: Any, action: Any, terminated: bool,
+        truncated: bool = False, mu: Any = None, time: Any = None, predict: bool = True,
+    ) -> Array | None:  # fmt: skip
+        """``learn`` of the step to a row (1, C) of all signals."""
+        group, evaluator, before = self._require(), self._evaluator, self._episode
+        if before is None:
+            raise RuntimeError("An episode must begin before its first step: call begin(observation).")
+        now, now_held = before
+        now.actions, now.mu = now_held.actions, now_held.mu = [action], probability(mu, "learn")
+        raw, held, missing, hold = self._row(values, labels, original)
+        counts = evaluator.counts if evaluator.counting else None
+        try:
+            targets = evaluator.transition(before, raw, held, terminated)
+            when = None if time is None else np.array([time])
+            readings = Readings(held.values[:, : self._components], missing, when, labels)
+            answers = group.step(readings, targets, terminated, predict or terminated or truncated)
+        except Exception:
+            if counts is not None:
+                evaluator.counts = counts
+            raise
+        if hold is None:
+            self._hold.follow(values[0])
+        else:
+            self._hold = hold
+        self._episode = None if terminated or truncated else (raw, held)
+        self._rows += 1
+        return answers
+
+    def _row(
+        self, values: Array, labels: Mapping[str, Any], original: Any
+    ) -> tuple[Observations, Observations, NDArray[np.bool_], Hold | None]:
+        """A row (1, C) as it was read and with readings held, what its features miss, and the next ``hold``.
+
+        Where nothing is missing the first two are the same, and the hold is to ``follow``.
+        """
+        signals, originals = self._evaluator.signals, None if original is None else [original]
+        one = values[0]
+        if one.dot(one) <= _SQUARE:  # not so if any is missing, or too large
+            row = Observations(signals, values, labels, None, None, originals, True)
+            return row, row, self._none_missing, None
+        values[~np.isfinite(values)] = np.nan
+        hold = self._hold.copy()
+        held, missing = hold.fill(values)
+        raw, full = (Observations(signals, v, labels, None, None, originals) for v in (values, held))
+        return raw, full, missing[:, : self._components], hold
+
+    def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
+        return row_of(observation, function, self._evaluator.signals, self._evaluator.categories, reward)
 
     # ------------------------------------------------------------------ keeping
 
@@ -355,108 +487,39 @@ class Horde:
 
         ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
         """
-        checkpoint.write(path, *self._state(more))
-
-    def _state(self, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Part]]:
-        asking = self._require()
-        header, parts = self.learner._state()
-        entries, kept = restoring.pack(more, _MORE)
-        made, arrays = self.features.save()
-        header["horde"] = {
-            "questions": [question.config() for question in self.questions],
-            "categories": list(asking.categories),
-            "rates": list(self.rates),
-            "rule": self.rule,
-            "step": self.step if self.step is not None and np.isfinite(self.step) else None,
-            "scaled": self.scaled,
-            "kind": self._kind,
-            "extra": self._extra,
-            "rows": self._rows,
-            "features": made,
-            "hold": self._hold.state(),
-            "counts": asking.counts,
-            "more": entries,
-        }
-        own = {f"features.{name}": array for name, array in arrays.items()}
-        own |= {f"blend.{name}": array for name, array in self._blend.arrays().items()}
-        own |= {"horde.base": self._base, "horde.now": self._now, "horde.fresh": self._fresh.view(np.uint8)}
-        if self._phi is not None:
-            own |= {"horde.indices": self._phi.indices, "horde.values": self._phi.values}
-        return header, parts | kept | {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
+        self._require()
+        checkpoint.write(path, *keeping.state(self, more))
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Horde:
-        """The horde that ``save`` wrote; goes on with the same bits."""
-        return Horde.load_with(path)[0]
+    def load(path: str | os.PathLike[str], *, mu: Behaviour = None) -> Horde:
+        """The horde that ``save`` wrote; goes on with the same bits.
+
+        ``mu`` must be given again if it was a function.
+        """
+        return Horde.load_with(path, mu=mu)[0]
 
     @staticmethod
-    def load_with(path: str | os.PathLike[str]) -> tuple[Horde, dict[str, Any]]:
+    def load_with(path: str | os.PathLike[str], *, mu: Behaviour = None) -> tuple[Horde, dict[str, Any]]:
         """The same, and what more was saved with it."""
         with checkpoint.opened(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a learner and no horde: emphatic.load opens it.")
             try:
-                told = header["horde"]
-                own = {name: part.array() for name, part in stored.items() if name.startswith(_OWN)}
-                horde = Horde(
-                    [GVF.from_config(table) for table in told["questions"]],
-                    Features.load(told["features"], _under("features", own)),
-                    told["rule"], rates=told["rates"], step=told["step"], scaled=told["scaled"],
-                    **told["kind"], **told["extra"],
-                )  # fmt: skip
-                horde._restore(told, own, Learner._restored(header, stored))
-                return horde, restoring.unpack(told["more"], stored, _MORE)
+                horde = Horde(**keeping.arguments(header["horde"], stored, mu))
+                return horde, keeping.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
 
-    def _restore(self, told: Mapping[str, Any], arrays: dict[str, NDArray[Any]], learner: Learner) -> None:
-        Q, C = len(self.questions), len(self.features.signals)
-        if (learner.n, learner.K, learner.rule.name) != (self.features.n, Q * len(self.rates), self.rule):
-            raise ValueError(f"its learner is {learner!r}")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UndiscountedWarning)  # it was said when the questions were asked
-            asking = Asking(self.questions, self.features.signals, told["categories"], self.step, learner.rule)
-        self._begin(asking, learner)
-        self._hold = Hold.restore(told["hold"])
-        if any(len(part) != C for part in (self._hold.last, self._hold.missing, self._hold.longest, self._hold._run)):
-            raise ValueError("its last readings are not one a signal")
-        asking.counts = told["counts"]
-        self._rows = int(told["rows"])
-        for name, own in (("base", self._base), ("now", self._now), ("fresh", self._fresh.view(np.uint8))):
-            given = arrays[f"horde.{name}"]
-            if given.shape != own.shape or given.dtype != own.dtype or not np.isfinite(given).all():
-                raise ValueError(f"its {name!r} does not fit")
-            own[:] = given
-        self._blend.restore(_under("blend", arrays))
-        if "horde.indices" in arrays:
-            phi = Active(arrays["horde.indices"], arrays["horde.values"])
-            if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
-                raise ValueError("its last features do not fit")
-            self._phi = phi
 
-
-def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
-
-
-def _tiled(p: Array, E: int) -> Array:
-    """A parameter (T, Q) for E learners a question."""
-    return np.concatenate([p] * E, axis=1)
-
-
-def _smallest(p: Array, E: int) -> Array:
-    """The same, as (1, K) where it is the same in every step."""
-    return _tiled(p[:1] if len(p) > 1 and (p == p[0]).all() else p, E)
-
-
-def _number(name: str, reading: Any) -> float:
-    try:
-        return np.nan if reading is None else float(reading)
-    except (TypeError, ValueError, OverflowError):
-        raise refusal("observation", "observe", f"have a number for {name!r}", repr(reading)) from None
-
-
-def _label(name: str, label: Any) -> Any:
-    if not isinstance(label, str | int | float | None):
-        raise refusal("observation", "observe", f"have text or a number for {name!r}", repr(label))
-    return label
+def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
+    """Each maker of features, and the questions that share it."""
+    if isinstance(features, Features):
+        return [(features, np.arange(len(names)))]
+    if not isinstance(features, Mapping) or not all(isinstance(maker, Features) for maker in features.values()):
+        wanted = "be emphatic.features.Features, or {question: Features}"
+        raise refusal("features", "Horde", wanted, repr(features))
+    odd = [name for name in names if name not in features] or [name for name in features if name not in names]
+    if odd:
+        raise refusal("features", "Horde", "have an entry for each question, and no other", f"{odd[0]!r}")
+    makers = list({id(features[name]): features[name] for name in names}.values())
+    return [(maker, np.array([q for q, name in enumerate(names) if features[name] is maker])) for maker in makers]

@@ -213,21 +213,21 @@ class Learner(State):
     # ------------------------------------------------------------------ inside
 
     def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
-        """``run`` on a few rows, then ``predict`` at the last φ', (K,), for a caller who has checked what he gives.
+        """``run`` on a few rows: θ·φ' after each, (T, K), for a caller who has checked what it gives.
 
-        No component of φ or φ' may be larger than ``top``; the parameters are (T, K). Who would diverge is frozen.
+        φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
+        A learner that would diverge is frozen.
         """
         self._decide(phi, 1)
         engine, watch, position = self._engine, Watch(self._frozen, True), self.position
         predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
         engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
         self._pass(position + len(phi))
-        last: NDArray[Any] = predictions[-1]
-        return last
+        return predictions[1:]
 
     def _pass(self, position: int) -> None:
         """Stand here in the stream after a run in which learners may have been frozen."""
-        if self._frozen.any():
+        if np.count_nonzero(self._frozen):
             self._stand_at(position)
             self._stepper = None
 

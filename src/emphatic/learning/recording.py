@@ -37,10 +37,15 @@ class Recorded:
         frozen: NDArray[np.bool_] = self.learner.frozen
         return frozen
 
-    def learn(self, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array) -> Array:
-        """T steps, with parameters (T, K); θ·φ' after the last."""
+    def learn(
+        self, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array, alpha: Array | None = None
+    ) -> Array:
+        """T steps, with parameters (T, K); θ·φ' after each, (T, K).
+
+        ``alpha`` may be given where no other parameter depends on it.
+        """
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
-        given = (constant[0], I, constant[2], rho, gamma, R, *constant[6:])
+        given = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
         before = self.learner.steps_taken if self._steps is not None else None
         v = self.learner._step(phi, phi_next, self._top, given)
         if self._steps is not None:

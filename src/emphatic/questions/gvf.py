@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 
-__all__ = ["GVF", "LARGEST", "Observations", "Policy", "told"]
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name"]
 
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
@@ -28,15 +28,21 @@ LARGEST = 1e100
 _LAMBDA, _ROOM = 0.9, 4.0
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Observations:
-    """Some rows: ``values`` (B, C) of the signals (NaN missing), each category's labels, actions and μ if given."""
+    """Some rows: ``values`` (B, C) of the signals (NaN missing), each category's labels, actions and μ if given.
+
+    ``originals`` are the observations that the rows were made of, where a question's functions are to see those.
+    ``complete`` is set for one row without a missing reading, or one beyond ``LARGEST``.
+    """
 
     names: Sequence[str]
     values: Array
     labels: Mapping[str, Sequence[Any]]
     actions: Sequence[Any] | None = None
     mu: Sequence[Any] | None = None
+    originals: Sequence[Any] | None = None
+    complete: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,9 +53,23 @@ class Observations:
         return dict(zip(self.names, self.values.T, strict=True))
 
     def row(self, t: int) -> dict[str, Any]:
-        """One row as a question's own function is given it."""
+        """One row as {name: value}."""
         one: dict[str, Any] = dict(zip(self.names, self.values[t].tolist(), strict=True))
         return one | {name: values[t] for name, values in self.labels.items()}
+
+    def observation(self, t: int) -> Any:
+        """One observation: what the row was made of, or the row itself."""
+        return self.row(t) if self.originals is None else self.originals[t]
+
+    def column(self, name: str) -> Sequence[Any]:
+        """The values of a category or a signal."""
+        return self.labels[name] if name in self.labels else self.values[:, self.names.index(name)].tolist()
+
+    def part(self, some: slice) -> Observations:
+        """Some of the rows."""
+        labels = {name: column[some] for name, column in self.labels.items()}
+        actions, mu, originals = (None if c is None else c[some] for c in (self.actions, self.mu, self.originals))
+        return Observations(self.names, self.values[some], labels, actions, mu, originals)
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,8 @@ class Policy:
 
     ``target`` gives π(a), as a table {action: probability} (others 0), or a function of (observation, action).
     ``column`` holds the action taken in each row. ``behaviour`` gives μ(a): a number, a table, the name of a column
-    that holds it, a function of (observation, action), or "count", the part of all actions so far that were a.
+    that holds it, a function of (observation, action), or "count", the fraction of all actions so far that were a
+    (unless μ comes with the step, or the stream has one of its own). Functions may give densities.
     In tables 1, 1.0, True and "1" are the same action. A row whose action or μ is missing has ρ = 0.
 
     >>> Policy({"left": 0.2, "right": 0.8}, column="move", behaviour=0.5)
@@ -73,7 +94,7 @@ class Policy:
         for given in ("target", "behaviour"):
             value = _plain(getattr(self, given))
             if isinstance(value, Mapping):
-                table = {told(action): _plain(p) for action, p in value.items()}
+                table = {action_name(action): _plain(p) for action, p in value.items()}
                 for action, p in table.items():
                     if not (_is_number(p) and 0.0 <= p <= 1.0):
                         raise refusal(given, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
@@ -91,7 +112,7 @@ class Policy:
             raise refusal("column", "Policy", "be the name of a column", repr(self.column))
 
 
-def told(action: Any) -> str:
+def action_name(action: Any) -> str:
     """An action as tables and files name it: 1, 1.0, True and "1" are the same."""
     value = _plain(action)
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
@@ -113,15 +134,16 @@ def _is_number(value: Any) -> bool:
 class GVF:
     """One question about a stream of named signals.
 
-    ``cumulant`` is a column, an expression of columns (``"S1 - S2"``), or a function of the observation; the reading
-    of the row that follows is what accumulates. ``gamma`` is a number, or an expression or function of the row that
+    ``cumulant`` is a signal, an expression of signals (``"S1 - S2"``), or a function; the reading of the row that
+    follows is what accumulates. ``gamma`` is a number, or an expression or function of the row that
     follows (0 where it ends); instead, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min" (one step at
     least). Without a ``policy`` the question is about what will be, as things go. ``interest`` is by default 1 − γ for
-    a constant γ, which keeps the emphasis at 1, and else 1. ``lambda_`` is by default 1 − 4 (1 − γ), between 0 and .9.
-    ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ) Z.
+    a constant γ, which keeps the emphasis at 1, and else 1; for a rule without emphasis it is 1. ``lambda_`` is by
+    default 1 − 4 (1 − γ), between 0 and .9. ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ) Z.
 
-    A function is given one row, {name: value}, with NaN for a reading and None for a label that is missing; None or
-    NaN is its answer where it has none.
+    A function of one parameter is given a row, {name: value}, with NaN for a reading and None for a label that is
+    missing: the row that follows, or for ``interest`` the present one. A function of four is given the transition:
+    (observation, action, reward, next observation). None or NaN is its answer where it has none.
 
     >>> GVF("S1", horizon=9)
     GVF('S1', horizon=9)

@@ -1,71 +1,148 @@
-"""What questions are made of, row by row: their cumulants, γ, interest and terminal values, and their ratios ρ."""
+"""What questions are made of: cumulants, γ, interest and terminal values of rows, as numbers."""
 
 from __future__ import annotations
 
-from collections import Counter
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
 from emphatic.questions.expressions import Expression
-from emphatic.questions.gvf import LARGEST, Array, Observations, Policy, Quantity, told
+from emphatic.questions.gvf import Array, Observations, Quantity
 
-__all__ = ["Quantities", "Ratio"]
+__all__ = ["Before", "Quantities"]
+
+#: A row as it was read and with the last readings held, of which a step begins.
+Before = tuple[Observations, Observations]
 
 
 class Quantities:
-    """One quantity of each question as numbers (B, Q): constants, columns, expressions and functions."""
+    """One quantity of each question as numbers (B, Q): constants, signals, expressions and functions.
+
+    A function of one parameter is given a row, {name: value}; one of four the transition that ends in the row,
+    (observation, action, reward, next observation). The action is the one given with the row, or else that of the
+    question's own column of ``actions``; the reward is the signal "reward", or None where there is no such signal.
+    """
 
     def __init__(
-        self, what: str, given: Sequence[Quantity | None], default: Array, names: Sequence[str], of: Sequence[str]
+        self,
+        what: str,
+        quantities: Sequence[Quantity | None],
+        default: Array,
+        signals: Sequence[str],
+        of: Sequence[str],
+        actions: Sequence[str | None],
     ) -> None:
         self.what, self.of = what, of
-        self._constant = np.array(default, np.float64)
+        self._actions = actions
+        self._reward = signals.index("reward") if "reward" in signals else None
+        #: The constants, (1, Q), and defaults; not to be written to.
+        self.constant = np.array(default, np.float64)[None]
         columns: list[tuple[int, int]] = []
-        self._made: list[tuple[int, Expression | Callable[[Any], Any]]] = []
-        for q, quantity in enumerate(given):
+        self._expressions: list[tuple[int, Expression]] = []
+        self._row_functions: list[tuple[int, Callable[..., Any]]] = []
+        self._step_functions: list[tuple[int, Callable[..., Any]]] = []
+        for q, quantity in enumerate(quantities):
             if isinstance(quantity, int | float):
-                self._constant[q] = quantity
-            elif isinstance(quantity, str) and quantity in names:
-                columns.append((q, names.index(quantity)))
+                self.constant[0, q] = quantity
+            elif isinstance(quantity, str) and quantity in signals:
+                columns.append((q, signals.index(quantity)))
             elif isinstance(quantity, str):
-                self._made.append((q, self._expression(quantity, names, of[q])))
+                self._expressions.append((q, self._expression(quantity, signals, of[q])))
             elif quantity is not None:
-                self._made.append((q, quantity))
-        self._columns = np.array(columns, np.int64).reshape(-1, 2).T
+                functions = self._step_functions if self._takes_a_step(quantity, of[q]) else self._row_functions
+                functions.append((q, quantity))
+        self._at, self._from = np.array(columns, np.int64).reshape(-1, 2).T
+        self._only_columns = len(columns) == len(quantities)
+        #: Which are functions of a transition.
+        self.of_steps: NDArray[np.intp] = np.array([q for q, _ in self._step_functions], np.intp)
+        self.has_steps = bool(self._step_functions)
+        #: Whether all are constants or signals, and so known where the signals are.
+        self.are_signals = not (self._expressions or self._row_functions or self._step_functions)
         #: Whether any is other than a constant, or other than the default.
-        self.varies = bool(columns or self._made)
-        self.given = any(quantity is not None for quantity in given)
-
-    def _expression(self, text: str, names: Sequence[str], of: str) -> Expression:
-        try:
-            made = Expression(text)
-        except ValueError as error:
-            raise refusal(
-                self.what, "GVF", f"be a column or an expression of columns ({error})", f"{text!r} in {of!r}"
-            ) from None
-        missing = sorted(made.names - set(names))
-        if missing:
-            there = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-            raise refusal(
-                self.what, "GVF", f"be about the signals that there are, {there}", f"{missing[0]!r} in {of!r}"
-            )
-        return made
+        self.varies = bool(columns or self._expressions or self._row_functions or self._step_functions)
+        self.given = any(quantity is not None for quantity in quantities)
 
     def __call__(self, rows: Observations) -> Array:
-        """The values in each row; NaN where there is none."""
-        out = np.empty((len(rows), len(self._constant)))
-        out[:] = self._constant
-        at, column = self._columns
-        out[:, at] = rows.values[:, column]
-        for q, made in self._made:
-            if isinstance(made, Expression):
-                out[:, q] = made(rows.signals)
-            else:
-                out[:, q] = [self._number(q, made(rows.row(t))) for t in range(len(rows))]
+        """The values in each row, NaN where there is none; those of transitions are left to ``steps``.
+
+        Constants are shared, and not to be written to.
+        """
+        B = len(rows.values)
+        if not self.varies:
+            return self.constant if B == 1 else np.broadcast_to(self.constant, (B, self.constant.shape[1]))
+        if self._only_columns:
+            return rows.values.take(self._from, axis=1)
+        out = np.repeat(self.constant, B, axis=0)
+        if len(self._at):
+            out[:, self._at] = rows.values.take(self._from, axis=1)
+        if self._expressions:
+            signals = rows.signals
+            for q, expression in self._expressions:
+                out[:, q] = expression(signals)
+        if self._row_functions:
+            dicts = [rows.row(t) for t in range(B)]
+            for q, function in self._row_functions:
+                out[:, q] = [self._number(q, function(row)) for row in dicts]
         return out
+
+    def steps(self, rows: Observations, before: Observations | None, follows: NDArray[np.bool_]) -> Array:
+        """The values (B, …) of the functions of transitions, ``of_steps``, in the steps that end in the rows.
+
+        ``before`` is the row before the first; only rows that ``follows`` marks end a step.
+        """
+        out = np.full((len(rows), len(self._step_functions)), np.nan)
+        for t in np.flatnonzero(follows).tolist():
+            source, at = (before, 0) if t == 0 else (rows, t - 1)
+            if source is None:
+                continue
+            now, following = source.observation(at), rows.observation(t)
+            reward = None if self._reward is None else float(rows.values[t, self._reward])
+            for i, (q, function) in enumerate(self._step_functions):
+                action = self._action(source, at, self._actions[q])
+                out[t, i] = self._number(q, function(now, action, reward, following))
+        return out
+
+    def _action(self, rows: Observations, t: int, column: str | None) -> Any:
+        if rows.actions is not None:
+            return rows.actions[t]
+        return None if column is None else rows.column(column)[t]
+
+    def _expression(self, text: str, signals: Sequence[str], of: str) -> Expression:
+        try:
+            expression = Expression(text)
+        except ValueError as error:
+            wanted = f"be a signal or an expression of signals ({error})"
+            raise refusal(self.what, "GVF", wanted, f"{text!r} in {of!r}") from None
+        unknown = sorted(expression.names - set(signals))
+        if unknown:
+            known = ", ".join(signals[:12]) + (", …" if len(signals) > 12 else "")
+            raise refusal(self.what, "GVF", f"be about the signals, {known}", f"{unknown[0]!r} in {of!r}")
+        return expression
+
+    def _takes_a_step(self, function: Callable[..., Any], of: str) -> bool:
+        """Whether a function is given a transition, and not a row."""
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # a builtin that does not say
+            return False
+        required = [
+            p
+            for p in signature.parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        if len(required) != 1 and _can_take(signature, 4):
+            return True
+        if not _can_take(signature, 1):
+            wanted = (
+                f"be a function of a row, or of (observation, action, reward, next observation), in {of!r}: "
+                "of one parameter or of four"
+            )
+            raise refusal(self.what, "GVF", wanted, f"{getattr(function, '__name__', 'a function')}{signature}")
+        return False
 
     def _number(self, q: int, value: Any) -> float:
         try:
@@ -74,64 +151,9 @@ class Quantities:
             raise refusal(self.what, "GVF", f"give numbers in {self.of[q]!r}", repr(value)) from None
 
 
-class Ratio:
-    """ρ = π(a) / μ(a) of each row; 0 where the action or μ is missing."""
-
-    def __init__(self, policy: Policy, signals: Sequence[str], categories: Sequence[str], of: str) -> None:
-        self.policy, self.of = policy, of
-        self.counts: Counter[str] = Counter()
-        mu = policy.behaviour if isinstance(policy.behaviour, str) and policy.behaviour != "count" else None
-        for column, known in ((policy.column, (*signals, *categories)), (mu, tuple(signals))):
-            if column is not None and column not in known:
-                raise refusal(
-                    "policy", "GVF", f"name columns that there are, {', '.join(known[:12])}", f"{column!r} in {of!r}"
-                )
-
-    def __call__(self, raw: Observations, held: Observations) -> Array:
-        """Actions and μ are those that were read; functions see the last readings held."""
-        behaviour, column = self.policy.behaviour, self.policy.column
-        actions: Sequence[Any]
-        if raw.actions is not None:
-            actions = raw.actions
-        elif column is None:
-            wanted = f"be given, for {self.of!r} has a policy and no column of actions"
-            raise refusal("action", "observe", wanted, "none")
-        else:
-            actions = raw.labels[column] if column in raw.labels else raw.signals[column].tolist()
-        mu: Sequence[Any] | None = raw.mu
-        if mu is None and isinstance(behaviour, str) and behaviour != "count":
-            mu = raw.signals[behaviour].tolist()
-        out = np.zeros(len(raw))
-        for t, action in enumerate(actions):
-            if action is None or action != action:
-                continue
-            name = told(action)
-            if behaviour == "count":
-                self.counts[name] += 1
-            pi = self._chance(self.policy.target, held, t, action, name)
-            if pi == 0.0:
-                continue
-            chance = mu[t] if mu is not None else self._mu(held, t, action, name)
-            if chance is None or chance != chance:
-                continue
-            if not 1.0 / LARGEST < chance <= 1.0:
-                raise refusal(
-                    "mu", "observe", f"be above 0 and at most 1 for action {name!r}, which was taken", repr(chance)
-                )
-            out[t] = pi / chance
-        return out
-
-    def _mu(self, held: Observations, t: int, action: Any, name: str) -> float:
-        behaviour = self.policy.behaviour
-        if behaviour == "count":
-            return self.counts[name] / self.counts.total()
-        return behaviour if isinstance(behaviour, float | int) else self._chance(behaviour, held, t, action, name)
-
-    def _chance(self, table: Any, held: Observations, t: int, action: Any, name: str) -> float:
-        if not callable(table):
-            return float(table.get(name, 0.0))
-        chance: Any = table(held.row(t), action)
-        value = float(chance) if isinstance(chance, int | float | np.number) else np.nan
-        if not 0.0 <= value <= 1.0:
-            raise refusal("policy", "GVF", f"give action {name!r} in {self.of!r} a probability", repr(chance))
-        return value
+def _can_take(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True

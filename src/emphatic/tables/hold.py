@@ -31,7 +31,7 @@ class Hold:
         self.last = np.full(C, np.nan)
         self.missing = np.zeros(C, np.int64)
         self.longest = np.zeros(C, np.int64)
-        self._run = np.zeros(C, np.int64)
+        self._run = self._no_run = np.zeros(C, np.int64)
 
     def fill(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The values (B, C) without holes, and where the holes were."""
@@ -51,6 +51,18 @@ class Hold:
         self.last = filled[-1].copy()
         self.rows += rows
         return filled, missing
+
+    def follow(self, row: NDArray[np.float64]) -> None:
+        """Go on by one row (C,) without a hole."""
+        self.last, self._run = row, self._no_run
+        self.rows += 1
+
+    def copy(self) -> Hold:
+        """Another, at the same place."""
+        other = Hold.__new__(Hold)
+        other.rows, other.last, other.missing = self.rows, self.last, self.missing
+        other.longest, other._run, other._no_run = self.longest, self._run, self._no_run
+        return other
 
     def state(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""

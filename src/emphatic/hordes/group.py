@@ -1,0 +1,421 @@
+"""Questions that share their features: φ of each row, the learner of all of them, and their answers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic import rules
+from emphatic.engines.rows import Rows
+from emphatic.features import Features
+from emphatic.hordes.blend import Blend
+from emphatic.learning.active import Active, trusted
+from emphatic.learning.inputs import parameters
+from emphatic.learning.learner import Learner
+from emphatic.learning.recording import Recorded
+from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.tensors import Part
+from emphatic.questions.evaluator import Evaluator, Targets
+
+__all__ = ["Group", "Groups", "Readings", "Setup", "fill_in"]
+
+Array = NDArray[np.float64]
+#: One step that follows on the one before.
+_FOLLOWS = np.ones(1, bool)
+
+
+@dataclass(slots=True)
+class Readings:
+    """What features are made of: B rows, held (B, C), where readings are missing, times and labels."""
+
+    held: Array
+    missing: NDArray[np.bool_]
+    time: Any
+    labels: Mapping[str, Sequence[Any]]
+
+    def part(self, rows: slice) -> Readings:
+        """Some of the rows."""
+        time = None if self.time is None else self.time[rows]
+        labels = {name: column[rows] for name, column in self.labels.items()}
+        return Readings(self.held[rows], self.missing[rows], time, labels)
+
+    @staticmethod
+    def joined(parts: Sequence[Readings]) -> Readings:
+        """Rows of several blocks as one."""
+        held, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("held", "missing"))
+        time = None if parts[0].time is None else np.concatenate([part.time for part in parts])
+        labels = {name: [label for part in parts for label in part.labels[name]] for name in parts[0].labels}
+        return Readings(held, missing, time, labels)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a horde learns: see ``Horde``."""
+
+    rule: str
+    rates: tuple[float, ...]
+    alpha: Any
+    scaled: bool
+    centred: bool
+    record: bool
+    kind: Mapping[str, Any]
+    extra: Mapping[str, Any]
+
+    def of(self, questions: NDArray[np.intp]) -> Setup:
+        """The same for some of the questions."""
+
+        def part(p: Any) -> Any:
+            return p if p is None or np.ndim(p) == 0 else np.asarray(p)[questions]
+
+        extra = {name: part(p) for name, p in self.extra.items()}
+        return replace(self, alpha=part(self.alpha), extra=extra)
+
+    def constants(self, Q: int, norm: float, lambda_: Any) -> tuple[Array, ...]:
+        """All parameters of a step (1, K), of which I, ρ, γ' and R are given anew in each."""
+        E = len(self.rates)
+        if self.alpha is None:
+            alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
+        else:
+            alpha = _scaled_by(self.rates, self.alpha, Q)
+        given = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
+        extra = {name: p if np.ndim(p) == 0 else np.tile(p, E) for name, p in self.extra.items()}
+        found = parameters(rules.get(self.rule), "learn", 1, Q * E, given, extra)
+        return tuple(np.ascontiguousarray(p) for p in found)
+
+
+def _scaled_by(rates: Sequence[float], alpha: Any, Q: int) -> Any:
+    try:
+        each = np.broadcast_to(np.asarray(alpha, np.float64), Q)
+    except (TypeError, ValueError):
+        return alpha  # what is wrong with it is said where all parameters are looked at
+    return np.concatenate([rate * each for rate in rates])
+
+
+class Group:
+    """Q questions with one φ. Their learner has all of them with the first rate, then with the next, and so on.
+
+    A question of constant γ < 1 is learned in its cumulant's own unit, as the departure from ``base``, and its emphasis
+    starts at 1, where it stays; if not ``centred``, the return is learned as it is.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        features: Features,
+        setup: Setup,
+        base: Array,
+        questions: NDArray[np.intp],
+        learner: Learner | None = None,
+    ) -> None:
+        self.features, self.questions = features, questions
+        whole = len(evaluator.gamma)
+        self.setup = setup = setup if len(questions) == whole else setup.of(questions)
+        Q, E = len(questions), len(setup.rates)
+        self._E = E
+        self.gamma, self.lambda_, self.scale, self.unit, self.steady, blended, base = (
+            every[questions]
+            for every in (
+                evaluator.gamma, evaluator.lambda_, evaluator.scale, evaluator.unit, evaluator.steady,
+                evaluator.blended, base,
+            )
+        )  # fmt: skip
+        self.learner = Learner(setup.rule, features.n, Q * E, **setup.kind) if learner is None else learner
+        #: The mean from which departures are learned.
+        self.base = base if setup.centred else np.zeros(Q)
+        constant = setup.constants(Q, features.norm, self.lambda_)
+        self._alpha, self._lambda = constant[0], constant[2]
+        # (eta has done its work)
+        self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
+        # No component of φ is larger than the number of active ones, even where hashed tiles fall together.
+        self.recorded = Recorded(self.learner, constant, float(features.active), setup.record)
+        self._blended = np.flatnonzero(blended if E > 1 else np.zeros(Q, bool))
+        #: Whether what the learner predicts is the answer.
+        self._direct = E == 1 and not setup.centred and not setup.scaled
+        self.blend = Blend(self.gamma[self._blended], E)
+        #: φ of the last row; None after a cut.
+        self.phi: Active | None = None
+        #: Which questions learned nothing in the step before.
+        self.fresh = np.ones(Q, bool)
+        #: Whether steps of transitions were learned from since the last cut or termination.
+        self.open = False
+        #: What other learners with a part in the same weights predict at φ, (K,).
+        self.others: Callable[[Active], Array] | None = None
+        self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
+        self._start = np.array([0, features.active])
+        self._waiting: list[tuple[Readings, Targets, bool]] = []
+
+    # ------------------------------------------------------------------ rows of a log
+
+    def rows(
+        self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+    ) -> Array:
+        """Learn from rows and answer at each, (B, Q)."""
+        B = len(gap)
+        V = np.empty((B, self.learner.K or 1))
+        edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]
+        for begin, end in pairwise(edges):
+            if gap[begin]:
+                self.cut()
+            part = slice(begin, end)
+            phi = self._features(readings if end - begin == B else readings.part(part))
+            if learn:
+                V[part] = self._learn_log(phi, targets.part(part))
+            else:
+                V[part], self.phi = self.learner.predict(phi), None
+        return self._answers(V, targets.x, follows)
+
+    def _learn_log(self, phi: Active, targets: Targets) -> Array:
+        """Rows without a gap: the learners' predictions at each, (B, K)."""
+        learner, before = self.learner, self.phi
+        Phi = phi if before is None else _stacked(before, phi)
+        first = 1 if before is None else 0  # no step ends in the first row of a sequence
+        V = np.empty((0, learner.K or 1))
+        if len(targets.R) > first:
+            E = len(self.setup.rates)
+            R, gamma, rho, I, rest = self._parameters(targets.part(slice(first, None)))
+            alpha = self._alpha if rest is None else self._alpha * _tiled(rest, E)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
+                V = learner.run(
+                    Phi, _tiled(R, E), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
+                    I=_smallest(I, E), rho=_smallest(rho, E), on_divergence="freeze", **self._extra,
+                )  # fmt: skip
+            self.fresh = ~targets.known[-1]
+        last = trusted(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
+        with np.errstate(all="ignore"):
+            V = np.vstack([V[1 - first :], learner.predict(last)])
+        self.phi = last
+        return V
+
+    def cut(self) -> None:
+        """What follows is another sequence: forget traces, of features too, and learn nothing from the step across."""
+        self.catch_up()
+        self.features.cut()
+        self.recorded.cut()
+        self.phi, self.open = None, False
+        self.fresh[:] = True
+
+    # ------------------------------------------------------------------ transitions
+
+    def begin(self, readings: Readings, x: Array) -> Array:
+        """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (Q,)."""
+        self.catch_up()
+        self.features.cut()
+        phi = self._features(readings)
+        if self.open:
+            self.recorded.cut()
+        self.phi, self._phi_rows, self.open = phi, None, False
+        self.fresh[:] = True
+        V = self.learner.predict(phi)
+        if self.others is not None:
+            V = V + self.others(phi)
+        answers: Array = self._answers(V, x, np.zeros(1, bool))[0]
+        return answers
+
+    def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+        """A transition to the row of these readings: learn, and answer there, (Q,), 0 where it ``terminated``.
+
+        If not ``predict``, that is put off, and done together with later steps, to the same weights.
+        """
+        if self._waiting or not predict:
+            self._waiting.append((readings, targets, terminated))
+            return self.catch_up() if predict else None
+        return self._learn_steps(self._features(readings), targets, terminated)
+
+    def catch_up(self) -> Array | None:
+        """Do what was put off; the answers at the last row, if there was any."""
+        if not self._waiting:
+            return None
+        every, targets, terminated = zip(*self._waiting, strict=True)
+        self._waiting = []
+        return self._learn_steps(self._features(Readings.joined(every)), Targets.joined(targets), terminated[-1])
+
+    def _learn_steps(self, phi: Active, targets: Targets, terminated: bool) -> Array:
+        """Steps that follow one another, to these φ; only the last may have terminated."""
+        before, E = self.phi, self._E
+        assert before is not None
+        R, gamma, rho, I, rest = self._parameters(targets)
+        alpha = None if rest is None else self._alpha * _tiled(rest, E)
+        if E > 1:
+            R, gamma, rho, I = (_tiled(p, E) for p in (R, gamma, rho, I))
+        T = len(R)
+        if T == 1:
+            now, following, last = before.rows if self._phi_rows is None else self._phi_rows, self._one(phi), phi
+        else:
+            now, following, last = _stacked(before, phi[:-1]).rows, phi.rows, phi[-1:]
+        if self.others is not None:
+            at_next = self.others(phi)
+            R = R + gamma * at_next - self.others(before)
+        V = self.recorded.learn(now, following, I, rho, gamma, R, alpha)
+        if self.others is not None:
+            V = V + at_next
+        self.phi, self._phi_rows, self.open = last, following if T == 1 else None, not terminated
+        if self.setup.centred:
+            self.fresh = ~targets.known[-1]
+        if self._direct:
+            return np.zeros_like(V[-1]) if terminated else V[-1]
+        ends = None
+        if terminated:
+            ends = np.zeros(T, bool)
+            ends[-1] = True
+        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends)
+        return np.zeros_like(answers[-1]) if terminated else answers[-1]
+
+    # ------------------------------------------------------------------ keeping
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Part]]:
+        """All that it is: a header of its own, the learner's, and arrays by name."""
+        self.catch_up()
+        header, parts = self.learner._state()
+        maker, arrays = self.features.save()
+        own = {f"features.{name}": array for name, array in arrays.items()}
+        own |= {f"blend.{name}": array for name, array in self.blend.arrays().items()}
+        own |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
+        if self.phi is not None:
+            own |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
+        parts |= {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
+        return {"features": maker, "open": self.open}, header, parts
+
+    def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take up what ``state`` gave but the learner, which it has; ValueError if it does not fit."""
+        learner, setup = self.learner, self.setup
+        due = self.features.n, len(self.questions) * self._E, setup.rule
+        if (learner.n, learner.K, learner.rule.name) != due:
+            raise ValueError(f"its learner is {learner!r}")
+        fill_in("base", self.base, arrays["horde.base"])
+        fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
+        self.blend.restore({name: arrays[f"blend.{name}"] for name in self.blend.arrays()})
+        self.open = bool(saved.get("open", False))
+        if "horde.indices" in arrays:
+            phi = Active(arrays["horde.indices"], arrays["horde.values"])
+            if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
+                raise ValueError("its last features do not fit")
+            self.phi = phi
+
+    # ------------------------------------------------------------------ inside
+
+    def check(self, readings: Readings) -> None:
+        """Refuse what features cannot be made of, and change nothing."""
+        self._features(readings.part(slice(0, 0)))
+
+    def _features(self, readings: Readings) -> Active:
+        """φ (B, k)."""
+        return self.features(readings.held, time=readings.time, labels=readings.labels, missing=readings.missing)
+
+    def _one(self, phi: Active) -> Rows:
+        """One row, quicker than ``Active.rows``."""
+        return Rows(self._start, phi.indices[0], phi.values[0])
+
+    def _parameters(self, targets: Targets) -> tuple[Array, Array, Array, Array, Array | None]:
+        """R, γ', ρ, I, and by what α is multiplied, where it is, of steps that follow one another, (T, Q)."""
+        known, R, rho, I = targets.known, targets.R, targets.rho, targets.interest
+        if not targets.all_known:
+            rho = np.where(known, rho, 0.0)
+        if not self.setup.centred:
+            return R, targets.gamma, rho, I, None
+        R = np.where(known, R * self.scale - self.base * self.unit, 0.0)
+        steady = np.vstack([self.fresh, ~known[:-1]]) & self.steady
+        if not steady.any():
+            return R, targets.gamma, rho, I, None
+        # After a break F would climb again from I = 1 − γ: start it at 1, where it stays, with M α as ever.
+        return (
+            R, targets.gamma, rho, np.where(steady, 1.0, I),
+            np.where(steady, 1.0 - self.gamma * self.lambda_, 1.0),
+        )  # fmt: skip
+
+    def _answers(self, V: Array, x: Array, follows: NDArray[np.bool_], ends: NDArray[np.bool_] | None = None) -> Array:
+        """One answer to each question, (B, Q), of its learners' V (B, K)."""
+        B, Q, E, setup = len(V), len(self.gamma), len(self.setup.rates), self.setup
+        if self._direct:
+            return V
+        each = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
+        out = np.array(each[:, E // 2])
+        some = self._blended
+        if len(some):
+            out[:, some] = self.blend(each[:, :, some].transpose(0, 2, 1), x[:, some], follows, ends)
+        return out if setup.scaled else out / self.scale
+
+
+class Groups:
+    """Several groups as one, whose answers are in the order of the questions."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = tuple(groups)
+        self._Q = sum(len(group.questions) for group in groups)
+
+    @property
+    def phi(self) -> Active | None:
+        """φ of the last row in the first group; None after a cut."""
+        return self.groups[0].phi
+
+    def rows(
+        self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+    ) -> Array:
+        """As of a group."""
+        self._check(readings)
+        out = np.empty((len(gap), self._Q))
+        for group in self.groups:
+            out[:, group.questions] = group.rows(readings, targets.of(group.questions), gap, follows, learn)
+        return out
+
+    def begin(self, readings: Readings, x: Array) -> Array:
+        """As of a group."""
+        self._check(readings)
+        return self._joined([group.begin(readings, x[:, group.questions]) for group in self.groups])
+
+    def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+        """As of a group."""
+        self._check(readings)
+        each = [group.step(readings, targets.of(group.questions), terminated, predict) for group in self.groups]
+        return self._joined(each) if predict else None
+
+    def catch_up(self) -> None:
+        """As of a group."""
+        for group in self.groups:
+            group.catch_up()
+
+    def cut(self) -> None:
+        """As of a group."""
+        for group in self.groups:
+            group.cut()
+
+    def _check(self, readings: Readings) -> None:
+        """What any group refuses is refused before another has learned."""
+        for group in self.groups:
+            group.check(readings)
+
+    def _joined(self, answers: Sequence[Array | None]) -> Array:
+        out = np.empty(self._Q)
+        for group, own in zip(self.groups, answers, strict=True):
+            out[group.questions] = own
+        return out
+
+
+def fill_in(name: str, own: NDArray[Any], stored: NDArray[Any], finite: bool = True) -> None:
+    """Put what a file holds in the place of one's own; ValueError if it does not fit."""
+    if stored.shape != own.shape or stored.dtype != own.dtype or (finite and not np.isfinite(stored).all()):
+        raise ValueError(f"its {name!r} does not fit")
+    own[:] = stored
+
+
+def _stacked(before: Active, phi: Active) -> Active:
+    return trusted(
+        np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values]),
+        max(before.top, phi.top),
+    )  # fmt: skip
+
+
+def _tiled(p: Array, E: int) -> Array:
+    """A parameter (T, Q) for E learners a question."""
+    return np.concatenate([p] * E, axis=1)
+
+
+def _smallest(p: Array, E: int) -> Array:
+    """The same, as (1, K) where it is the same in every step."""
+    return _tiled(p[:1] if len(p) > 1 and (p == p[0]).all() else p, E)

@@ -1,0 +1,140 @@
+"""A horde in a file: what is written, and what is made of it again.
+
+The learner of the first group is the file's own, so that ``emphatic.load`` opens it; what further groups have is under
+names that begin with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.features import Features
+from emphatic.hordes.group import fill_in
+from emphatic.hordes.reading import REWARD
+from emphatic.learning import restoring
+from emphatic.learning.learner import Learner
+from emphatic.learning.tensors import Part, Stored
+from emphatic.questions.gvf import GVF, Observations
+from emphatic.tables import Hold
+
+if TYPE_CHECKING:
+    from emphatic.hordes.horde import Horde
+
+__all__ = ["arguments", "restore", "state"]
+
+#: How the names of arrays begin that are not the learner's.
+_OWN = ("features.", "blend.", "horde.")
+#: And of those that a user keeps with a horde.
+_MORE = "horde.more."
+#: In the place of what no file can hold.
+_FUNCTION = "function"
+
+
+def state(horde: Horde, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Part]]:
+    """Header and arrays: all there is to go on from."""
+    evaluator, setup = horde._evaluator, horde._setup
+    questions = [question.config() for question in horde.questions]
+    entries, parts = restoring.pack(more, _MORE)
+    (first, header, arrays), *others = [group.state() for group in horde._groups]
+    parts |= arrays
+    saved = {
+        "questions": questions,
+        "signals": list(evaluator.signals),
+        "categories": list(evaluator.categories),
+        "rates": list(setup.rates),
+        "alpha": None if setup.alpha is None else np.asarray(setup.alpha, np.float64).tolist(),
+        "rule": setup.rule,
+        "step": horde.step if horde.step is not None and np.isfinite(horde.step) else None,
+        "mu": _FUNCTION if callable(horde._mu) else horde._mu,
+        "scaled": setup.scaled,
+        "centred": setup.centred,
+        "kind": dict(setup.kind),
+        "extra": {name: np.asarray(p, np.float64).tolist() for name, p in setup.extra.items()},
+        "rows": horde._rows,
+        "hold": horde._hold.state(),
+        "counts": evaluator.counts,
+        "more": entries,
+        **first,
+    }
+    if others:
+        saved["of"] = [group.questions.tolist() for group in horde._groups]
+        saved["groups"] = [{**own, "learner": learner} for own, learner, _ in others]
+        for g, (_, _, arrays) in enumerate(others, 1):
+            parts |= {f"{_prefix(g)}{name}": part for name, part in arrays.items()}
+    parts["horde.now"] = Part.of(np.ascontiguousarray(evaluator.departure))
+    if horde._episode is not None:
+        raw, held = horde._episode
+        saved["episode"] = {name: labels[0] for name, labels in raw.labels.items()}
+        parts |= {"horde.raw": Part.of(raw.values), "horde.held": Part.of(held.values)}
+    return {**header, "horde": saved}, parts
+
+
+def arguments(saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any) -> dict[str, Any]:
+    """The arguments of ``Horde``; ``mu`` must be given again if it was a function."""
+    mu = saved.get("mu") if mu is None else mu
+    if isinstance(mu, str):
+        raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")
+    questions = [GVF.from_config(table) for table in saved["questions"]]
+    features: Any = _maker(saved, _arrays(stored, ""))
+    if "groups" in saved:
+        makers = [features, *(_maker(own, _arrays(stored, _prefix(g))) for g, own in enumerate(saved["groups"], 1))]
+        features = {questions[q].name: maker for maker, of in zip(makers, saved["of"], strict=True) for q in of}
+    return {
+        "questions": questions, "features": features, "rule": saved["rule"], "rates": saved["rates"],
+        "alpha": saved.get("alpha"), "step": saved["step"], "mu": mu, "scaled": saved["scaled"],
+        "centred": saved.get("centred", True), **saved["kind"], **saved["extra"],
+    }  # fmt: skip
+
+
+def restore(horde: Horde, header: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict[str, Any]:
+    """Put a fresh horde where it stood; what more was saved with it. ValueError and the like if it is not sound."""
+    saved = header["horde"]
+    signals = tuple(saved.get("signals", horde._makers[0].signals))
+    if signals not in (horde._makers[0].signals, (*horde._makers[0].signals, REWARD)):
+        raise ValueError("its signals are not those of its features")
+    others = list(enumerate(saved.get("groups", []), 1))
+    learners = [Learner._restored(dict(header), dict(stored))]
+    learners += [Learner._restored(own["learner"], _under(stored, _prefix(g))) for g, own in others]
+    evaluator = horde._evaluator_of(signals, saved["categories"], horde.step)
+    horde._start(evaluator, np.zeros(len(horde.questions)), learners)
+    for g, (group, own) in enumerate(zip(horde._groups, [saved, *(own for _, own in others)], strict=True)):
+        group.restore(own, _arrays(stored, _prefix(g) if g else ""))
+    C, hold = len(signals), Hold.restore(saved["hold"])
+    if any(len(part) != C for part in (hold.last, hold.missing, hold.longest, hold._run)):
+        raise ValueError("its last readings are not one a signal")
+    horde._hold, horde._rows = hold, int(saved["rows"])
+    evaluator.counts = saved["counts"]
+    arrays = _arrays(stored, "")
+    fill_in("now", evaluator.departure, arrays["horde.now"])
+    if "episode" in saved:
+        labels = {name: [saved["episode"][name]] for name in evaluator.categories}
+        rows = np.empty((2, 1, C))
+        for name, own in zip(("raw", "held"), rows, strict=True):
+            fill_in(name, own, arrays[f"horde.{name}"], finite=False)
+        if any(group.phi is None for group in horde._groups):
+            raise ValueError("its episode has no features")
+        raw, held = (Observations(signals, row, labels) for row in rows)
+        horde._episode = raw, held
+    return restoring.unpack(saved["more"], stored, _MORE)
+
+
+def _prefix(g: int) -> str:
+    return f"group {g}."
+
+
+def _under(stored: Mapping[str, Stored], prefix: str) -> dict[str, Stored]:
+    return {name.removeprefix(prefix): part for name, part in stored.items() if name.startswith(prefix)}
+
+
+def _arrays(stored: Mapping[str, Stored], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a group that are not its learner's."""
+    return {name: part.array() for name, part in _under(stored, prefix).items() if name.startswith(_OWN)}
+
+
+def _maker(saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Features:
+    own = {name.removeprefix("features."): array for name, array in arrays.items() if name.startswith("features.")}
+    return Features.load(saved["features"], own)

@@ -1,0 +1,59 @@
+"""Observations as rows of numbers and labels, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.learning.inputs import refusal
+from emphatic.questions.gvf import LARGEST
+
+__all__ = ["REWARD", "probability", "row_of"]
+
+Array = NDArray[np.float64]
+#: The signal that a transition brings beside its observation.
+REWARD = "reward"
+
+
+def row_of(
+    observation: Any, function: str, signals: Sequence[str], categories: Sequence[str], reward: Any = None
+) -> tuple[Array, dict[str, Any]]:
+    """The row (1, C) of all signals, and labels; of a transition with its reward. ``function`` is what was called."""
+    labels: dict[str, Any] = {name: [None] for name in categories}
+    wanted = signals if function == "observe" else [name for name in signals if name != REWARD]
+    if isinstance(observation, Mapping):
+        readings = [_number(name, observation.get(name), function) for name in wanted]
+        labels = {name: [_label(name, observation.get(name), function)] for name in categories}
+    elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(wanted):
+        raise refusal("observation", function, f"be {{name: reading}} or {len(wanted)} readings", repr(observation))
+    else:
+        readings = [_number(name, reading, function) for name, reading in zip(wanted, observation, strict=True)]
+    if len(wanted) < len(signals):
+        readings.insert(signals.index(REWARD), _number(REWARD, reward, function))
+    return np.array([readings]), labels
+
+
+def probability(mu: Any, function: str) -> list[float] | None:
+    """μ as it comes with a step."""
+    if mu is None:
+        return None
+    value = float(mu) if isinstance(mu, int | float | np.number) else np.nan
+    if not 1.0 / LARGEST < value <= LARGEST:
+        raise refusal("mu", function, "be a probability or a density, above 0 and finite", repr(mu))
+    return [value]
+
+
+def _number(name: str, reading: Any, function: str) -> float:
+    try:
+        return np.nan if reading is None else float(reading)
+    except (TypeError, ValueError, OverflowError):
+        raise refusal("observation", function, f"have a number for {name!r}", repr(reading)) from None
+
+
+def _label(name: str, label: Any, function: str) -> Any:
+    if not isinstance(label, str | int | float | None):
+        raise refusal("observation", function, f"have text or a number for {name!r}", repr(label))
+    return label

@@ -1,0 +1,146 @@
+"""ρ = π(a) / μ(a), the importance sampling ratio of each step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from emphatic.learning.inputs import refusal
+from emphatic.questions.gvf import LARGEST, Array, Observations, Policy, action_name
+
+__all__ = ["Behaviour", "Ratio", "check_behaviour"]
+
+#: A stream's own μ: a number, a table or a function of (observation, action); None where it is not known.
+Behaviour = float | Mapping[Any, float] | Callable[[Any, Any], float] | None
+
+
+class Ratio:
+    """ρ of the steps that begin in rows, for one policy; 0 where the action or μ is missing.
+
+    μ is, in this order: what came with the row; the policy's own ``behaviour`` unless that is "count"; the stream's,
+    ``default``; the fraction of all actions so far that were this one. π and μ may be densities where a function gives
+    them, and μ where it comes with the row.
+    """
+
+    def __init__(
+        self, policy: Policy, signals: Sequence[str], categories: Sequence[str], of: str, default: Behaviour = None
+    ) -> None:
+        self.policy, self.of = policy, of
+        self.counts: Counter[str] = Counter()
+        own = policy.behaviour != "count"
+        #: Whether actions are counted, for nothing else gives μ.
+        self.counting = not own and default is None
+        self._behaviour = policy.behaviour if own else default
+        self._column = self._behaviour if isinstance(self._behaviour, str) else None
+        for what, column, known in (
+            ("column", policy.column, (*signals, *categories)),
+            ("behaviour", self._column, tuple(signals)),
+        ):
+            if column is not None and column not in known:
+                wanted = f"name columns that there are, {', '.join(known[:12])}, as its {what!r}"
+                raise refusal("policy", "GVF", wanted, f"{column!r} in {of!r}")
+
+    def __call__(self, raw: Observations, held: Observations) -> Array:
+        """ρ of each row. Actions and μ are those that were read; functions see the last readings held."""
+        actions = self._actions(raw)
+        chances = None if self._column is None else raw.column(self._column)
+        return np.array([self._ratio(raw, held, t, action, chances) for t, action in enumerate(actions)])
+
+    def at(self, raw: Observations, held: Observations) -> float:
+        """ρ of the one row there is."""
+        chances = None if self._column is None else raw.column(self._column)
+        return self._ratio(raw, held, 0, self._actions(raw)[0], chances)
+
+    def _actions(self, raw: Observations) -> Sequence[Any]:
+        if raw.actions is not None:
+            return raw.actions
+        if self.policy.column is None:
+            wanted = f"be given, for {self.of!r} has a policy and no column of actions"
+            raise refusal("action", "observe", wanted, "none")
+        return raw.column(self.policy.column)
+
+    def _ratio(
+        self, raw: Observations, held: Observations, t: int, action: Any, chances: Sequence[Any] | None
+    ) -> float:
+        if action is None or (isinstance(action, float | np.floating) and action != action):
+            return 0.0
+        if self.counting:
+            self._count(action)
+        pi = self._chance(self.policy.target, held, t, action)
+        if pi == 0.0:
+            return 0.0
+        mu = None if raw.mu is None else raw.mu[t]
+        if mu is None and chances is not None:
+            mu = chances[t]
+            if mu is None or mu != mu:
+                return 0.0
+            if not mu <= 1.0:
+                raise self._refused(action, "at most 1", mu)
+        elif mu is None:
+            mu = self._mu(held, t, action)
+        if not 1.0 / LARGEST < mu <= LARGEST:
+            raise self._refused(action, "finite", mu)
+        return float(pi / mu)
+
+    def _refused(self, action: Any, most: str, mu: Any) -> ValueError:
+        wanted = f"be above 0 and {most} for action {_shown(action)!r}, which was taken"
+        return refusal("mu", "observe", wanted, f"{mu!r} in {self.of!r}")
+
+    def _count(self, action: Any) -> None:
+        if not (isinstance(action, np.ndarray) and action.ndim):  # (one of a continuous space, say)
+            self.counts[action_name(_scalar(action))] += 1
+
+    def _mu(self, held: Observations, t: int, action: Any) -> float:
+        if not self.counting:
+            return self._chance(self._behaviour, held, t, action)
+        if isinstance(action, np.ndarray) and action.ndim:
+            wanted = "be given where actions cannot be counted: with the step, or set env.mu before it"
+            raise refusal("mu", "learn", wanted, f"none for {self.of!r}")
+        return self.counts[action_name(_scalar(action))] / self.counts.total()
+
+    def _chance(self, given: Any, held: Observations, t: int, action: Any) -> float:
+        """π(a) or μ(a) by a table, a function or a number."""
+        if isinstance(given, Mapping):
+            return float(given.get(action_name(_scalar(action)), 0.0))
+        if not callable(given):
+            return float(given)
+        chance: Any = given(held.observation(t), action)
+        value = _number(chance)
+        if not 0.0 <= value <= LARGEST:
+            wanted = f"give action {_shown(action)!r} in {self.of!r} a probability, or a density, of 0 or more"
+            raise refusal("policy", "GVF", wanted, repr(chance))
+        return value
+
+
+def check_behaviour(mu: Any, function: str) -> Behaviour:
+    """A stream's own μ, if it can be one."""
+    if isinstance(mu, Mapping):
+        return {action_name(action): float(p) for action, p in mu.items()}
+    if mu is None or callable(mu):
+        return mu  # type: ignore[no-any-return]
+    value = _number(mu)
+    if not 1.0 / LARGEST < value <= LARGEST:
+        wanted = "be a function of (observation, action), a table, or a number above 0"
+        raise refusal("mu", function, wanted, repr(mu))
+    return value
+
+
+def _number(value: Any) -> float:
+    """A number, or an array of one; NaN for what is neither."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    return float(value) if isinstance(value, int | float | np.number) else np.nan
+
+
+def _scalar(action: Any) -> Any:
+    return action.item() if isinstance(action, np.ndarray) and action.size == 1 else action
+
+
+def _shown(action: Any) -> Any:
+    try:
+        return action_name(_scalar(action))
+    except ValueError:
+        return action

@@ -1,0 +1,190 @@
+"""Questions with features of their own: a horde of groups is as many hordes, and one in all else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import emphatic
+from emphatic import GVF, CheckpointError, Horde, Policy
+from emphatic import features as f
+from tests.hordes.test_horde import BLENDED, log, rewritten, rows_of
+
+Array = NDArray[np.float64]
+
+
+def coarse() -> f.Features:
+    return f.Features([f.Bias(), f.SoftBins("x", bins=3, range=(-2, 2)), f.OneHot("door"), f.Missing("x")])
+
+
+def fine() -> f.Features:
+    return f.Features([f.SoftBins("y", bins=7), f.SoftBins(f.Trace("x", steps=5), bins=4, range=(-2, 2))])
+
+
+QUESTIONS = [
+    GVF("x", horizon=9),
+    GVF("y", gamma="0.9 * (1 - end)", terminal="x"),
+    GVF("x", gamma=0.8, policy=Policy({0: 0.3, 1: 0.7}, "move"), name="counted"),
+    GVF("y", horizon=3, interest="end"),
+    GVF("x", gamma=0.8, policy=Policy({0: 0.3, 1: 0.7}, "move", "mu"), name="given"),
+]
+#: Which questions share the first maker; the others share the second.
+FIRST = [0, 2, 3]
+SECOND = [1, 4]
+
+
+def horde_of_groups(**more: Any) -> Horde:
+    makers = {**dict.fromkeys(FIRST, coarse()), **dict.fromkeys(SECOND, fine())}
+    return Horde(QUESTIONS, {QUESTIONS[q].name: maker for q, maker in makers.items()}, **(BLENDED | more)).warm_up(
+        log()
+    )
+
+
+def two_hordes(**more: Any) -> list[Horde]:
+    return [
+        Horde([QUESTIONS[q] for q in of], maker, **(BLENDED | more)).warm_up(log())
+        for of, maker in ((FIRST, coarse()), (SECOND, fine()))
+    ]
+
+
+def joined(first: Array, second: Array) -> Array:
+    out = np.empty((*first.shape[:-1], 5))
+    out[..., FIRST], out[..., SECOND] = first, second
+    return out
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_log_through_groups_is_the_log_through_as_many_hordes(gaps: bool) -> None:
+    table = log(gaps=gaps)
+    horde, others = horde_of_groups(), two_hordes()
+    np.testing.assert_array_equal(horde.run(table), joined(*(other.run(table) for other in others)))
+    assert len(horde.makers) == len(horde.learners) == 2
+    for learner, other in zip(horde.learners, others, strict=True):
+        np.testing.assert_array_equal(learner.theta, other.learner.theta)
+    np.testing.assert_array_equal(horde.base, joined(*(other.base for other in others)))
+    assert horde.names == tuple(question.name for question in QUESTIONS)
+    assert horde.rows == others[0].rows
+
+
+def test_rows_and_transitions_through_groups() -> None:
+    rows = rows_of(log())
+    horde, others = horde_of_groups(), two_hordes()
+    for row in rows[:40]:
+        np.testing.assert_array_equal(horde.observe(row), joined(*(other.observe(row) for other in others)))
+    for t, row in enumerate(rows[40:]):
+        ended = t % 20 == 19
+        step: list[Any]
+        if t % 20 == 0:
+            step = [some.begin(row) for some in (horde, *others)]
+        else:
+            step = [some.learn(1, 0.5, row, ended, predict=t % 3 == 0) for some in (horde, *others)]
+        assert len({answers is None for answers in step}) == 1
+        if step[0] is not None:
+            np.testing.assert_array_equal(step[0], joined(*step[1:]))
+    assert horde.counts == others[0].counts
+
+
+def test_parameters_of_each_question_go_with_it() -> None:
+    alpha, eta = np.array([0.1, 0.2, 0.3, 0.4, 0.5]), np.array([0.5, 1.0, 1.5, 2.0, 2.5])
+    horde = horde_of_groups(rule="gtd", alpha=alpha, eta=eta)
+    others = [
+        Horde([QUESTIONS[q] for q in of], maker, "gtd", alpha=alpha[of].tolist(), eta=eta[of], **BLENDED).warm_up(log())
+        for of, maker in ((FIRST, coarse()), (SECOND, fine()))
+    ]
+    np.testing.assert_array_equal(horde.run(log()), joined(*(other.run(log()) for other in others)))
+
+
+@pytest.mark.parametrize("at", [0, 1, 50])
+def test_goes_on_with_the_same_bits(at: int, tmp_path: Path) -> None:
+    rows, path = rows_of(log()), tmp_path / "model"
+    horde = horde_of_groups()
+    for row in rows[:at]:
+        horde.observe(row)
+    horde.save(path, note="kept")
+    other, more = Horde.load_with(path)
+    assert more == {"note": "kept"}
+    assert other.names == horde.names
+    for row in rows[at:120]:
+        assert other.observe(row).tolist() == horde.observe(row).tolist()
+    horde.cut()
+    horde.begin(rows[120])
+    horde.learn(1, 0.5, rows[121], False, predict=False)
+    horde.save(path)
+    other = Horde.load(path)
+    for row in rows[122:]:
+        a, b = (some.learn(0, 0.25, row, False) for some in (horde, other))
+        assert a is not None
+        assert b is not None
+        assert a.tolist() == b.tolist()
+    assert emphatic.load(path).K == 9
+
+
+def test_one_maker_for_all_is_one_group() -> None:
+    maker = coarse()
+    horde = Horde(QUESTIONS, dict.fromkeys([q.name for q in QUESTIONS], maker)).warm_up(log())
+    assert horde.features is maker
+    assert horde.learner.K == 15
+    several = horde_of_groups()
+    for name in ("features", "learner"):
+        with pytest.raises(RuntimeError, match="features of their own"):
+            getattr(several, name)
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    when = np.datetime64("2020-01-01") + np.arange(180) * np.timedelta64(60, "s")
+    makers = {"x@2": f.Features([f.SoftBins(f.Trace("x", steps=4), bins=3)]), "x@3": f.Features([f.TimeOfDay(bins=3)])}
+    horde = Horde([GVF("x", horizon=2), GVF("x", horizon=3)], makers).warm_up(log() | {"time": when})
+    row = rows_of(log(missing=False))[9]
+    horde.observe(row, time=1.6e9)
+    horde.save(tmp_path / "before")
+    for use in (lambda: horde.observe(row), lambda: horde.observe(row, time="noon"), lambda: horde.begin(row)):
+        with pytest.raises(ValueError, match="'time'"):
+            use()
+        horde.save(tmp_path / "after")
+        assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("features", "match"),
+    [
+        ({"x@2": coarse()}, "entry for each question.*'x@3'"),
+        ({"x@2": coarse(), "x@3": coarse(), "x@4": coarse()}, "no other.*'x@4'"),
+        ({"x@2": coarse(), "x@3": [f.Bias()]}, "'features'.*question"),
+        ({}, "'x@2'"),
+    ],
+)
+def test_bad_features(features: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        Horde([GVF("x", horizon=2), GVF("x", horizon=3)], features)
+
+
+def test_a_record_is_of_one_learner() -> None:
+    with pytest.raises(ValueError, match="'record'"):
+        horde_of_groups(record=True)
+
+
+@pytest.mark.parametrize("name", ["of", "groups", "learner", "array", "questions"])
+def test_damaged_files(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    horde_of_groups().save(path)
+
+    def change(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        saved = header["horde"]
+        if name == "of":
+            saved["of"] = [[0, 1], [2]]
+        elif name == "groups":
+            saved["groups"] = []
+        elif name == "learner":
+            saved["groups"][0]["learner"]["n"] = 3
+        elif name == "array":
+            arrays.pop("group 1.horde.base")
+        else:
+            saved["of"] = saved["of"][::-1]
+
+    rewritten(path, change)
+    with pytest.raises(CheckpointError, match="sound"):
+        Horde.load(path)

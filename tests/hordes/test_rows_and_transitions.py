@@ -1,0 +1,467 @@
+"""One stream through ``Horde.run``, ``observe`` and ``learn``: the same R, γ, ρ, interest and predictions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import emphatic
+from emphatic import GVF, Horde, Policy, rules
+from emphatic import features as f
+from emphatic.errors import CheckpointError
+from emphatic.questions.evaluator import Evaluator
+from emphatic.questions.gvf import Observations
+from emphatic.streams import Hold
+from tests.hordes.test_horde import rewritten
+
+Array = NDArray[np.float64]
+SIGNALS = ("x", "y", "end", "move", "mu", "reward")
+FIELDS = ("R", "known", "gamma", "rho", "interest")
+RULES: dict[str, dict[str, Any]] = {
+    "true_online_etd": {},
+    "etd_beta": {"beta": 0.4},
+    "td": {},
+    "true_online_td": {},
+    "gtd": {"eta": 0.5},
+}
+
+
+class Stream:
+    """T rows: signals with holes, doors, and the rows that begin an episode; those before them may have terminated."""
+
+    def __init__(self, seed: int, T: int, terminates: bool, missing: float) -> None:
+        rng = np.random.default_rng(seed)
+        self.T = T
+        self.first = rng.random(T) < 0.15
+        self.first[0] = True
+        end = np.append(self.first[1:], False) & (rng.random(T) < 0.6) & ~self.first & terminates
+        up = rng.choice([0.25, 0.5, 0.75], T)
+        move = (rng.random(T) < up).astype(float)
+        holes = rng.random((4, T)) < missing
+        reward = np.where(self.first | holes[2], np.nan, rng.normal(size=T))
+        self.columns: dict[str, Any] = {
+            "x": np.where(holes[0], np.nan, rng.uniform(-2, 2, T)),
+            "y": np.where(holes[1], np.nan, rng.uniform(0, 1, T)),
+            "end": end.astype(float),
+            # No action is taken in the last row of an episode.
+            "move": np.where(holes[3] | np.append(self.first[1:], True), np.nan, move),
+            "mu": np.where(move == 1, up, 1 - up),
+            "reward": reward,
+            "door": np.where(self.first, "open", rng.choice(np.array(["open", "shut", None], object), T)),
+        }
+        self.ended = end
+
+    def row(self, t: int, reward: bool = True) -> dict[str, Any]:
+        return {name: column[t] for name, column in self.columns.items() if reward or name != "reward"}
+
+    def action(self, t: int) -> Any:
+        move = float(self.columns["move"][t])
+        return None if math.isnan(move) else move
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """A table of each."""
+        edges = [*np.flatnonzero(self.first).tolist(), self.T]
+        return [{name: column[a:b] for name, column in self.columns.items()} for a, b in pairwise(edges)]
+
+
+def door(row: Any) -> float | None:
+    return None if math.isnan(row["x"]) else row["x"] + (row["door"] == "open")
+
+
+def change(observation: Any, action: Any, reward: Any, following: Any) -> float:
+    return float(following["x"] - observation["x"] + reward)
+
+
+def push(observation: Any, action: Any, reward: Any, following: Any) -> float:
+    """In a log the action is known of a question with a column of actions."""
+    return 0.5 if action is None or math.isnan(action) else float(action + following["x"])
+
+
+def fading(observation: Any, action: Any, reward: Any, following: Any) -> float:
+    return 0.0 if following["end"] else 0.5 + 0.4 * float(following["y"])
+
+
+def doubt(observation: Any, action: Any, reward: Any, following: Any) -> float:
+    return abs(float(observation["y"]) + float(following["y"]))
+
+
+def likely(observation: Any, action: Any) -> float:
+    return 0.75 if (observation["y"] > 0.5) == (action == 1) else 0.25
+
+
+def density(observation: Any, action: Any) -> float:
+    return 1.5 + float(observation["y"] > 0.5) + float(action)
+
+
+TABLE = {0: 0.25, 1: 0.75}
+POLICIES: dict[str, Policy | None] = {
+    "none": None,
+    "count": Policy(TABLE, "move"),
+    "table": Policy(TABLE, "move", {0: 0.5, 1: 0.5}),
+    "column": Policy(TABLE, "move", "mu"),
+    "number": Policy(likely, "move", 0.5),
+    "function": Policy(likely, "move", density),
+}
+CUMULANTS: list[Any] = ["x", "reward", "x * y + reward", 1.0, door, change]
+#: The last two are for streams that do not terminate.
+GAMMAS: list[Any] = ["0.9 * (1 - end)", "(1 - end) * y", lambda row: 0.8 * (1.0 - row["end"]), fading, 0.75, 0.0]
+INTERESTS: list[Any] = [None, 0.5, "y", lambda row: row["y"] + 1.0, doubt]
+TERMINALS: list[Any] = [None, None, 2.0, "x", lambda row: row["y"], lambda o, a, r, n: float(n["x"] - o["y"])]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Stream, list[GVF]]:
+    terminates = draw(st.booleans())
+    stream = Stream(draw(st.integers(0, 10**6)), draw(st.integers(2, 30)), terminates, draw(st.sampled_from([0, 0.2])))
+    gammas = GAMMAS[:-2] if terminates else GAMMAS
+
+    def question(q: int) -> GVF:
+        policy = POLICIES[draw(st.sampled_from(sorted(POLICIES)))]
+        return GVF(
+            draw(st.sampled_from(CUMULANTS if policy is None else [*CUMULANTS, push])),
+            gamma=draw(st.sampled_from(gammas)),
+            policy=policy,
+            interest=draw(st.sampled_from(INTERESTS)),
+            terminal=draw(st.sampled_from(TERMINALS)),
+            name=f"question {q}",
+        )
+
+    return stream, [question(q) for q in range(draw(st.integers(1, 4)))]
+
+
+def observations(stream: Stream, values: Array, rows: slice, **more: Any) -> Observations:
+    return Observations(SIGNALS, values[rows], {"door": stream.columns["door"][rows].tolist()}, **more)
+
+
+@given(cases(), st.sampled_from(sorted(RULES)))
+@settings(max_examples=60, deadline=None)
+def test_targets_are_the_same(case: tuple[Stream, list[GVF]], rule: str) -> None:
+    stream, questions = case
+    values = np.stack([stream.columns[name] for name in SIGNALS], axis=1)
+    held, _ = Hold(len(SIGNALS)).fill(values)
+    new: Callable[[], Evaluator] = lambda: Evaluator(questions, SIGNALS, ("door",), None, rules.get(rule))  # noqa: E731
+    whole = slice(0, stream.T)
+    log = new()(observations(stream, values, whole), observations(stream, held, whole), None, ~stream.first)
+    by_row, by_step = new(), new()
+    before: Any = None
+    for t in range(stream.T):
+        row = slice(t, t + 1)
+        pair = observations(stream, values, row), observations(stream, held, row)
+        one = by_row(*pair, before, ~stream.first[row])
+        ways = [one]
+        if not stream.first[t]:
+            ways.append(by_step.transition(before, *pair, bool(stream.ended[t])))
+        for way in ways if not stream.first[t] else []:
+            for field in FIELDS:
+                expected = getattr(log, field)[t]
+                np.testing.assert_array_equal(getattr(way, field)[0], expected, err_msg=f"{field} at {t}")
+        before = pair
+        for rows in before:
+            rows.actions = [stream.action(t)]
+    assert log.known.shape == (stream.T, len(questions))
+
+
+def hordes(stream: Stream, questions: list[GVF], rule: str, rates: Any, scaled: bool) -> list[Horde]:
+    parts = [
+        f.Bias(), f.SoftBins("x", bins=3, range=(-2, 2)), f.SoftBins(f.Trace("y", steps=3), bins=3, range=(0, 1)),
+        f.OneHot("door", categories=["open", "shut"]), f.Missing("x"),
+    ]  # fmt: skip
+    engine = "auto" if rule == "true_online_etd" else "reference"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", emphatic.UndiscountedWarning)
+        return [
+            Horde(questions, f.Features(parts), rule, rates=rates, scaled=scaled, engine=engine, **RULES[rule]).warm_up(
+                stream.columns
+            )
+            for _ in range(3)
+        ]
+
+
+@given(cases(), st.sampled_from(sorted(RULES)), st.sampled_from([0.3, (0.1, 0.3, 1.0)]), st.booleans(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_predictions_are_the_same(
+    case: tuple[Stream, list[GVF]], rule: str, rates: Any, scaled: bool, data: st.DataObject
+) -> None:
+    stream, questions = case
+    log, by_row, by_step = hordes(stream, questions, rule, rates, scaled)
+    parts = []
+    for episode in stream.episodes():
+        log.cut()
+        parts.append(log.run(episode))
+    whole = np.concatenate(parts)
+    waits = data.draw(st.integers(0, 3))
+    for t in range(stream.T):
+        if stream.first[t] and t:
+            by_row.cut()
+        row = by_row.observe(stream.row(t))
+        np.testing.assert_allclose(row, whole[t], rtol=1e-9, atol=1e-9, err_msg=f"row {t}")
+        if stream.first[t]:
+            step: Array | None = by_step.begin(stream.row(t, reward=False))
+        else:
+            step = by_step.learn(
+                stream.action(t - 1), stream.columns["reward"][t], stream.row(t, reward=False),
+                bool(stream.ended[t]), mu=None, predict=waits == 0 or t % (waits + 1) == 0,
+            )  # fmt: skip
+        if stream.ended[t]:
+            assert step is not None
+            assert not step.any()
+        elif step is not None:
+            np.testing.assert_allclose(step, whole[t], rtol=1e-9, atol=1e-9, err_msg=f"step {t}")
+    np.testing.assert_allclose(by_step.learner.theta, log.learner.theta, rtol=1e-9, atol=1e-9)
+    assert by_step.rows == by_row.rows == log.rows == stream.T
+    assert by_step.counts == by_row.counts == log.counts
+
+
+# ---------------------------------------------------------------------------------------------------- transitions
+
+
+def questions() -> list[GVF]:
+    return [
+        GVF("x", horizon=5),
+        GVF("reward", gamma="0.9 * (1 - end)", interest="y", terminal=1.0),
+        GVF("x + reward", gamma=0.5, policy=Policy(TABLE), name="counted"),
+        GVF("y", gamma=0.8, policy=Policy(TABLE, behaviour="mu"), name="column"),
+    ]
+
+
+def prepared(asked: list[GVF] | None = None, **more: Any) -> Horde:
+    parts = [f.Bias(), f.SoftBins("x", bins=4, range=(-2, 2)), f.SoftBins(f.Trace("y", steps=3), bins=3, range=(0, 1))]
+    given: dict[str, Any] = {"rates": (0.1, 0.3, 1.0), **more}
+    return Horde(questions() if asked is None else asked, f.Features(parts), **given).prepare(["x", "y", "end", "mu"])
+
+
+class Agent:
+    """Goes on with a horde, where it stands, through a stream."""
+
+    def __init__(self, stream: Stream, **more: Any) -> None:
+        self.stream, self.more, self.t = stream, more, 0
+
+    def observation(self, t: int) -> dict[str, Any]:
+        return {name: self.stream.columns[name][t] for name in ("x", "y", "end", "mu")}
+
+    def go(self, horde: Horde, until: int, every: int = 1) -> list[Any]:
+        out = []
+        while self.t < until:
+            t, stream = self.t, self.stream
+            answers: Any
+            if stream.first[t]:
+                answers = horde.begin(self.observation(t))
+            else:
+                truncated = bool(t + 1 < stream.T and stream.first[t + 1] and not stream.ended[t])
+                answers = horde.learn(
+                    stream.action(t - 1), stream.columns["reward"][t], self.observation(t), bool(stream.ended[t]),
+                    truncated, predict=t % every == 0,
+                )  # fmt: skip
+            out.append(None if answers is None else answers.tolist())
+            self.t += 1
+        return out
+
+
+@pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize("more", [{}, {"centred": False, "scaled": False, "rates": 1.0, "alpha": 0.05}], ids=str)
+def test_goes_on_with_the_same_bits(every: int, more: dict[str, Any], tmp_path: Path) -> None:
+    stream, path = Stream(3, 80, True, 0.1), tmp_path / "model"
+    begins, ends = np.flatnonzero(stream.first)[1:4].tolist(), (np.flatnonzero(stream.ended)[:2] + 1).tolist()
+    assert ends
+    for at in (1, 2, 3, 30, 31, *begins, *ends):
+        horde, agent = prepared(**more), Agent(stream)
+        agent.go(horde, at, every)
+        horde.save(path)
+        other, again = Horde.load(path), Agent(stream)
+        again.t = at
+        assert (other.in_episode, other.signals) == (horde.in_episode, ("x", "y", "end", "mu", "reward"))
+        assert again.go(other, 80, every) == agent.go(horde, 80, every)
+        assert other.learner.theta.tobytes() == horde.learner.theta.tobytes()
+        assert other.counts == horde.counts
+        assert set(horde.counts) == {"counted"}
+        assert (other.rows, other.hold.state()) == (horde.rows, horde.hold.state())
+
+
+def test_steps_can_be_learned_from_several_at_a_time() -> None:
+    stream = Stream(5, 120, True, 0.1)
+    one, several = prepared(), prepared()
+    every = Agent(stream).go(one, 120)
+    some = Agent(stream).go(several, 120, every=7)
+    assert sum(answers is None for answers in some) > 60
+    for answers, expected in zip(some, every, strict=True):
+        if answers is not None:
+            np.testing.assert_allclose(answers, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(several.learner.theta, one.learner.theta, rtol=1e-9, atol=1e-9)
+
+
+def test_a_log_of_transitions_replays_to_the_same_weights() -> None:
+    stream = Stream(6, 90, True, 0.1)
+    horde = prepared(record=True, rates=0.3)
+    Agent(stream).go(horde, 90)
+    again = emphatic.Learner("true_online_etd", horde.features.n, K=4)
+    again.run(**horde.log())
+    np.testing.assert_allclose(again.theta, horde.learner.theta, rtol=1e-10, atol=1e-12)
+    with pytest.raises(RuntimeError, match="transitions only"):
+        horde.observe(Agent(stream).observation(0))
+
+
+def test_alpha_is_one_a_question_and_rates_are_factors_of_it() -> None:
+    stream = Stream(7, 40, True, 0.0)
+    plain: dict[str, Any] = {"centred": False, "scaled": False}
+    whole = prepared(alpha=[0.1, 0.2, 0.3, 0.4], rates=(0.5, 1.0), **plain)
+    Agent(stream).go(whole, 40)
+    for q in range(4):
+        for r, rate in enumerate((0.5, 1.0)):
+            alone = prepared([questions()[q]], alpha=0.1 * (q + 1) * rate, rates=1.0, **plain)
+            Agent(stream).go(alone, 40)
+            np.testing.assert_allclose(whole.learner.theta[4 * r + q], alone.learner.theta[0], rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="'alpha' parameter"):
+        prepared(alpha=[0.1, 0.2])
+    with pytest.raises(ValueError, match="'alpha' parameter"):
+        prepared(alpha=-0.1)
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    stream = Stream(8, 40, True, 0.0)
+    horde, agent = prepared(), Agent(stream)
+    with pytest.raises(RuntimeError, match=r"call begin\(observation\)"):
+        horde.learn(1, 0.0, agent.observation(0), False)
+    agent.go(horde, int(np.flatnonzero(stream.first)[1]) - 1)
+    assert horde.in_episode
+
+    def state() -> bytes:
+        horde.save(tmp_path / "state")
+        return (tmp_path / "state").read_bytes()
+
+    before, good = state(), agent.observation(30)
+    bad: list[tuple[str, dict[str, Any]]] = [
+        ("observation", {"observation": [1.0, 2.0]}),
+        ("observation", {"observation": good | {"x": "high"}}),
+        ("observation", {"reward": "much"}),
+        ("observation", {"observation": "none"}),
+        ("mu", {"mu": 0.0}),
+        ("mu", {"mu": math.inf}),
+        ("mu", {"mu": "half"}),
+        ("action", {"action": ["up"]}),
+        ("gamma", {"observation": good | {"end": 3.0}}),
+    ]
+    for name, wrong in bad:
+        step: dict[str, Any] = {"action": 1, "reward": 0.0, "observation": good, "terminated": False, **wrong}
+        with pytest.raises(ValueError, match=f"The '{name}' parameter"):
+            horde.learn(**step)
+        assert state() == before, wrong
+    with pytest.raises(ValueError, match="'observation' parameter of begin"):
+        horde.begin([1.0])
+    with pytest.raises(RuntimeError, match=r"cut\(\) first"):
+        horde.observe(good)
+    assert state() == before
+    horde.cut()
+    horde.observe([1.0, 0.5, 0.0, 0.5, 0.0], action=1)
+
+
+def test_an_array_is_an_observation_too() -> None:
+    stream = Stream(9, 30, True, 0.0)
+    one, two, agent = prepared(), prepared(), Agent(stream)
+    a: Any
+    b: Any
+    for t in range(10):
+        values: Any = np.array(list(agent.observation(t).values()))
+        if stream.first[t]:
+            a, b = one.begin(agent.observation(t)), two.begin(values)
+        else:
+            step = stream.action(t - 1), stream.columns["reward"][t]
+            a, b = (horde.learn(*step, o, False) for horde, o in ((one, agent.observation(t)), (two, values)))
+        np.testing.assert_array_equal(a, b)
+
+
+def test_functions_see_the_observation_as_it_was_given() -> None:
+    seen: list[Any] = []
+
+    def watch(*step: Any) -> float:
+        seen.append(step)
+        return 1.0
+
+    def target(observation: Any, action: Any) -> float:
+        seen.append((observation, action))
+        return 0.5
+
+    ask = [GVF(watch, gamma=0.5, policy=Policy(target, behaviour=0.5), name="watch")]
+    horde = prepared(ask)
+    first, second = {"x": 1.0, "y": None, "end": 0.0, "mu": 0.5}, {"x": 2.0, "y": 0.5, "end": 0.0, "mu": 0.5}
+    horde.begin(first)
+    horde.learn("go", 3.0, second, False)
+    now = {"x": 1.0, "y": math.nan, "end": 0.0, "mu": 0.5, "reward": math.nan}
+    following = second | {"reward": 3.0}
+    assert repr(seen) == repr([(now, "go", 3.0, following), (now, "go")])
+
+
+def test_features_of_time() -> None:
+    maker = f.Features([f.Bias(), f.TimeOfDay(bins=4)]).warm_up(np.empty((0, 1)), names=["x"], time=np.empty(0))
+    horde = Horde([GVF("reward", gamma=0.5)], maker).prepare(["x"])
+    with pytest.raises(ValueError, match="'time'"):
+        horde.begin([1.0])
+    assert not horde.in_episode
+    horde.begin([1.0], time=0.0)
+    with pytest.raises(ValueError, match="'time'"):
+        horde.learn(0, 1.0, [1.0], False)
+    assert horde.learn(0, 1.0, [1.0], False, time=7200.0) is not None
+    assert horde.learner.steps == 1
+
+
+def test_a_function_for_mu_is_given_again(tmp_path: Path) -> None:
+    def mu(observation: Any, action: Any) -> float:
+        return 0.25
+
+    horde = prepared(mu=mu)
+    Agent(Stream(1, 20, True, 0.0)).go(horde, 10)
+    assert horde.counts == {}
+    horde.save(tmp_path / "model")
+    with pytest.raises(CheckpointError, match=r"'mu' was a function.*mu="):
+        Horde.load(tmp_path / "model")
+    assert Horde.load(tmp_path / "model", mu=mu).rows == 10
+    for wrong in (0.0, -1.0, "count", [0.5], math.nan):
+        with pytest.raises(ValueError, match="'mu' parameter of Horde"):
+            prepared(mu=wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda header, arrays: header.update(signals=["x", "y"]), "signals"),
+        (lambda header, arrays: header.update(episode={}), "sound"),
+        (lambda header, arrays: header.update(episode=5), "sound"),
+        (lambda header, arrays: header.update(alpha="much"), "alpha"),
+        (lambda header, arrays: header.update(centred="yes"), "centred"),
+        (lambda header, arrays: arrays.pop("horde.raw"), "horde.raw"),
+        (lambda header, arrays: arrays.update({"horde.held": np.zeros(3)}), "held"),
+        (lambda header, arrays: [arrays.pop("horde.indices"), arrays.pop("horde.values")], "no features"),
+    ],
+)
+def test_damaged_files(change: Callable[[dict[str, Any], dict[str, Any]], Any], match: str, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    stream = Stream(2, 30, False, 0.0)
+    horde = Horde([GVF("x", horizon=3)], f.Features([f.Bias(), f.OneHot("door", categories=["open"])]), rates=0.3)
+    horde.warm_up(stream.columns)
+    horde.begin(stream.row(0, reward=False))
+    horde.learn(1, 0.5, stream.row(1, reward=False), False)
+    horde.save(path)
+    assert Horde.load(path).in_episode
+    rewritten(path, lambda header, arrays: change(header["horde"], arrays))
+    with pytest.raises(CheckpointError, match=match):
+        Horde.load(path)
+
+
+def test_names_of_an_observation() -> None:
+    maker = f.Features([f.Bias()])
+    with pytest.raises(ValueError, match=r"'names'.*without 'reward'"):
+        Horde([GVF("x", horizon=3)], maker).prepare(["x", "reward"])
+    with pytest.raises(ValueError, match="about the signals, x, reward"):
+        Horde([GVF("z", horizon=3)], maker).prepare(["x"])
+    maker.warm_up(np.zeros((0, 1)), names=["x"])
+    with pytest.raises(ValueError, match=r"'features'.*component"):
+        Horde([GVF("y", horizon=3)], maker).prepare(["y"])
