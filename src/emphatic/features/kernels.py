@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
-from emphatic.features.plan import BIAS, CODE, CYCLE, EXACT, READING, SOFT, TRACE
+from emphatic.features.plan import CODE, CONSTANT, CYCLE, EXACT, READING, SOFT, TRACE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,9 +36,9 @@ def sense(readings: Floats, source: Integers, rate: Floats, z: Floats, sensed: F
     for t in range(readings.shape[0]):
         for s in range(source.shape[0]):
             x = readings[t, source[s, 1]]
-            kind = source[s, 0]
+            op = source[s, 0]
             known = math.isfinite(x)
-            if kind == READING:
+            if op == READING:
                 sensed[t, s] = x if known else math.nan
                 continue
             before = z[s]
@@ -46,7 +46,7 @@ def sense(readings: Floats, source: Integers, rate: Floats, z: Floats, sensed: F
                 after = before + rate[s] * (x - before)
                 # The first reading; a trace of one step, which must be the reading itself; readings near 1e308.
                 z[s] = after if rate[s] < 1.0 and math.isfinite(after) else x
-            if kind == TRACE:
+            if op == TRACE:
                 sensed[t, s] = z[s]
             else:
                 sensed[t, s] = x - before if known else math.nan
@@ -86,7 +86,7 @@ def activate(
 ) -> int:  # fmt: skip
     """The active features of each row; returns the largest index.
 
-    A unit is (kind, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
+    A unit is (op, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
     or a cycle's (period, origin); its members are scales, or a column of ``code``. A scale is (source, first knot,
     knots). ``place`` is room to work in.
     """
@@ -102,14 +102,14 @@ def activate(
             clipped[k, 0] += x < knots[start]
             clipped[k, 1] += x > knots[start + count - 1]
         for u in range(unit.shape[0]):
-            kind, slot, first, begin = unit[u, 0], unit[u, 1], unit[u, 2], unit[u, 3]
+            op, slot, first, begin = unit[u, 0], unit[u, 1], unit[u, 2], unit[u, 3]
             size = unit[u, 6]
-            if kind == BIAS:
+            if op == CONSTANT:
                 index[t, slot] = first
                 value[t, slot] = 1.0
                 top = max(top, first)
-            elif kind in (SOFT, CYCLE):
-                p = place[member[begin]] if kind == SOFT else (time[t] - real[u, 1]) % real[u, 0] / real[u, 0] * size
+            elif op in (SOFT, CYCLE):
+                p = place[member[begin]] if op == SOFT else (time[t] - real[u, 1]) % real[u, 0] / real[u, 0] * size
                 index[t, slot] = index[t, slot + 1] = -1
                 value[t, slot] = value[t, slot + 1] = 0.0
                 if math.isfinite(p):
@@ -124,7 +124,7 @@ def activate(
                         index[t, slot + 1] = first + right
                         value[t, slot + 1] = share
                         top = max(top, first + right)
-            elif kind == CODE:
+            elif op == CODE:
                 i = code[t, member[begin]]
                 index[t, slot] = first + i if i >= 0 else -1
                 value[t, slot] = 1.0 if i >= 0 else 0.0
@@ -139,15 +139,15 @@ def activate(
                     value[t, slot + tiling] = 0.0
                     if not known:
                         continue
-                    i = tiling if kind == EXACT else _mixed(tiling)
+                    i = tiling if op == EXACT else _mixed(tiling)
                     for d in range(dimensions):
                         k = member[begin + d]
                         cells = scale[k, 2] - 1
                         fine = min(int(place[k] * tilings), cells * tilings - 1)
                         tile = (fine + (tiling * (2 * d + 1)) % tilings) // tilings
-                        i = i * size + tile if kind == EXACT else _mixed((31 * i + tile + 1) & 0xFFFFFFFF)
-                    i = first + (i if kind == EXACT else i % size)
-                    at = slot + tiling if kind == EXACT else slot  # hashed tiles that fall together are added
+                        i = i * size + tile if op == EXACT else _mixed((31 * i + tile + 1) & 0xFFFFFFFF)
+                    i = first + (i if op == EXACT else i % size)
+                    at = slot + tiling if op == EXACT else slot  # hashed tiles that fall together are added
                     while index[t, at] != i and at < slot + tiling:
                         at += 1
                     index[t, at] = i
