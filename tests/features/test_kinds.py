@@ -49,7 +49,7 @@ DIGESTS = {
 def stream(T: int = 3000) -> np.ndarray:
     """Three signals whose level and spread stay, with gaps; the third is mostly 0."""
     rng = np.random.default_rng(7)
-    values = np.sin(np.arange(T)[:, None] / np.array([7.0, 31.0, 190.0])) * [1, 5, 20] + rng.normal(size=(T, 3))
+    values: np.ndarray = np.sin(np.arange(T)[:, None] / [7.0, 31.0, 190.0]) * [1, 5, 20] + rng.normal(size=(T, 3))
     values[:, 2] = np.where(rng.random(T) < 0.7, 0.0, np.abs(values[:, 2]))
     values[rng.random((T, 3)) < 0.05] = np.nan
     return values

@@ -12,6 +12,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
+from emphatic.features.adapting import EDGE
 from emphatic.features.plan import CODE, CONSTANT, CYCLE, EXACT, READING, SOFT, TRACE
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
+
+#: Of recent readings: so many beyond an end, and fewer at the other, are a level that has moved; so many are too many.
+SLIDES, UNUSED, TOO_MANY = 0.02, 0.01, 0.5
+#: How far a range moves for each reading in a row beyond it, by its width; and after how many it grows faster.
+STEP, MANY = 0.01, 100.0
 
 _f1, _f2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
@@ -72,6 +78,52 @@ def _place(x: float, knots: Floats, start: int, count: int) -> float:
 
 
 @register_jitable
+def _follow(x: float, k: int, scale: Integers, knots: Floats, recent: Floats, moves: Integers) -> None:
+    """Count a reading of the source of scale k; move its range where recent readings have left it (``adapting``)."""
+    start, end = scale[k, 1], scale[k, 1] + scale[k, 2]
+    low, high = knots[start], knots[end - 1]
+    width = high - low
+    share = 1.0 / recent[k, 0]
+    for part in range(1, 5):
+        recent[k, part] *= 1.0 - share
+    if low <= x <= high:
+        recent[k, 5] = 0.0
+        if x < low + EDGE * width:
+            recent[k, 2] += share
+        elif x > high - EDGE * width:
+            recent[k, 3] += share
+        return
+    above = x > high
+    side = 4 if above else 1
+    recent[k, side] += share
+    recent[k, 5] = max(recent[k, 5], 0.0) + 1.0 if above else min(recent[k, 5], 0.0) - 1.0
+    unused = (recent[k, 1] + recent[k, 2] if above else recent[k, 3] + recent[k, 4]) < UNUSED
+    leads = scale[k, 4] == k
+    moved = unused and leads and recent[k, side] >= SLIDES
+    if not (moved or recent[k, 1] + recent[k, 4] >= TOO_MANY) or abs(x) > 1e300:
+        return
+    slides = unused or (x - high if above else low - x) > width
+    far = max(1.0, abs(recent[k, 5]) / MANY)
+    step = STEP * recent[k, 5] * far * far * width
+    move = min(x - high, step) if above else max(x - low, step)
+    stretch = 1.0 if slides else 1.0 + abs(move) / width
+    for other in range(scale.shape[0]):
+        if scale[other, 3] == k or (slides and leads and scale[other, 4] == k):
+            start, end = scale[other, 1], scale[other, 1] + scale[other, 2]
+            fits = True  # beside large numbers, knots that are close together would become the same
+            for j in range(start, end - 1 if slides else start):
+                fits &= knots[j] + move < knots[j + 1] + move
+            for j in range(start, end if fits else start):
+                if slides:
+                    knots[j] += move
+                elif above:
+                    knots[j] = low + (knots[j] - low) * stretch
+                else:
+                    knots[j] = high - (high - knots[j]) * stretch
+            moves[other, 1 if above else 0] += fits
+
+
+@register_jitable
 def _mixed(h: int) -> int:
     """32 bits, thoroughly mixed; every product stays below 2⁶³."""
     h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
@@ -79,19 +131,25 @@ def _mixed(h: int) -> int:
     return h ^ (h >> 16)
 
 
-@jit_for((_f2, _f1, _i2, _i2, _f1, _i2, _f2, _i1, _out_i2, _out_f1, _out_i2, _out_f2), fastmath=False)
+@jit_for(
+    (_f2, _f1, _i2, _i2, _i2, _f2, _i1, _out_f1, _out_f2, _out_i2, _out_i2, _out_f1, _out_i2, _out_f2), fastmath=False
+)
 def activate(
-    sensed: Floats, time: Floats, code: Integers, scale: Integers, knots: Floats, unit: Integers, real: Floats,
-    member: Integers, clipped: Integers, place: Floats, index: Integers, value: Floats,
+    sensed: Floats, time: Floats, code: Integers, scale: Integers, unit: Integers, real: Floats, member: Integers,
+    knots: Floats, recent: Floats, moves: Integers, clipped: Integers, place: Floats, index: Integers, value: Floats,
 ) -> int:  # fmt: skip
     """The active features of each row; returns the largest index.
 
     A unit is (op, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
     or a cycle's (period, origin); its members are scales, or a column of ``code``. A scale is (source, first knot,
-    knots). ``place`` is room to work in.
+    knots, the scale that is watched for it, the one that it follows). ``place`` is room to work in.
     """
     top = -1
     for t in range(sensed.shape[0]):
+        for k in range(scale.shape[0]):
+            x = sensed[t, scale[k, 0]]
+            if recent[k, 0] > 0.0 and not math.isnan(x):
+                _follow(x, k, scale, knots, recent, moves)
         for k in range(scale.shape[0]):
             x = sensed[t, scale[k, 0]]
             start, count = scale[k, 1], scale[k, 2]

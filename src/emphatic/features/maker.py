@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.errors import CheckpointError
+from emphatic.features.adapting import AdaptiveRanges, leaders
 from emphatic.features.parts import Part, from_config
 from emphatic.features.plan import FeaturePlan, make_plan
 from emphatic.features.ranges import find_knots
@@ -36,10 +36,11 @@ class Features:
     >>> maker.names()
     ['bias', 'S1 ≈ 0', 'S1 ≈ 5', 'S1 ≈ 10']
 
-    ``warm_up`` looks at some rows to find ranges and categories that are not given, and freezes them. A call makes φ
-    of the next rows, (B, k), or of one, (k,), and carries traces on to the next call: the bits are the same however
-    the rows are cut into calls. Values outside a range count as at its end, and are counted in ``clipped``. What is
-    missing (NaN; infinity too) makes no feature of that part active (index −1).
+    ``warm_up`` looks at some rows to find ranges and categories that are not given. A call makes φ of the next rows,
+    (B, k), or of one, (k,), and carries traces on to the next call: the bits are the same however the rows are cut
+    into calls. Values outside a range count as at its end, and are counted in ``clipped``; a range that was found
+    follows readings that have left it (``emphatic.features.adapting``), one that was given stays. What is missing (NaN;
+    infinity too) makes no feature of that part active (index −1).
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -55,7 +56,7 @@ class Features:
     # ------------------------------------------------------------------ warming up
 
     def warm_up(self, values: Any, *, names: Sequence[str], time: Any = None, labels: Labels | None = None) -> Features:
-        """Find what is not given from these rows (B, C), and freeze it. No state is left: the next row is the first.
+        """Find what is not given from these rows (B, C). No state is left: the next row is the first.
 
         ``names`` are those of the C signals; ``time`` is in seconds or datetime64; ``labels`` has an array for each
         name of a ``OneHot`` that is not a signal. B may be 0 where everything is given. Returns itself.
@@ -67,16 +68,17 @@ class Features:
         sensed = _sense(rows.values, plan.source_arrays(), np.full(len(plan.sources), np.nan))
         knots = [find_knots(scale, sensed[:, scale.source]) for scale in plan.scales]
         trial = Features(self.parts)
-        trial._freeze(plan, knots, 0.0)
+        trial._begin(plan, AdaptiveRanges.fixed(plan, knots), 0.0)
         phi = trial(rows.values, time=time, labels=labels)
         norm = float(np.mean(np.sum(phi.values**2, axis=1))) if len(rows.values) else plan.norm
-        self._freeze(plan, knots, norm)
+        self._begin(plan, AdaptiveRanges.found(plan, knots, sensed), norm)
         return self
 
-    def _freeze(self, plan: FeaturePlan, knots: list[Array], norm: float) -> None:
-        self._plan, self._knots, self._norm = plan, knots, norm
+    def _begin(self, plan: FeaturePlan, ranges: AdaptiveRanges, norm: float) -> None:
+        """Before the first row."""
+        self._plan, self._ranges, self._norm = plan, ranges, norm
         self._sources = plan.source_arrays()
-        self._units = plan.unit_arrays(knots)
+        self._units = plan.unit_arrays(*leaders(plan))
         self._z = np.full(len(plan.sources), np.nan)
         self._clipped = np.zeros((len(plan.scales), 2), np.int64)
         self._place = np.empty(len(plan.scales))
@@ -114,16 +116,27 @@ class Features:
     @property
     def clipped(self) -> dict[str, tuple[int, int]]:
         """How many values were below and above the range, for each source; of several ranges, the most."""
+        self._require()
+        return self._by_source(self._clipped)
+
+    @property
+    def range_moves(self) -> dict[str, tuple[int, int]]:
+        """How many times a range that was found was moved down and up, to follow the readings, for each source."""
+        self._require()
+        return self._by_source(self._ranges.moves)
+
+    def _by_source(self, counts: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
+        """Counts of scales by the names of their sources; of several, the most."""
         plan = self._require()
         most = np.zeros((len(plan.sources), 2), np.int64)
-        for scale, at in plan.scales.items():
-            np.maximum(most[scale.source], self._clipped[at], out=most[scale.source])
-        counts = zip(plan.sources, most, strict=True)
-        return {source.name: (int(below), int(above)) for source, (below, above) in counts}
+        for scale, k in plan.scales.items():
+            np.maximum(most[scale.source], counts[k], out=most[scale.source])
+        return {source.name: (int(down), int(up)) for source, (down, up) in zip(plan.sources, most, strict=True)}
 
     def names(self) -> list[str]:
         """A readable name for each of the n features."""
-        return self._require().feature_names(self._knots)
+        plan = self._require()
+        return plan.feature_names(self._ranges.each(plan))
 
     def __repr__(self) -> str:
         n = "" if self._plan is None else f", n={self.n}"
@@ -146,13 +159,28 @@ class Features:
         B = len(rows.values)
         index, value = np.empty((B, self._slots), np.int64), np.empty((B, self._slots))
         sensed = _sense(rows.values, self._sources, self._z)
-        top = kernels.activate(sensed, seconds, code, *self._units, self._clipped, self._place, index, value)
+        ranges = self._ranges
+        top = kernels.activate(
+            sensed, seconds, code, *self._units, ranges.knots, ranges.recent, ranges.moves, self._clipped, self._place,
+            index, value,
+        )  # fmt: skip
         return trusted(index[0], value[0], top) if rows.single else trusted(index, value, top)
 
     def cut(self) -> None:
         """Forget the traces: what follows is after a gap, and starts anew from its first reading."""
         self._require()
         self._z[:] = np.nan
+
+    def fix_ranges(self) -> None:
+        """Keep all ranges as they are from now on, those too that were found."""
+        self._require()
+        self._ranges.fix()
+
+    def restart(self) -> None:
+        """As after the warm-up: without traces, with the ranges that were found, and counts at 0."""
+        self.cut()
+        self._ranges.restart()
+        self._clipped[:] = 0
 
     # ------------------------------------------------------------------ keeping it
 
@@ -179,8 +207,7 @@ class Features:
             "categories": self._require().found,
             "norm": self._norm,
         }
-        arrays = {"knots": self._units[1].copy(), "z": self._z.copy(), "clipped": self._clipped.copy()}
-        return header, arrays
+        return header, {"z": self._z.copy(), "clipped": self._clipped.copy(), **self._ranges.arrays()}
 
     @staticmethod
     def load(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Features:
@@ -189,14 +216,12 @@ class Features:
             maker = Features.from_config(header["parts"])
             found = {str(name): list(values) for name, values in header["categories"].items()}
             plan = make_plan(maker.parts, check_signal_names(header["signals"]), found)
-            flat, z, clipped = (arrays[name] for name in ("knots", "z", "clipped"))
-            ends = np.cumsum([0, *(scale.knots for scale in plan.scales)])
-            fine = flat.dtype == z.dtype == np.float64 and clipped.dtype == np.int64 and flat.shape == (ends[-1],)
-            fine = fine and z.shape == (len(plan.sources),) and clipped.shape == (len(plan.scales), 2)
-            knots = [flat[a:b] for a, b in itertools.pairwise(ends)] if fine else []
-            if not fine or not all(np.isfinite(at).all() and (np.diff(at) > 0).all() for at in knots):
+            ranges = AdaptiveRanges.restore(plan, arrays)
+            z, clipped = arrays["z"], arrays["clipped"]
+            fine = z.dtype == np.float64 and clipped.dtype == np.int64
+            if not fine or z.shape != (len(plan.sources),) or clipped.shape != (len(plan.scales), 2):
                 raise ValueError("the arrays do not fit the parts")
-            maker._freeze(plan, knots, float(header["norm"]))
+            maker._begin(plan, ranges, float(header["norm"]))
             maker._z[:], maker._clipped[:] = z, clipped
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise CheckpointError(f"These are not saved features: {error}") from error

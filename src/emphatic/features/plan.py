@@ -150,19 +150,21 @@ class FeaturePlan:
         return source, np.array([1.0 / s.steps for s in self.sources], np.float64)
 
     def unit_arrays(
-        self, knots: Sequence[Array]
-    ) -> tuple[NDArray[np.int64], Array, NDArray[np.int64], Array, NDArray[np.int64]]:
-        """(scale, knots, unit, real, member), as ``kernels.activate`` takes them."""
-        ends = np.cumsum([0, *map(len, knots)])
-        scale = [(s.source, start, s.knots) for s, start in zip(self.scales, ends[:-1], strict=True)]
+        self, watched: Sequence[int], followed: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, NDArray[np.int64]]:
+        """(scale, unit, real, member), as ``kernels.activate`` takes them."""
+        starts = np.cumsum([0, *(s.knots for s in self.scales)])[:-1]
+        scale = [
+            (s.source, start, s.knots, *leaders)
+            for s, start, *leaders in zip(self.scales, starts, watched, followed, strict=True)
+        ]
         slot = first = begin = 0
         rows = []
         for u in self.units:
             rows.append((u.op, slot, first, begin, len(u.members), u.tilings, u.size))
             slot, first, begin = slot + u.slots, first + u.features, begin + len(u.members)
         return (
-            np.array(scale, np.int64).reshape(-1, 3),
-            np.concatenate([np.empty(0), *knots]),
+            np.array(scale, np.int64).reshape(-1, 5),
             np.array(rows, np.int64).reshape(-1, 7),
             np.array([u.real for u in self.units], np.float64).reshape(-1, 2),
             np.array([m for u in self.units for m in u.members], np.int64),

@@ -249,7 +249,7 @@ class Nexting:
     def phi(self) -> Iterator[Active]:
         """The features of the whole table once more, from the start."""
         maker = Features.load(*self.horde.features.save())
-        maker.cut()
+        maker.restart()
         hold, clock = Hold(len(self.table.names)), self.table.clock()
         for block in self.table.blocks(BLOCK):
             held, missing = hold.fill(block.values)
