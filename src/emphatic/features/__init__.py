@@ -1,8 +1,9 @@
-"""Observations to φ: soft bins, tile coding, traces, changes, time, categories; composed by a list."""
+"""Observations to φ: soft bins, tile coding, traces, changes, time, categories, functions; composed by a list."""
 
 from emphatic.features.maker import Features
 from emphatic.features.parts import Part
 from emphatic.features.parts.bias import Bias
+from emphatic.features.parts.function import Function
 from emphatic.features.parts.missing import Missing
 from emphatic.features.parts.one_hot import OneHot
 from emphatic.features.parts.soft_bins import SoftBins
@@ -16,6 +17,7 @@ __all__ = [
     "Bias",
     "Change",
     "Features",
+    "Function",
     "Missing",
     "OneHot",
     "Part",

@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
 from emphatic.features.adapting import EDGE
-from emphatic.features.plan import CODE, CONSTANT, CYCLE, EXACT, READING, SOFT, TRACE
+from emphatic.features.plan import CODE, CONSTANT, CYCLE, EXACT, GIVEN, READING, SOFT, TRACE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,17 +132,20 @@ def _mixed(h: int) -> int:
 
 
 @jit_for(
-    (_f2, _f1, _i2, _i2, _i2, _f2, _i1, _out_f1, _out_f2, _out_i2, _out_i2, _out_f1, _out_i2, _out_f2), fastmath=False
+    (_f2, _f1, _i2, _f2, _i2, _i2, _f2, _i1, _out_f1, _out_f2, _out_i2, _out_i2, _out_f1, _out_i2, _out_f2),
+    fastmath=False,
 )
 def activate(
-    sensed: Floats, time: Floats, code: Integers, scale: Integers, unit: Integers, real: Floats, member: Integers,
-    knots: Floats, recent: Floats, moves: Integers, clipped: Integers, place: Floats, index: Integers, value: Floats,
+    sensed: Floats, time: Floats, code: Integers, given: Floats, scale: Integers, unit: Integers, real: Floats,
+    member: Integers, knots: Floats, recent: Floats, moves: Integers, clipped: Integers, place: Floats, index: Integers,
+    value: Floats,
 ) -> int:  # fmt: skip
     """The active features of each row; returns the largest index.
 
     A unit is (op, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
-    or a cycle's (period, origin); its members are scales, or a column of ``code``. A scale is (source, first knot,
-    knots, the scale that is watched for it, the one that it follows). ``place`` is room to work in.
+    or a cycle's (period, origin); its members are scales, or a column of ``code`` or the first of ``given``. A scale is
+    (source, first knot, knots, the scale that is watched for it, the one that it follows). ``place`` is room to work
+    in.
     """
     top = -1
     for t in range(sensed.shape[0]):
@@ -187,6 +190,13 @@ def activate(
                 index[t, slot] = first + i if i >= 0 else -1
                 value[t, slot] = 1.0 if i >= 0 else 0.0
                 top = max(top, index[t, slot])
+            elif op == GIVEN:
+                for i in range(size):
+                    x = given[t, member[begin] + i]
+                    active = not math.isnan(x) and x != 0.0
+                    index[t, slot + i] = first + i if active else -1
+                    value[t, slot + i] = x if active else 0.0
+                    top = max(top, index[t, slot + i])
             else:
                 dimensions, tilings = unit[u, 4], unit[u, 5]
                 known = True

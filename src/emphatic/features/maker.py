@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from emphatic.errors import CheckpointError
 from emphatic.features.adapting import AdaptiveRanges, leaders
-from emphatic.features.parts import Part, from_config
+from emphatic.features.parts import Part, check_kind, from_config
 from emphatic.features.plan import FeaturePlan, make_plan
 from emphatic.features.ranges import find_knots
 from emphatic.features.readings import Array, Labels, Readings, check_signal_names
@@ -47,6 +47,13 @@ class Features:
         self.parts: tuple[Part, ...] = tuple(parts) if isinstance(parts, Sequence) else ()
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
             raise refusal("parts", "Features", "be a list of parts, such as Bias() or SoftBins('*')", repr(parts))
+        for part in self.parts:
+            if type(part).units is Part.units:
+                wants = "be parts that make features: for your own use Function, or a class with the method units(plan)"
+                raise refusal("parts", "Features", wants, f"{type(part).__name__}, which has no units(plan),")
+        names = [name for part in self.parts for name in part.functions()]
+        if len(set(names)) < len(names):
+            raise refusal("parts", "Features", "have functions of different names", ", ".join(names))
         finding = [(part.found_under(), type(part).__name__) for part in self.parts]
         for i, (name, kind) in enumerate(finding):
             if name is not None and name in dict(finding[:i]):
@@ -154,15 +161,15 @@ class Features:
 
         plan = self._require()
         rows = Readings.check(plan.names, values, time, labels, missing, "Features")
-        code = plan.make_codes(rows)
+        code, given = plan.make_columns(rows)
         seconds = rows.seconds if self._timed else _NO_TIME
         B = len(rows.values)
         index, value = np.empty((B, self._slots), np.int64), np.empty((B, self._slots))
         sensed = _sense(rows.values, self._sources, self._z)
         ranges = self._ranges
         top = kernels.activate(
-            sensed, seconds, code, *self._units, ranges.knots, ranges.recent, ranges.moves, self._clipped, self._place,
-            index, value,
+            sensed, seconds, code, given, *self._units, ranges.knots, ranges.recent, ranges.moves, self._clipped,
+            self._place, index, value,
         )  # fmt: skip
         return trusted(index[0], value[0], top) if rows.single else trusted(index, value, top)
 
@@ -186,7 +193,20 @@ class Features:
 
     def to_config(self) -> list[dict[str, Any]]:
         """The parts as tables of a TOML file, ``[[features]]``."""
+        for part in self.parts:
+            check_kind(part)
         return [part.config() for part in self.parts]
+
+    def provide(self, functions: Mapping[str, Callable[..., Any]]) -> Features:
+        """Give it the Python functions that its parts name and that a file cannot hold. Returns itself."""
+        known = [name for part in self.parts for name in part.functions()]
+        for name in functions:
+            if name not in known:
+                raise refusal("functions", "Features", f"have names of its functions: {', '.join(known)}", repr(name))
+        self.parts = tuple(part.provide(functions) for part in self.parts)
+        if self._plan is not None:
+            self._plan = make_plan(self.parts, self._plan.names, self._plan.found)
+        return self
 
     @staticmethod
     def from_config(tables: Sequence[Mapping[str, Any]]) -> Features:
@@ -210,8 +230,15 @@ class Features:
         return header, {"z": self._z.copy(), "clipped": self._clipped.copy(), **self._ranges.arrays()}
 
     @staticmethod
-    def load(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Features:
-        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` gave."""
+    def load(
+        header: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> Features:
+        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` gave.
+
+        ``functions`` are those of its ``Function`` parts, by name; they can be given later too, by ``provide``.
+        """
         try:
             maker = Features.from_config(header["parts"])
             found = {str(name): list(values) for name, values in header["categories"].items()}
@@ -225,7 +252,7 @@ class Features:
             maker._z[:], maker._clipped[:] = z, clipped
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise CheckpointError(f"These are not saved features: {error}") from error
-        return maker
+        return maker.provide(functions or {})
 
 
 def _sense(rows: Array, sources: tuple[NDArray[np.int64], Array], z: Array) -> Array:

@@ -27,7 +27,7 @@ __all__ = ["FeaturePlan", "Scale", "SensedSource", "Unit", "make_plan"]
 #: What a source makes of its signal.
 READING, TRACE, CHANGE = 0, 1, 2
 #: What a unit does. (The kernels hold copies of these numbers: after a change here, touch their file too.)
-CONSTANT, SOFT, EXACT, HASHED, CYCLE, CODE = 0, 1, 2, 3, 4, 5
+CONSTANT, SOFT, EXACT, HASHED, CYCLE, CODE, GIVEN = 0, 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Unit:
     @property
     def slots(self) -> int:
         """How many features can be active at once."""
-        return {SOFT: 2, CYCLE: 2, EXACT: self.tilings, HASHED: self.tilings}.get(self.op, 1)
+        return {SOFT: 2, CYCLE: 2, EXACT: self.tilings, HASHED: self.tilings, GIVEN: self.size}.get(self.op, 1)
 
     @property
     def features(self) -> int:
@@ -95,6 +95,7 @@ class FeaturePlan:
     sources: dict[SensedSource, int] = field(default_factory=dict)
     scales: dict[Scale, int] = field(default_factory=dict)
     codes: list[Columns] = field(default_factory=list)
+    numbers: list[Columns] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
 
     # ------------------------------------------------------------------ for parts
@@ -123,6 +124,11 @@ class FeaturePlan:
         """The number of the first of ``count`` new columns of codes, which ``function`` makes of the rows of a call."""
         self.codes.append(Columns(_width(self.codes), count, function))
         return self.codes[-1].first
+
+    def given(self, count: int, function: Callable[[Readings], Array]) -> int:
+        """The same with numbers, which are the values of features as they are; NaN for none."""
+        self.numbers.append(Columns(_width(self.numbers), count, function))
+        return self.numbers[-1].first
 
     # ------------------------------------------------------------------ for the maker
 
@@ -170,12 +176,15 @@ class FeaturePlan:
             np.array([m for u in self.units for m in u.members], np.int64),
         )
 
-    def make_codes(self, rows: Readings) -> NDArray[np.int64]:
-        """Which category each row has, −1 for none: (B, columns)."""
-        made = np.empty((len(rows.values), _width(self.codes)), np.int64)
+    def make_columns(self, rows: Readings) -> tuple[NDArray[np.int64], Array]:
+        """The codes and the given numbers of each row, (B, columns)."""
+        B = len(rows.values)
+        codes, numbers = np.empty((B, _width(self.codes)), np.int64), np.empty((B, _width(self.numbers)))
         for some in self.codes:
-            made[:, some.first : some.first + some.count] = some.function(rows)
-        return made
+            codes[:, some.first : some.first + some.count] = some.function(rows)
+        for some in self.numbers:
+            numbers[:, some.first : some.first + some.count] = some.function(rows)
+        return codes, numbers
 
     def feature_names(self, knots: Sequence[Array]) -> list[str]:
         """A name for each of the n features, in order."""

@@ -18,12 +18,21 @@ from emphatic.features.discovery import classes
 from emphatic.features.parts._part import Part
 from emphatic.learning.inputs import refusal
 
-__all__ = ["KINDS", "Part", "from_config"]
+__all__ = ["KINDS", "Part", "check_kind", "from_config"]
 
 #: The kinds by their names in TOML.
 KINDS: dict[str, type[Part]] = classes(sys.modules[__name__], Part)
 # Where they could be imported from while this was one module.
 globals().update({kind.__name__: kind for kind in (*KINDS.values(), *sources.KINDS.values())})
+
+
+def check_kind(part: Part) -> None:
+    """Refuse to write what could not be read back."""
+    if KINDS.get(getattr(part, "kind", "")) is not type(part):
+        raise ValueError(
+            f"{part!r} cannot be saved: {type(part).__name__} is not one of the library's kinds of features, and could "
+            "not be read back. Use Function, which can be given again, or list the parts that it stands for."
+        )
 
 
 def from_config(table: Any) -> Part:

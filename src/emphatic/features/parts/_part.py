@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from emphatic.features.plan import FeaturePlan, Unit
@@ -15,8 +15,9 @@ __all__ = ["Part"]
 class Part(Record):
     """One entry of the list that ``Features`` is given.
 
-    A kind of part is a frozen dataclass with the method ``units``. It checks its fields in ``check``, and has a
-    ``kind``, the name of its file, for tables of a TOML file.
+    A kind of part is a frozen dataclass with the method ``units``. It checks its fields in ``check``. A kind that ships
+    with the library is a module of this package, and has as its ``kind`` the module's name, by which TOML files and
+    saved models find it.
     """
 
     kind: ClassVar[str]
@@ -32,6 +33,14 @@ class Part(Record):
     def find(self, rows: Readings) -> list[Any]:
         """What is not given, from the rows of the warm-up: anything that JSON can hold."""
         raise NotImplementedError
+
+    def functions(self) -> tuple[str, ...]:
+        """The names of the Python functions that it needs, and that a file cannot hold."""
+        return ()
+
+    def provide(self, functions: Mapping[str, Callable[..., Any]]) -> Part:
+        """The same part with these functions, by name."""
+        return self
 
     def config(self) -> dict[str, Any]:
         """The part as a table of a TOML file."""
