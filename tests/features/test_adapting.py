@@ -67,8 +67,8 @@ def followed(x: list[float], low: float, high: float, warm: list[float]) -> list
         )
         beyond, behind = (above, below + at_low) if streak > 0 else (below, above + at_high)
         excess = one - (high if streak > 0 else low)
-        slides = behind < 0.01 or abs(excess) > high - low
-        if streak and ((behind < 0.01 and beyond >= 0.02) or below + above >= 0.5):
+        slides = behind < 0.005 or abs(excess) > high - low
+        if streak and ((behind < 0.005 and beyond >= 0.02) or below + above >= 0.5):
             step = 0.01 * abs(streak) * max(1, abs(streak) / 100) ** 2 * (high - low)
             move = math.copysign(min(abs(excess), step), streak)
             low, high = low + (move if slides or streak < 0 else 0), high + (move if slides or streak > 0 else 0)
@@ -97,15 +97,15 @@ def test_ranges_follow_the_rule(column: int) -> None:
 
 
 def test_a_signals_traces_slide_along_and_its_changes_do_not() -> None:
-    t = np.arange(4000.0)
-    values = (np.sin(t / 9) + t / 400)[:, None]
+    t = np.arange(12_000.0)
+    values = (np.sin(t / 9) + t / 2000)[:, None]
     maker = warmed(values, 1000, [f.SoftBins(of, bins=3) for of in ("a", f.Trace("a", steps=4), f.Change("a"))])
     before = maker.save()[1]["knots"].reshape(3, 3)
     maker(values)
     shift = maker.save()[1]["knots"].reshape(3, 3) - before
     assert shift[0] == pytest.approx(shift[1], 1e-12)
     assert shift[0].min() == pytest.approx(shift[0].max())
-    assert shift[0, 0] > 5.0
+    assert shift[0, 0] > 4.0
     assert not shift[2].any()
     assert maker.range_moves["a"] == maker.range_moves["trace(a, 4)"] > (0, 0)
     assert maker.range_moves["change(a, 1)"] == (0, 0)
@@ -176,9 +176,10 @@ def test_damaged_ranges_are_refused(name: str) -> None:
         with pytest.raises(emphatic.CheckpointError, match="not saved features"):
             f.Features.load(header, damaged)
     if name == "recent":
-        arrays[name][0, 0] = math.nan
-        with pytest.raises(emphatic.CheckpointError, match="not saved features"):
-            f.Features.load(header, arrays)
+        for memory in (math.nan, 0.5, -1.0):
+            arrays[name][0, 0] = memory
+            with pytest.raises(emphatic.CheckpointError, match="not saved features"):
+                f.Features.load(header, arrays)
 
 
 # ------------------------------------------------------------------ whatever comes
@@ -252,7 +253,7 @@ def tank(T: int) -> np.ndarray:
 def test_a_drifting_sensor_is_predicted_clearly_better() -> None:
     T = 20_000
     adapting, fixed = errors(tank(T) + np.arange(T) * 4 / T, [2, 10, 40])
-    for h in adapting:  # measured: 0.81, 0.56, 0.57
+    for h in adapting:  # measured: 0.85, 0.59, 0.57
         assert adapting[h] < 0.9 * fixed[h]
 
 
@@ -260,6 +261,6 @@ def test_a_meter_is_predicted_clearly_better() -> None:
     """But for the shortest horizon, where features that stay the same follow a steady rise as well as any."""
     flow = np.maximum(0.0, 1 + np.sin(np.arange(20_000) / 48))
     adapting, fixed = errors(np.cumsum(flow) * 0.01, [2, 10, 40])
-    for h in (10, 40):  # measured: 0.59, 0.66
+    for h in (10, 40):  # measured: 0.53, 0.62
         assert adapting[h] < 0.8 * fixed[h]
-    assert math.prod(adapting.values()) < 0.6 * math.prod(fixed.values())  # measured: 0.46
+    assert math.prod(adapting.values()) < 0.6 * math.prod(fixed.values())  # measured: 0.36

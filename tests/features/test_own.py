@@ -84,10 +84,10 @@ def test_saved_by_name_and_given_again() -> None:
     assert header["parts"][:2] == [{"kind": "function", "name": "ratio"}, {"kind": "function", "name": "the reading"}]
     functions: dict[str, Callable[..., Any]] = {"ratio": ratio, "the reading": lambda row: row["a"]}
     again, later = f.Features.load(header, arrays, functions), f.Features.load(header, arrays)
-    with pytest.raises(RuntimeError, match=r"'ratio' is a Python function, .* Give it again"):
+    with pytest.raises(ValueError, match=r"'ratio' is a Python function, .* Give it again"):
         later(VALUES)
     later.provide({"ratio": ratio})
-    with pytest.raises(RuntimeError, match="'the reading' is a Python function"):
+    with pytest.raises(ValueError, match="'the reading' is a Python function"):
         later(VALUES)
     assert later.provide(functions) is later
     phi = maker(VALUES)
@@ -109,7 +109,7 @@ def test_a_horde_with_functions_goes_on_bit_for_bit(tmp_path: Path) -> None:
     horde.run({"x": log["x"][:700]})
     horde.save(tmp_path / "model.safetensors")
     again = Horde.load(tmp_path / "model.safetensors")
-    with pytest.raises(RuntimeError, match="'square' is a Python function"):
+    with pytest.raises(ValueError, match="'square' is a Python function"):
         again.observe({"x": 0.5})
     again.features.provide({"square": square})
     rest = {"x": log["x"][700:]}

@@ -2,7 +2,7 @@
 
 A range that a part was given stays. A range that was found in the warm-up moves when recent readings have left it:
 
-- *The level has moved*: more than 2% of a signal's recent readings lay beyond one end of its range, and fewer than 1%
+- *The level has moved*: more than 2% of a signal's recent readings lay beyond one end of its range, and fewer than 0.5%
   at or beyond the other end (its outer tenth). Then the range slides towards the reading, by at most 1% of its
   width for each reading in a row that lay beyond (and faster after 100 in a row, so that no jump is too far), and the
   ranges of the signal's traces slide along with it.
@@ -89,7 +89,8 @@ class AdaptiveRanges:
         if "recent" in arrays:
             made.first_knots[:] = _checked(plan, arrays["first_knots"])
             for own, given in ((made.recent, arrays["recent"]), (made.first_recent, arrays["first_recent"])):
-                if given.shape != own.shape or given.dtype != own.dtype or not np.isfinite(given).all():
+                fits = given.shape == own.shape and given.dtype == own.dtype and np.isfinite(given).all()
+                if not fits or ((given[:, 0] != 0.0) & (given[:, 0] < LEAST)).any():
                     raise ValueError("the arrays do not fit the parts")
                 own[:] = given
             if arrays["moves"].shape != made.moves.shape or arrays["moves"].dtype != np.int64:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 #: Of recent readings: so many beyond an end, and fewer at the other, are a level that has moved; so many are too many.
-SLIDES, UNUSED, TOO_MANY = 0.02, 0.01, 0.5
+SLIDES, UNUSED, TOO_MANY = 0.02, 0.005, 0.5
 #: How far a range moves for each reading in a row beyond it, by its width; and after how many it grows faster.
 STEP, MANY = 0.01, 100.0
 

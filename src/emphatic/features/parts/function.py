@@ -73,7 +73,7 @@ class Function(Part):
     def _values(self, rows: Readings) -> Array:
         """The numbers of each row, (B, size)."""
         if self.function is None:
-            raise RuntimeError(
+            raise ValueError(
                 f"The feature {self.name!r} is a Python function, which a file cannot hold. Give it again: "
                 f"features.provide({{{self.name!r}: …}})."
             )
