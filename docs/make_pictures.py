@@ -1,4 +1,7 @@
-"""Draw the pictures of features.md with the library itself: ``python docs/make_pictures.py``."""
+"""Draw the pictures of features.md with the library itself: ``python docs/make_pictures.py``.
+
+The picture of a kind of part or source is drawn by the function of its name.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from emphatic import features as f
+from emphatic.features import parts, sources
 
 FOLDER = Path(__file__).parent / "pictures"
 INK, GREY, PALE = "#1f2937", "#9aa3b2", "#e7eaf0"
+HALF_PAST_TWO = 14.4 * 3600
 COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#ca8a04", "#db2777", "#0891b2", "#65a30d")
 
 
@@ -275,21 +280,33 @@ def ring(name: str, part: Any, seconds: float, labels: list[str], title: str) ->
     picture.write(name)
 
 
+def time_of_day() -> None:
+    hours = [str(h) for h in range(0, 24, 3)]
+    ring("time_of_day", f.TimeOfDay(bins=24), HALF_PAST_TWO, hours, "14:24, between two of 24 bins")
+
+
+def time_of_week() -> None:
+    days = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"]
+    wednesday = (4 + 2) * 86_400 + HALF_PAST_TWO
+    ring("time_of_week", f.TimeOfWeek(bins=28), wednesday, days, "Wednesday 14:24, between two of 28 bins")
+
+
 def one_hot() -> None:
     picture = Picture(640, 210)
-    said = ["left"] * 14 + ["ahead"] * 22 + ["right"] * 9 + ["ahead"] * 16 + ["reverse"] * 7 + ["left"] * 12
+    turns = ["left"] * 14 + ["ahead"] * 22 + ["right"] * 9 + ["ahead"] * 16 + ["reverse"] * 7 + ["left"] * 12
     maker = f.Features([f.OneHot("turn", categories=["left", "ahead", "right"])]).warm_up(
         np.empty((0, 1)), names=["x"], labels={"turn": []}
     )
-    values = dense(maker, np.zeros((len(said), 1)), labels={"turn": said}).T
+    values = dense(maker, np.zeros((len(turns), 1)), labels={"turn": turns}).T
     panel = Panel(picture, (130, 60, 470, 110), (0, 1), (0, 1))
     panel.cells(values, COLOURS)
     for i, name in enumerate(maker.names()):
         picture.text(120, 60 + 110 / 4 * (i + 0.5) + 4, name, fill=COLOURS[i], anchor="end")
     start = 0
-    for t in range(1, len(said) + 1):
-        if t == len(said) or said[t] != said[start]:
-            picture.text(130 + (start + t) / 2 / len(said) * 470, 48, said[start], size=11, fill=GREY, anchor="middle")
+    for t in range(1, len(turns) + 1):
+        if t == len(turns) or turns[t] != turns[start]:
+            x = 130 + (start + t) / 2 / len(turns) * 470
+            picture.text(x, 48, turns[start], size=11, fill=GREY, anchor="middle")
             start = t
     picture.text(120, 48, "label", size=11, fill=GREY, anchor="end")
     panel.below("time")
@@ -311,20 +328,34 @@ def missing() -> None:
     picture.write("missing")
 
 
+def adapting() -> None:
+    picture = Picture(640, 240)
+    t = np.arange(3000)
+    x = 1.4 * np.sin(t / 45) + 0.4 * np.sin(t / 11) + np.interp(t, [0, 1000, 2600, 3000], [0, 0, 5, 5])
+    maker = f.Features([f.SoftBins("*", bins=6, spacing="equal")]).warm_up(x[:700, None], names=["x"])
+    knots = []
+    for reading in x:
+        maker([reading])
+        knots.append([float(name.split("≈")[1]) for name in maker.names()])
+    panel = Panel(picture, (40, 40, 560, 160), (0, 3000), (-3, 8))
+    panel.line(t[::10], x[::10], GREY, 1.2)
+    for i, centres in enumerate(np.array(knots).T):
+        panel.line(t[::25], centres[::25], COLOURS[i], 1.6)
+    panel.line([700, 700], [-3, 8], INK, 1.0, stroke_dasharray="3 3")
+    picture.text(40, 28, "signal", fill=GREY)
+    picture.text(110, 28, "centres of 6 bins", fill=COLOURS[0])
+    x0, _ = panel.at(700, 0)
+    picture.text(x0 + 6, 54, "the end of the warm-up", size=11)
+    panel.floor()
+    panel.below("time, in steps")
+    picture.write("adapting")
+
+
 def main() -> None:
-    for draw in (bias, soft_bins, trace, change, tiles, one_hot, missing):
-        draw()
-    half_past_two = 14.4 * 3600
-    hours = [str(h) for h in range(0, 24, 3)]
-    ring("time_of_day", f.TimeOfDay(bins=24), half_past_two, hours, "14:24, between two of 24 bins")
-    days = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"]
-    ring(
-        "time_of_week",
-        f.TimeOfWeek(bins=28),
-        4 * 86_400 + 2 * 86_400 + half_past_two,
-        days,
-        "Wednesday 14:24, between two of 28 bins",
-    )
+    drawn = globals()
+    for name in (*parts.KINDS, *sources.KINDS, "adapting"):
+        if name in drawn:
+            drawn[name]()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import features as f
-from emphatic.features.parts import Part
+from emphatic.features import Part
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = ("S1", "S2", "S3")

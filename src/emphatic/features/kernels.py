@@ -12,7 +12,8 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
-from emphatic.features.plan import BIAS, CODE, CYCLE, EXACT, READING, SOFT, TRACE
+from emphatic.features.adapting import EDGE
+from emphatic.features.plan import CODE, CONSTANT, CYCLE, EXACT, GIVEN, READING, SOFT, TRACE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
+
+#: Of recent readings: so many beyond an end, and fewer at the other, are a level that has moved; so many are too many.
+SLIDES, UNUSED, TOO_MANY = 0.02, 0.005, 0.5
+#: How far a range moves for each reading in a row beyond it, by its width; and after how many it grows faster.
+STEP, MANY = 0.01, 100.0
 
 _f1, _f2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
@@ -36,9 +42,9 @@ def sense(readings: Floats, source: Integers, rate: Floats, z: Floats, sensed: F
     for t in range(readings.shape[0]):
         for s in range(source.shape[0]):
             x = readings[t, source[s, 1]]
-            kind = source[s, 0]
+            op = source[s, 0]
             known = math.isfinite(x)
-            if kind == READING:
+            if op == READING:
                 sensed[t, s] = x if known else math.nan
                 continue
             before = z[s]
@@ -46,7 +52,7 @@ def sense(readings: Floats, source: Integers, rate: Floats, z: Floats, sensed: F
                 after = before + rate[s] * (x - before)
                 # The first reading; a trace of one step, which must be the reading itself; readings near 1e308.
                 z[s] = after if rate[s] < 1.0 and math.isfinite(after) else x
-            if kind == TRACE:
+            if op == TRACE:
                 sensed[t, s] = z[s]
             else:
                 sensed[t, s] = x - before if known else math.nan
@@ -72,6 +78,52 @@ def _place(x: float, knots: Floats, start: int, count: int) -> float:
 
 
 @register_jitable
+def _follow(x: float, k: int, scale: Integers, knots: Floats, recent: Floats, moves: Integers) -> None:
+    """Count a reading of the source of scale k; move its range where recent readings have left it (``adapting``)."""
+    start, end = scale[k, 1], scale[k, 1] + scale[k, 2]
+    low, high = knots[start], knots[end - 1]
+    width = high - low
+    share = 1.0 / recent[k, 0]
+    for part in range(1, 5):
+        recent[k, part] *= 1.0 - share
+    if low <= x <= high:
+        recent[k, 5] = 0.0
+        if x < low + EDGE * width:
+            recent[k, 2] += share
+        elif x > high - EDGE * width:
+            recent[k, 3] += share
+        return
+    above = x > high
+    side = 4 if above else 1
+    recent[k, side] += share
+    recent[k, 5] = max(recent[k, 5], 0.0) + 1.0 if above else min(recent[k, 5], 0.0) - 1.0
+    unused = (recent[k, 1] + recent[k, 2] if above else recent[k, 3] + recent[k, 4]) < UNUSED
+    leads = scale[k, 4] == k
+    moved = unused and leads and recent[k, side] >= SLIDES
+    if not (moved or recent[k, 1] + recent[k, 4] >= TOO_MANY) or abs(x) > 1e300:
+        return
+    slides = unused or (x - high if above else low - x) > width
+    far = max(1.0, abs(recent[k, 5]) / MANY)
+    step = STEP * recent[k, 5] * far * far * width
+    move = min(x - high, step) if above else max(x - low, step)
+    stretch = 1.0 if slides else 1.0 + abs(move) / width
+    for other in range(scale.shape[0]):
+        if scale[other, 3] == k or (slides and leads and scale[other, 4] == k):
+            start, end = scale[other, 1], scale[other, 1] + scale[other, 2]
+            fits = True  # beside large numbers, knots that are close together would become the same
+            for j in range(start, end - 1 if slides else start):
+                fits &= knots[j] + move < knots[j + 1] + move
+            for j in range(start, end if fits else start):
+                if slides:
+                    knots[j] += move
+                elif above:
+                    knots[j] = low + (knots[j] - low) * stretch
+                else:
+                    knots[j] = high - (high - knots[j]) * stretch
+            moves[other, 1 if above else 0] += fits
+
+
+@register_jitable
 def _mixed(h: int) -> int:
     """32 bits, thoroughly mixed; every product stays below 2⁶³."""
     h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
@@ -79,19 +131,28 @@ def _mixed(h: int) -> int:
     return h ^ (h >> 16)
 
 
-@jit_for((_f2, _f1, _i2, _i2, _f1, _i2, _f2, _i1, _out_i2, _out_f1, _out_i2, _out_f2), fastmath=False)
+@jit_for(
+    (_f2, _f1, _i2, _f2, _i2, _i2, _f2, _i1, _out_f1, _out_f2, _out_i2, _out_i2, _out_f1, _out_i2, _out_f2),
+    fastmath=False,
+)
 def activate(
-    sensed: Floats, time: Floats, code: Integers, scale: Integers, knots: Floats, unit: Integers, real: Floats,
-    member: Integers, clipped: Integers, place: Floats, index: Integers, value: Floats,
+    sensed: Floats, time: Floats, code: Integers, given: Floats, scale: Integers, unit: Integers, real: Floats,
+    member: Integers, knots: Floats, recent: Floats, moves: Integers, clipped: Integers, place: Floats, index: Integers,
+    value: Floats,
 ) -> int:  # fmt: skip
     """The active features of each row; returns the largest index.
 
-    A unit is (kind, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
-    or a cycle's (period, origin); its members are scales, or a column of ``code``. A scale is (source, first knot,
-    knots). ``place`` is room to work in.
+    A unit is (op, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
+    or a cycle's (period, origin); its members are scales, or a column of ``code`` or the first of ``given``. A scale is
+    (source, first knot, knots, the scale that is watched for it, the one that it follows). ``place`` is room to work
+    in.
     """
     top = -1
     for t in range(sensed.shape[0]):
+        for k in range(scale.shape[0]):
+            x = sensed[t, scale[k, 0]]
+            if recent[k, 0] > 0.0 and not math.isnan(x):
+                _follow(x, k, scale, knots, recent, moves)
         for k in range(scale.shape[0]):
             x = sensed[t, scale[k, 0]]
             start, count = scale[k, 1], scale[k, 2]
@@ -102,14 +163,14 @@ def activate(
             clipped[k, 0] += x < knots[start]
             clipped[k, 1] += x > knots[start + count - 1]
         for u in range(unit.shape[0]):
-            kind, slot, first, begin = unit[u, 0], unit[u, 1], unit[u, 2], unit[u, 3]
+            op, slot, first, begin = unit[u, 0], unit[u, 1], unit[u, 2], unit[u, 3]
             size = unit[u, 6]
-            if kind == BIAS:
+            if op == CONSTANT:
                 index[t, slot] = first
                 value[t, slot] = 1.0
                 top = max(top, first)
-            elif kind in (SOFT, CYCLE):
-                p = place[member[begin]] if kind == SOFT else (time[t] - real[u, 1]) % real[u, 0] / real[u, 0] * size
+            elif op in (SOFT, CYCLE):
+                p = place[member[begin]] if op == SOFT else (time[t] - real[u, 1]) % real[u, 0] / real[u, 0] * size
                 index[t, slot] = index[t, slot + 1] = -1
                 value[t, slot] = value[t, slot + 1] = 0.0
                 if math.isfinite(p):
@@ -124,11 +185,18 @@ def activate(
                         index[t, slot + 1] = first + right
                         value[t, slot + 1] = share
                         top = max(top, first + right)
-            elif kind == CODE:
+            elif op == CODE:
                 i = code[t, member[begin]]
                 index[t, slot] = first + i if i >= 0 else -1
                 value[t, slot] = 1.0 if i >= 0 else 0.0
                 top = max(top, index[t, slot])
+            elif op == GIVEN:
+                for i in range(size):
+                    x = given[t, member[begin] + i]
+                    active = not math.isnan(x) and x != 0.0
+                    index[t, slot + i] = first + i if active else -1
+                    value[t, slot + i] = x if active else 0.0
+                    top = max(top, index[t, slot + i])
             else:
                 dimensions, tilings = unit[u, 4], unit[u, 5]
                 known = True
@@ -139,15 +207,15 @@ def activate(
                     value[t, slot + tiling] = 0.0
                     if not known:
                         continue
-                    i = tiling if kind == EXACT else _mixed(tiling)
+                    i = tiling if op == EXACT else _mixed(tiling)
                     for d in range(dimensions):
                         k = member[begin + d]
                         cells = scale[k, 2] - 1
                         fine = min(int(place[k] * tilings), cells * tilings - 1)
                         tile = (fine + (tiling * (2 * d + 1)) % tilings) // tilings
-                        i = i * size + tile if kind == EXACT else _mixed((31 * i + tile + 1) & 0xFFFFFFFF)
-                    i = first + (i if kind == EXACT else i % size)
-                    at = slot + tiling if kind == EXACT else slot  # hashed tiles that fall together are added
+                        i = i * size + tile if op == EXACT else _mixed((31 * i + tile + 1) & 0xFFFFFFFF)
+                    i = first + (i if op == EXACT else i % size)
+                    at = slot + tiling if op == EXACT else slot  # hashed tiles that fall together are added
                     while index[t, at] != i and at < slot + tiling:
                         at += 1
                     index[t, at] = i

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.errors import CheckpointError
-from emphatic.features import readings
-from emphatic.features.config import from_config
-from emphatic.features.names import feature_names, source_name
-from emphatic.features.parts import Missing, OneHot, Part
-from emphatic.features.plan import CYCLE, Plan, plan
-from emphatic.features.ranges import knots as made_knots
-from emphatic.features.readings import Array, Labels
+from emphatic.features.adapting import AdaptiveRanges, leaders
+from emphatic.features.parts import Part, check_kind, from_config
+from emphatic.features.plan import FeaturePlan, make_plan
+from emphatic.features.ranges import find_knots
+from emphatic.features.readings import Array, Labels, Readings, check_signal_names
 from emphatic.learning.active import Active, trusted
 from emphatic.learning.inputs import refusal
 
@@ -39,63 +36,64 @@ class Features:
     >>> maker.names()
     ['bias', 'S1 ≈ 0', 'S1 ≈ 5', 'S1 ≈ 10']
 
-    ``warm_up`` looks at some rows to find ranges and categories that are not given, and freezes them. A call makes φ
-    of the next rows, (B, k), or of one, (k,), and carries traces on to the next call: the bits are the same however
-    the rows are cut into calls. Values outside a range count as at its end, and are counted in ``clipped``. What is
-    missing (NaN; infinity too) makes no feature of that part active (index −1).
+    ``warm_up`` looks at some rows to find ranges and categories that are not given. A call makes φ of the next rows,
+    (B, k), or of one, (k,), and carries traces on to the next call: the bits are the same however the rows are cut
+    into calls. Values outside a range count as at its end, and are counted in ``clipped``; a range that was found
+    follows readings that have left it (``emphatic.features.adapting``), one that was given stays. What is missing (NaN;
+    infinity too) makes no feature of that part active (index −1).
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts: tuple[Part, ...] = tuple(parts) if isinstance(parts, Sequence) else ()
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
             raise refusal("parts", "Features", "be a list of parts, such as Bias() or SoftBins('*')", repr(parts))
-        coded = [part.of for part in self.parts if isinstance(part, OneHot)]
-        if len(set(coded)) < len(coded):
-            raise refusal("parts", "Features", "have one OneHot at most of each name", repr(coded))
-        self._plan: Plan | None = None
+        for part in self.parts:
+            if type(part).units is Part.units:
+                wants = "be parts that make features: for your own use Function, or a class with the method units(plan)"
+                raise refusal("parts", "Features", wants, f"{type(part).__name__}, which has no units(plan),")
+        names = [name for part in self.parts for name in part.functions()]
+        if len(set(names)) < len(names):
+            raise refusal("parts", "Features", "have functions of different names", ", ".join(names))
+        finding = [(part.found_under(), type(part).__name__) for part in self.parts]
+        for i, (name, kind) in enumerate(finding):
+            if name is not None and name in dict(finding[:i]):
+                raise refusal("parts", "Features", f"have one {kind} at most of each name", f"{name!r} twice")
+        self._plan: FeaturePlan | None = None
 
     # ------------------------------------------------------------------ warming up
 
     def warm_up(self, values: Any, *, names: Sequence[str], time: Any = None, labels: Labels | None = None) -> Features:
-        """Find what is not given from these rows (B, C), and freeze it. No state is left: the next row is the first.
+        """Find what is not given from these rows (B, C). No state is left: the next row is the first.
 
         ``names`` are those of the C signals; ``time`` is in seconds or datetime64; ``labels`` has an array for each
         name of a ``OneHot`` that is not a signal. B may be 0 where everything is given. Returns itself.
         """
-        signals = readings.signal_names(names)
-        rows = readings.block(values, len(signals), "warm_up")
-        found = {
-            part.of: list(part.categories or readings.categories(part.of, rows, signals, labels))
-            for part in self.parts
-            if isinstance(part, OneHot)
-        }
-        made = plan(self.parts, signals, found)
-        sensed = _sense(rows, made.source_arrays(), np.full(len(made.sources), np.nan))
-        knots = [made_knots(scale, sensed[:, scale.source]) for scale in made.scales]
+        rows = Readings.check(check_signal_names(names), values, time, labels, None, "warm_up")
+        named = ((part.found_under(), part) for part in self.parts)
+        found = {name: part.find(rows) for name, part in named if name is not None}
+        plan = make_plan(self.parts, rows.names, found)
+        sensed = _sense(rows.values, plan.source_arrays(), np.full(len(plan.sources), np.nan))
+        knots = [find_knots(scale, sensed[:, scale.source]) for scale in plan.scales]
         trial = Features(self.parts)
-        trial._freeze(made, knots, found, 0.0)
-        phi = trial(rows, time=time, labels=labels)
-        norm = float(np.mean(np.sum(phi.values**2, axis=1))) if len(rows) else made.most
-        self._freeze(made, knots, found, norm)
+        trial._begin(plan, AdaptiveRanges.fixed(plan, knots), 0.0)
+        phi = trial(rows.values, time=time, labels=labels)
+        norm = float(np.mean(np.sum(phi.values**2, axis=1))) if len(rows.values) else plan.norm
+        self._begin(plan, AdaptiveRanges.found(plan, knots, sensed), norm)
         return self
 
-    def _freeze(self, made: Plan, knots: list[Array], categories: dict[str, list[Any]], norm: float) -> None:
-        self._plan, self._knots, self._categories, self._norm = made, knots, categories, norm
-        self._sources = made.source_arrays()
-        self._units = made.unit_arrays(knots)
-        self._z = np.full(len(made.sources), np.nan)
-        self._clipped = np.zeros((len(made.scales), 2), np.int64)
-        self._place = np.empty(len(made.scales))
-        self._tables = {name: {c: i for i, c in enumerate(found)} for name, found in categories.items()}
-        self._labelled = [(at, name) for at, (part, name) in enumerate(made.codes) if isinstance(part, OneHot)]
-        gaps = [(at, made.names.index(name)) for at, (part, name) in enumerate(made.codes) if isinstance(part, Missing)]
-        self._gaps = np.array(gaps, np.int64).reshape(-1, 2).T
-        self._timed = any(unit.kind == CYCLE for unit in made.units)
-        self._slots = made.active
+    def _begin(self, plan: FeaturePlan, ranges: AdaptiveRanges, norm: float) -> None:
+        """Before the first row."""
+        self._plan, self._ranges, self._norm = plan, ranges, norm
+        self._sources = plan.source_arrays()
+        self._units = plan.unit_arrays(*leaders(plan))
+        self._z = np.full(len(plan.sources), np.nan)
+        self._clipped = np.zeros((len(plan.scales), 2), np.int64)
+        self._place = np.empty(len(plan.scales))
+        self._timed, self._slots = plan.timed, plan.active
 
     # ------------------------------------------------------------------ what it is
 
-    def _require(self) -> Plan:
+    def _require(self) -> FeaturePlan:
         """What the parts mean for these signals."""
         if self._plan is None:
             raise RuntimeError("Features must be warmed up before use: call warm_up(values, names=…).")
@@ -125,16 +123,27 @@ class Features:
     @property
     def clipped(self) -> dict[str, tuple[int, int]]:
         """How many values were below and above the range, for each source; of several ranges, the most."""
-        made = self._require()
-        most = np.zeros((len(made.sources), 2), np.int64)
-        for scale, at in made.scales.items():
-            np.maximum(most[scale.source], self._clipped[at], out=most[scale.source])
-        names = [source_name(source, made.names) for source in made.sources]
-        return {name: (int(below), int(above)) for name, (below, above) in zip(names, most, strict=True)}
+        self._require()
+        return self._by_source(self._clipped)
+
+    @property
+    def range_moves(self) -> dict[str, tuple[int, int]]:
+        """How many times a range that was found was moved down and up, to follow the readings, for each source."""
+        self._require()
+        return self._by_source(self._ranges.moves)
+
+    def _by_source(self, counts: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
+        """Counts of scales by the names of their sources; of several, the most."""
+        plan = self._require()
+        most = np.zeros((len(plan.sources), 2), np.int64)
+        for scale, k in plan.scales.items():
+            np.maximum(most[scale.source], counts[k], out=most[scale.source])
+        return {source.name: (int(down), int(up)) for source, (down, up) in zip(plan.sources, most, strict=True)}
 
     def names(self) -> list[str]:
         """A readable name for each of the n features."""
-        return feature_names(self._require(), self._knots, self._categories)
+        plan = self._require()
+        return plan.feature_names(self._ranges.each(plan))
 
     def __repr__(self) -> str:
         n = "" if self._plan is None else f", n={self.n}"
@@ -150,44 +159,54 @@ class Features:
         """
         from emphatic.features import kernels
 
-        made = self._require()
-        one = np.ndim(values) == 1
-        rows = readings.block(values, len(made.names), "Features")
-        code = self._codes(made, rows, one, labels, missing)
-        seconds = readings.seconds(time, len(rows)) if self._timed else _NO_TIME
-        index = np.empty((len(rows), self._slots), np.int64)
-        value = np.empty((len(rows), self._slots))
-        sensed = np.empty((len(rows), len(self._z)))
-        kernels.sense(rows, *self._sources, self._z, sensed)
-        top = kernels.activate(sensed, seconds, code, *self._units, self._clipped, self._place, index, value)
-        return trusted(index[0], value[0], top) if one else trusted(index, value, top)
+        plan = self._require()
+        rows = Readings.check(plan.names, values, time, labels, missing, "Features")
+        code, given = plan.make_columns(rows)
+        seconds = rows.seconds if self._timed else _NO_TIME
+        B = len(rows.values)
+        index, value = np.empty((B, self._slots), np.int64), np.empty((B, self._slots))
+        sensed = _sense(rows.values, self._sources, self._z)
+        ranges = self._ranges
+        top = kernels.activate(
+            sensed, seconds, code, given, *self._units, ranges.knots, ranges.recent, ranges.moves, self._clipped,
+            self._place, index, value,
+        )  # fmt: skip
+        return trusted(index[0], value[0], top) if rows.single else trusted(index, value, top)
 
     def cut(self) -> None:
         """Forget the traces: what follows is after a gap, and starts anew from its first reading."""
         self._require()
         self._z[:] = np.nan
 
-    def _codes(self, made: Plan, rows: Array, one: bool, labels: Labels | None, missing: Any) -> NDArray[np.int64]:
-        """Which category each row has, −1 for none, one column for each ``OneHot`` and ``Missing`` signal."""
-        code = np.empty((len(rows), len(made.codes)), np.int64)
-        if not made.codes:
-            return code
-        gone = ~np.isfinite(rows) if missing is None else np.asarray(missing)
-        gone = gone[None] if gone.ndim == 1 else gone
-        if gone.shape != rows.shape or gone.dtype.kind != "b":
-            raise refusal("missing", "Features", f"be true or false, of shape {rows.shape}", f"{missing!r}")
-        code[:, self._gaps[0]] = np.where(gone[:, self._gaps[1]], 0, -1)
-        for at, name in self._labelled:
-            column = readings.column(name, rows, made.names, labels, "Features", one)
-            table = self._tables[name]
-            code[:, at] = [-1 if readings.is_missing(c) else table.get(c, len(table)) for c in column]
-        return code
+    def fix_ranges(self) -> None:
+        """Keep all ranges as they are from now on, those too that were found."""
+        self._require()
+        self._ranges.fix()
+
+    def restart(self) -> None:
+        """As after the warm-up: without traces, with the ranges that were found, and counts at 0."""
+        self.cut()
+        self._ranges.restart()
+        self._clipped[:] = 0
 
     # ------------------------------------------------------------------ keeping it
 
     def to_config(self) -> list[dict[str, Any]]:
         """The parts as tables of a TOML file, ``[[features]]``."""
+        for part in self.parts:
+            check_kind(part)
         return [part.config() for part in self.parts]
+
+    def provide(self, functions: Mapping[str, Callable[..., Any]]) -> Features:
+        """Give it the Python functions that its parts name and that a file cannot hold. Returns itself."""
+        known = [name for part in self.parts for name in part.functions()]
+        for name in functions:
+            if name not in known:
+                raise refusal("functions", "Features", f"have names of its functions: {', '.join(known)}", repr(name))
+        self.parts = tuple(part.provide(functions) for part in self.parts)
+        if self._plan is not None:
+            self._plan = make_plan(self.parts, self._plan.names, self._plan.found)
+        return self
 
     @staticmethod
     def from_config(tables: Sequence[Mapping[str, Any]]) -> Features:
@@ -205,31 +224,35 @@ class Features:
         header = {
             "parts": self.to_config(),
             "signals": list(self.signals),
-            "categories": self._categories,
+            "categories": self._require().found,
             "norm": self._norm,
         }
-        arrays = {"knots": self._units[1].copy(), "z": self._z.copy(), "clipped": self._clipped.copy()}
-        return header, arrays
+        return header, {"z": self._z.copy(), "clipped": self._clipped.copy(), **self._ranges.arrays()}
 
     @staticmethod
-    def load(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Features:
-        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` gave."""
+    def load(
+        header: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> Features:
+        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` gave.
+
+        ``functions`` are those of its ``Function`` parts, by name; they can be given later too, by ``provide``.
+        """
         try:
             maker = Features.from_config(header["parts"])
             found = {str(name): list(values) for name, values in header["categories"].items()}
-            made = plan(maker.parts, readings.signal_names(header["signals"]), found)
-            flat, z, clipped = (arrays[name] for name in ("knots", "z", "clipped"))
-            ends = np.cumsum([0, *(scale.knots for scale in made.scales)])
-            fine = flat.dtype == z.dtype == np.float64 and clipped.dtype == np.int64 and flat.shape == (ends[-1],)
-            fine = fine and z.shape == (len(made.sources),) and clipped.shape == (len(made.scales), 2)
-            knots = [flat[a:b] for a, b in itertools.pairwise(ends)] if fine else []
-            if not fine or not all(np.isfinite(at).all() and (np.diff(at) > 0).all() for at in knots):
+            plan = make_plan(maker.parts, check_signal_names(header["signals"]), found)
+            ranges = AdaptiveRanges.restore(plan, arrays)
+            z, clipped = arrays["z"], arrays["clipped"]
+            fine = z.dtype == np.float64 and clipped.dtype == np.int64
+            if not fine or z.shape != (len(plan.sources),) or clipped.shape != (len(plan.scales), 2):
                 raise ValueError("the arrays do not fit the parts")
-            maker._freeze(made, knots, found, float(header["norm"]))
+            maker._begin(plan, ranges, float(header["norm"]))
             maker._z[:], maker._clipped[:] = z, clipped
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise CheckpointError(f"These are not saved features: {error}") from error
-        return maker
+        return maker.provide(functions or {})
 
 
 def _sense(rows: Array, sources: tuple[NDArray[np.int64], Array], z: Array) -> Array:

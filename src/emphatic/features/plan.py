@@ -1,42 +1,49 @@
-"""From the list of parts to flat arrays that one kernel call reads: sources, scales and units.
+"""What a list of parts means for signals of given names: sources, scales, columns and units, in plain numbers.
 
-A source is a signal, its trace or its change. A scale is a source over increasing knots: the centres of soft bins or
-the edges of tiles. A unit is one part of one source, or of a few jointly; it owns some features and slots of a row.
+A *source* is a signal's reading, or something computed from it and its trace. A *scale* lays knots over a source, and
+says where its value lies among them. A *unit* is a block of consecutive features that one operation of the kernels
+makes, of scales or of columns: codes (a small integer a row, −1 for none) or given values (numbers).
+
+Parts fill the plan (``Part.units``); it knows nothing of any kind of part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.features.parts import Change, Missing, OneHot, Part, SoftBins, Tiles, TimeOfDay, TimeOfWeek, Trace
+from emphatic.features.readings import Array, Readings
 from emphatic.learning.inputs import refusal
 
-__all__ = ["Plan", "Scale", "Source", "Unit", "plan"]
+if TYPE_CHECKING:
+    from emphatic.features.parts import Part
+
+__all__ = ["FeaturePlan", "Scale", "SensedSource", "Unit", "make_plan"]
 
 #: What a source makes of its signal.
 READING, TRACE, CHANGE = 0, 1, 2
 #: What a unit does. (The kernels hold copies of these numbers: after a change here, touch their file too.)
-BIAS, SOFT, EXACT, HASHED, CYCLE, CODE = 0, 1, 2, 3, 4, 5
-
-DAY = 86_400.0
-#: 1970-01-05 was a Monday.
-_CYCLES: dict[type[Part], tuple[float, float]] = {TimeOfDay: (DAY, 0.0), TimeOfWeek: (7 * DAY, 4 * DAY)}
+CONSTANT, SOFT, EXACT, HASHED, CYCLE, CODE, GIVEN = 0, 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
-class Source:
-    kind: int
+class SensedSource:
+    """An operation on a column of readings."""
+
+    op: int
     column: int
     steps: float
+    name: str
 
 
 @dataclass(frozen=True)
 class Scale:
+    """Knots over a source; where ``range`` is None it is to be found."""
+
     source: int
     knots: int
     range: tuple[float, float] | None
@@ -45,32 +52,85 @@ class Scale:
 
 @dataclass(frozen=True)
 class Unit:
-    part: Part
-    kind: int
+    """Features that one operation makes.
+
+    ``names`` gives the name of each, from the knots of its members. ``members`` are scales, or a column. ``norm`` is
+    φ·φ of the unit where nothing is missing.
+    """
+
+    op: int
+    names: Callable[[Sequence[Array]], Iterable[str]]
     members: tuple[int, ...] = ()
     tilings: int = 1
     size: int = 1
     real: tuple[float, float] = (1.0, 0.0)
+    norm: float = 1.0
 
     @property
     def slots(self) -> int:
         """How many features can be active at once."""
-        return {SOFT: 2, CYCLE: 2, EXACT: self.tilings, HASHED: self.tilings}.get(self.kind, 1)
+        return {SOFT: 2, CYCLE: 2, EXACT: self.tilings, HASHED: self.tilings, GIVEN: self.size}.get(self.op, 1)
 
     @property
     def features(self) -> int:
-        return self.tilings * self.size ** len(self.members) if self.kind == EXACT else self.size
+        """How many features there are."""
+        return self.tilings * self.size ** len(self.members) if self.op == EXACT else self.size
 
 
 @dataclass
-class Plan:
-    """What the parts mean for signals of these names. A column of codes is of a part and a name."""
+class Columns:
+    """Consecutive columns that a function makes of the rows of a call, (B, count)."""
+
+    first: int
+    count: int
+    function: Callable[[Readings], NDArray[Any]]
+
+
+@dataclass
+class FeaturePlan:
+    """What the parts mean for signals of these names; ``found`` is what parts found in the warm-up, by name."""
 
     names: tuple[str, ...]
-    sources: dict[Source, int] = field(default_factory=dict)
+    found: dict[str, list[Any]]
+    sources: dict[SensedSource, int] = field(default_factory=dict)
     scales: dict[Scale, int] = field(default_factory=dict)
-    codes: list[tuple[Part, str]] = field(default_factory=list)
+    codes: list[Columns] = field(default_factory=list)
+    numbers: list[Columns] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
+
+    # ------------------------------------------------------------------ for parts
+
+    def columns(self, of: Any) -> list[int]:
+        """The signals of these names, or all for "*"."""
+        if of == "*":
+            return list(range(len(self.names)))
+        wanted = of if isinstance(of, tuple) else (of,)
+        for name in wanted:
+            if name not in self.names:
+                wants = f"have all signals that the parts name, {name!r} too"
+                raise refusal("names", "warm_up", wants, repr(self.names))
+        return [self.names.index(name) for name in wanted]
+
+    def readings(self, of: Any) -> list[SensedSource]:
+        """The signals themselves as sources."""
+        return [SensedSource(READING, column, 1.0, self.names[column]) for column in self.columns(of)]
+
+    def scale(self, source: SensedSource, knots: int, span: tuple[float, float] | None, spacing: str) -> int:
+        """The number of this scale, which parts share where they can."""
+        at = self.sources.setdefault(source, len(self.sources))
+        return self.scales.setdefault(Scale(at, knots, span, spacing), len(self.scales))
+
+    def code(self, count: int, function: Callable[[Readings], NDArray[np.int64]]) -> int:
+        """The number of the first of ``count`` new columns of codes, which ``function`` makes of the rows of a call."""
+        self.codes.append(Columns(_width(self.codes), count, function))
+        return self.codes[-1].first
+
+    def given(self, count: int, function: Callable[[Readings], Array]) -> int:
+        """The same with numbers, which are the values of features as they are; NaN for none."""
+        self.numbers.append(Columns(_width(self.numbers), count, function))
+        return self.numbers[-1].first
+
+    # ------------------------------------------------------------------ for the maker
 
     @property
     def n(self) -> int:
@@ -81,96 +141,70 @@ class Plan:
         return sum(unit.slots for unit in self.units)
 
     @property
-    def most(self) -> float:
-        """φ·φ where nothing is missing and each unit's is 1, the most for all but hashed tiles that fall together."""
-        return float(sum(not isinstance(unit.part, Missing) for unit in self.units))
+    def timed(self) -> bool:
+        """Whether it needs times."""
+        return any(unit.op == CYCLE for unit in self.units)
 
-    def source_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    @property
+    def norm(self) -> float:
+        """φ·φ where nothing is missing, the most for all but hashed tiles that fall together."""
+        return float(sum(unit.norm for unit in self.units))
+
+    def source_arrays(self) -> tuple[NDArray[np.int64], Array]:
         """(source, rate), as ``kernels.sense`` takes them."""
-        source = np.array([(s.kind, s.column) for s in self.sources], np.int64).reshape(-1, 2)
+        source = np.array([(s.op, s.column) for s in self.sources], np.int64).reshape(-1, 2)
         return source, np.array([1.0 / s.steps for s in self.sources], np.float64)
 
     def unit_arrays(
-        self, knots: Sequence[NDArray[np.float64]]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """(scale, knots, unit, real, member), as ``kernels.activate`` takes them."""
-        ends = np.cumsum([0, *map(len, knots)])
-        scale = [(s.source, start, s.knots) for s, start in zip(self.scales, ends[:-1], strict=True)]
+        self, watched: Sequence[int], followed: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, NDArray[np.int64]]:
+        """(scale, unit, real, member), as ``kernels.activate`` takes them."""
+        starts = np.cumsum([0, *(s.knots for s in self.scales)])[:-1]
+        scale = [
+            (s.source, start, s.knots, *leaders)
+            for s, start, *leaders in zip(self.scales, starts, watched, followed, strict=True)
+        ]
         slot = first = begin = 0
         rows = []
         for u in self.units:
-            rows.append((u.kind, slot, first, begin, len(u.members), u.tilings, u.size))
+            rows.append((u.op, slot, first, begin, len(u.members), u.tilings, u.size))
             slot, first, begin = slot + u.slots, first + u.features, begin + len(u.members)
         return (
-            np.array(scale, np.int64).reshape(-1, 3),
-            np.concatenate([np.empty(0), *knots]),
+            np.array(scale, np.int64).reshape(-1, 5),
             np.array(rows, np.int64).reshape(-1, 7),
             np.array([u.real for u in self.units], np.float64).reshape(-1, 2),
             np.array([m for u in self.units for m in u.members], np.int64),
         )
 
+    def make_columns(self, rows: Readings) -> tuple[NDArray[np.int64], Array]:
+        """The codes and the given numbers of each row, (B, columns)."""
+        B = len(rows.values)
+        codes, numbers = np.empty((B, _width(self.codes)), np.int64), np.empty((B, _width(self.numbers)))
+        for some in self.codes:
+            codes[:, some.first : some.first + some.count] = some.function(rows)
+        for some in self.numbers:
+            numbers[:, some.first : some.first + some.count] = some.function(rows)
+        return codes, numbers
 
-def plan(parts: Sequence[Part], names: Sequence[str], categories: dict[str, list[Any]]) -> Plan:
-    """The plan for signals of these names; ``categories`` are those of each ``OneHot``, given or found."""
-    made = Plan(tuple(names))
+    def feature_names(self, knots: Sequence[Array]) -> list[str]:
+        """A name for each of the n features, in order."""
+        return [name for u in self.units for name in u.names([knots[m] for m in u.members] if _scaled(u) else ())]
+
+
+def make_plan(parts: Sequence[Part], names: Sequence[str], found: dict[str, list[Any]]) -> FeaturePlan:
+    """The plan for signals of these names; ``found`` is what the parts found in the warm-up."""
+    plan = FeaturePlan(tuple(names), found)
     for part in parts:
-        made.units += _units(part, made, categories)
-    if made.n >= 1 << 48:
-        raise refusal("parts", "Features", "make fewer than 2**48 features; use hashed tiles", f"{made.n} features")
-    return made
+        plan.units += part.units(plan)
+    if plan.n >= 1 << 48:
+        raise refusal("parts", "Features", "make fewer than 2**48 features; use hashed tiles", f"{plan.n} features")
+    return plan
 
 
-def _units(part: Part, made: Plan, categories: dict[str, list[Any]]) -> list[Unit]:
-    if isinstance(part, SoftBins):
-        scales = _scales(part, part.bins, made)
-        return [Unit(part, SOFT, (scale,), size=part.bins) for scale in scales]
-    if isinstance(part, Tiles):
-        scales = _scales(part, part.tiles + 1, made)
-        groups = [tuple(scales)] if isinstance(part.of, tuple) else [(scale,) for scale in scales]
-        kind, size = (HASHED, part.hashed) if part.hashed else (EXACT, part.tiles + (part.tilings > 1))
-        value = part.tilings**-0.5
-        return [Unit(part, kind, group, part.tilings, size, (value, 0.0)) for group in groups]
-    if isinstance(part, TimeOfDay | TimeOfWeek):
-        return [Unit(part, CYCLE, size=part.bins, real=_CYCLES[type(part)])]
-    if isinstance(part, OneHot):
-        return [Unit(part, CODE, (_code(part, part.of, made),), size=len(categories[part.of]) + 1)]
-    if isinstance(part, Missing):
-        return [Unit(part, CODE, (_code(part, made.names[c], made),)) for c in _columns(part.of, made)]
-    return [Unit(part, BIAS)]
+def _scaled(unit: Unit) -> bool:
+    """Whether its members are scales."""
+    return unit.op in (SOFT, EXACT, HASHED)
 
 
-def _scales(part: SoftBins | Tiles, knots: int, made: Plan) -> list[int]:
-    sources = _all_sources(part.of, made)
-    ranges = part.ranges(len(sources))
-    if len(ranges) != len(sources):
-        raise refusal("range", type(part).__name__, f"be one or {len(sources)}, as many as sources", f"{len(ranges)}")
-    scales = []
-    for source, span in zip(sources, ranges, strict=True):
-        at = made.sources.setdefault(source, len(made.sources))
-        scales.append(made.scales.setdefault(Scale(at, knots, span, part.spacing), len(made.scales)))
-    return scales
-
-
-def _code(part: Part, name: str, made: Plan) -> int:
-    made.codes.append((part, name))
-    return len(made.codes) - 1
-
-
-def _all_sources(of: Any, made: Plan) -> list[Source]:
-    if isinstance(of, tuple):
-        return [source for one in of for source in _all_sources(one, made)]
-    if not isinstance(of, Trace | Change):
-        return [Source(READING, column, 1.0) for column in _columns(of, made)]
-    kind = TRACE if isinstance(of, Trace) else CHANGE
-    steps = of.steps if isinstance(of.steps, tuple) else (of.steps,)
-    return [Source(kind, column, float(s)) for column in _columns(of.of, made) for s in steps]
-
-
-def _columns(of: Any, made: Plan) -> list[int]:
-    if of == "*":
-        return list(range(len(made.names)))
-    wanted = of if isinstance(of, tuple) else (of,)
-    for name in wanted:
-        if name not in made.names:
-            raise refusal("names", "warm_up", f"have all signals that the parts name, {name!r} too", repr(made.names))
-    return [made.names.index(name) for name in wanted]
+def _width(columns: list[Columns]) -> int:
+    return columns[-1].first + columns[-1].count if columns else 0

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from emphatic.features.plan import Scale
 from emphatic.learning.inputs import refusal
 
-__all__ = ["knots"]
+__all__ = ["find_knots"]
 
 #: The share of the warm-up left out at either end, and how much wider the range is made then, by its own width.
 TAIL, MARGIN = 0.005, 0.05
 
 
-def knots(scale: Scale, seen: NDArray[np.float64]) -> NDArray[np.float64]:
+def find_knots(scale: Scale, seen: NDArray[np.float64]) -> NDArray[np.float64]:
     """Increasing knots: equally spaced, or half-way from there to the quantiles of what was seen.
 
     Half-way, so that they are all different even where most readings are the same, and no two are far apart.

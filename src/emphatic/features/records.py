@@ -1,12 +1,15 @@
-"""What parts and sources have in common: plain frozen records, checked when they are made."""
+"""What parts and sources have in common: plain frozen records, checked when they are made, in Python and in TOML."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from emphatic.learning.inputs import refusal, whole
+
+R = TypeVar("R", bound="Record")
 
 
 class Record:
@@ -34,13 +37,26 @@ class Record:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+def from_fields(record: type[R], name: str, values: Mapping[str, Any]) -> R:
+    """The record with these fields; ``name`` is what a TOML file calls it."""
+    fields = {item.name: item for item in dataclasses.fields(record)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in fields:
+            raise ValueError(f"The '{key}' parameter of {name} is not one of its parameters: {', '.join(fields)}.")
+    for key, item in fields.items():
+        if item.default is dataclasses.MISSING and key not in values:
+            raise ValueError(f"The '{key}' parameter of {name} is required.")
+    return record(**values)
+
+
 def _python(value: Any) -> Any:
     """Without NumPy's types, and with tuples for lists, so that records can be compared and kept in JSON."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return tuple(_python(one) for one in value) if isinstance(value, list | tuple) else value
 
 
-def listed(of: Any) -> tuple[Any, ...]:
+def as_tuple(of: Any) -> tuple[Any, ...]:
+    """One or several, as several."""
     return of if isinstance(of, tuple) else (of,)
 
 
@@ -51,16 +67,19 @@ def plain(value: Any, deep: bool = False) -> Any:
     return value.config() if deep and isinstance(value, Record) else value
 
 
-def check_names(of: Any, what: str) -> None:
-    names = listed(of)
+def check_names(of: Any, owner: str) -> None:
+    """Refuse what is not a signal's name or several."""
+    names = as_tuple(of)
     if not names or not all(isinstance(one, str) for one in names):
-        raise refusal("of", what, "be a signal's name, several names or '*'", repr(of))
+        raise refusal("of", owner, "be a signal's name, several names or '*'", repr(of))
 
 
-def at_least_two(name: str, value: Any, what: str) -> None:
-    if whole(name, value, what) < 2:
-        raise refusal(name, what, "be 2 or more", repr(value))
+def check_at_least_two(name: str, value: Any, owner: str) -> None:
+    """Refuse what is not a whole number of 2 or more."""
+    if whole(name, value, owner) < 2:
+        raise refusal(name, owner, "be 2 or more", repr(value))
 
 
 def is_number(value: Any) -> bool:
+    """Whether it is a finite number, and not True or False."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
