@@ -435,8 +435,8 @@ class Horde:
         truncated: bool = False, mu: Any = None, time: Any = None, predict: bool = True,
     ) -> Array | None:  # fmt: skip
         """``learn`` of the step to a row (1, C) of all signals."""
-        group, evaluator, before = self._require(), self._evaluator, self._episode
-        if before is None:
+        group, evaluator, before = self._group, self._evaluator, self._episode
+        if before is None or group is None:
             raise RuntimeError("An episode must begin before its first step: call begin(observation).")
         now, now_held = before
         now.actions, now.mu = now_held.actions, now_held.mu = [action], probability(mu, "learn")

@@ -149,7 +149,8 @@ class Evaluator:
         rho_next, interest_next = self._depart(raw, held)
         rho = np.vstack([self.departure[0], rho_next[:-1]])
         interest = np.vstack([self.departure[1], interest_next[:-1]])
-        self._put_late_interest(interest, held, before, follows)
+        if self._interest.has_steps:
+            self._put_late_interest(interest, held, before, follows)
         self.departure = np.stack([rho_next[-1], interest_next[-1]])
         return Targets(R, known, gamma, rho, interest, x, all_known)
 
@@ -160,7 +161,8 @@ class Evaluator:
         """
         R, known, gamma, x, all_known = self._arrive(raw, held, before, _FOLLOWS, terminated)
         rho, interest = self._depart(*before)
-        self._put_late_interest(interest, held, before, _FOLLOWS)
+        if self._interest.has_steps:
+            self._put_late_interest(interest, held, before, _FOLLOWS)
         return Targets(R, known, gamma, rho, interest, x, all_known)
 
     def _arrive(
@@ -222,11 +224,9 @@ class Evaluator:
         self, interest: Array, held: Observations, before: Before | None, follows: NDArray[np.bool_]
     ) -> None:
         """Interest by functions of the transition, which is known only when it ends."""
-        if self._interest.has_steps:
-            of = self._interest.of_steps
-            values = self._interest.steps(held, None if before is None else before[1], follows)
-            interest[:, of] = np.where(np.isnan(values), 0.0, values)
-            self._check("interest", interest, LARGEST)
+        values = self._interest.steps(held, None if before is None else before[1], follows)
+        interest[:, self._interest.of_steps] = np.where(np.isnan(values), 0.0, values)
+        self._check("interest", interest, LARGEST)
 
     def _check(self, what: str, values: Array, most: float) -> None:
         """Refuse what is below 0 or above ``most``."""
