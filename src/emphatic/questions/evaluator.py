@@ -136,6 +136,9 @@ class Evaluator:
             some.has_steps for some in (self._cumulant, self._gamma, self._interest, self._terminal)
         )
 
+        #: Whether some function is given observations, and not rows alone.
+        self.needs_observations = self.needs_before or any(ratio.has_functions for ratio, _ in self._ratios)
+
     def __call__(
         self, raw: Observations, held: Observations, before: Before | None = None,
         follows: NDArray[np.bool_] | None = None,

@@ -35,6 +35,7 @@ class Ratio:
         self.counting = not own and default is None
         self._behaviour = policy.behaviour if own else default
         self._target = policy.target if isinstance(policy.target, Mapping) else None
+        self.has_functions = callable(policy.target) or callable(self._behaviour)
         self._by_name = self._target is not None or isinstance(self._behaviour, Mapping)
         self._column = self._behaviour if isinstance(self._behaviour, str) else None
         for what, column, known in (
