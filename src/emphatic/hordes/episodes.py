@@ -73,8 +73,8 @@ class Episodes:
             raise refusal("weights", "LearnGVFs", f"be 'several' for rule {rule!r}, which has w besides θ", "'one'")
         if rates is None:
             rates = RATE if alpha is None else 1.0
-        given = {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False, **settings}
-        self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **given)
+        settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
+        self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         first = self._new(features)
         # (says at once what is wrong with a question)
         evaluator = first._evaluator_of((*names, REWARD), (), None)

@@ -83,9 +83,9 @@ class Setup:
             alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
         else:
             alpha = _scaled_by(self.rates, self.alpha, Q)
-        given = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
+        values = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
         extra = {name: p if np.ndim(p) == 0 else np.tile(p, E) for name, p in self.extra.items()}
-        found = parameters(rules.get(self.rule), "learn", 1, Q * E, given, extra)
+        found = parameters(rules.get(self.rule), "learn", 1, Q * E, values, extra)
         return tuple(np.ascontiguousarray(p) for p in found)
 
 
@@ -336,9 +336,10 @@ class Group:
             return V
         each = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
         out = np.array(each[:, E // 2])
-        some = self._blended
-        if len(some):
-            out[:, some] = self.blend(each[:, :, some].transpose(0, 2, 1), x[:, some], follows, ends)
+        blended = self._blended
+        if len(blended):
+            V = each[:, :, blended].transpose(0, 2, 1)
+            out[:, blended] = self.blend(V, x[:, blended], follows, ends)
         return out if setup.scaled else out / self.scale
 
 

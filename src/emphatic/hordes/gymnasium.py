@@ -205,12 +205,12 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         # (the environment takes the mask out of the options)
         mask = None if options is None else options.get("reset_mask")
-        begun = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
+        resets = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
         observations, infos = self.env.reset(seed=seed, options=options)
         each = list(iterate(self.observation_space, observations))
-        for i in np.flatnonzero(begun):
+        for i in np.flatnonzero(resets):
             self.episodes.begin(int(i), each[i])
-        self._over &= ~begun
+        self._over &= ~resets
         infos["predictions"] = np.array(self.episodes.predictions)
         return observations, infos
 

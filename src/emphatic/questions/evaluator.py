@@ -93,8 +93,8 @@ class Evaluator:
         names = [question.name for question in questions]
         actions = [None if q.policy is None else q.policy.column for q in questions]
 
-        def quantities(what: str, given: Sequence[Quantity | None], default: Array) -> Quantities:
-            return Quantities(what, given, default, self.signals, names, actions)
+        def quantities(what: str, each: Sequence[Quantity | None], default: Array) -> Quantities:
+            return Quantities(what, each, default, self.signals, names, actions)
 
         Q = len(questions)
         self._cumulant = quantities("cumulant", [q.cumulant for q in questions], self.scale)
@@ -104,7 +104,7 @@ class Evaluator:
         self._terminal = quantities("terminal", [q.terminal for q in questions], np.zeros(Q))
         self._ones, self._zeros, self._yes = np.ones((1, Q)), np.zeros((1, Q)), np.ones((1, Q), bool)
         #: Whether R is known wherever the signals are, and needs no more than to be read.
-        self._sure = self._cumulant.are_signals and not self._gamma.varies and not self._terminal.given
+        self._sure = self._cumulant.are_signals and not self._gamma.varies and not self._terminal.used
         # Each policy once, and which questions are about it.
         of_policy: list[tuple[Ratio, list[int]]] = []
         self._with_policy = [q for q, question in enumerate(questions) if question.policy is not None]
@@ -189,7 +189,7 @@ class Evaluator:
                 gamma[~finite] = 0.0
                 self._check("gamma", gamma, 1.0)
         Z = None
-        if self._terminal.given:
+        if self._terminal.used:
             Z = self._read(self._terminal, held, before_held, follows)
             known &= np.abs(Z) <= LARGEST
         all_known = np.count_nonzero(known) == known.size
@@ -266,6 +266,6 @@ class Evaluator:
         for counted in counts:
             if not all(type(count) is int and count > 0 for count in counted.values()):
                 raise ValueError("its counts of actions are not whole numbers")
-        given = dict(zip(self._with_policy, counts, strict=True))
+        of_question = dict(zip(self._with_policy, counts, strict=True))
         for ratio, of in self._ratios:
-            ratio.counts = Counter(given[int(of[0])])
+            ratio.counts = Counter(of_question[int(of[0])])
