@@ -490,6 +490,19 @@ def test_goes_on_with_the_same_bits(more: dict[str, Any], steps: int, tmp_path: 
     assert other.episodes.questions == tuple(SAVED)
 
 
+def test_a_part_of_shared_weights_is_not_saved(tmp_path: Path) -> None:
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    for weights in ("one", "several"):
+        env = LearnGVFsVector(envs, SAVED, coder(), weights=weights)
+        env.reset(seed=0)
+        for horde in env.episodes.hordes:
+            if weights == "several":
+                horde.save(tmp_path / "model")
+                continue
+            with pytest.raises(ValueError, match="cannot be saved by itself"):
+                horde.save(tmp_path / "model")
+
+
 def test_a_loaded_environment_may_be_reset(tmp_path: Path) -> None:
     env = LearnGVFs(gymnasium.make("CartPole-v1"), SAVED, coder())
     drive(env, 5)

@@ -289,6 +289,7 @@ class Horde:
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
         self._episode: Before | None = None  # the last row of an episode that goes on
+        self._timed = True  # features may need the time
 
     # ------------------------------------------------------------------ rows of a log
 
@@ -427,6 +428,7 @@ class Horde:
         C, when = self._components, None if time is None else np.array([time])
         answers = group.begin(Readings(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
         self._hold, self._before, self._episode = hold, None, (raw, full)
+        self._timed = time is not None
         self._rows += 1
         return answers
 
@@ -446,6 +448,8 @@ class Horde:
             targets = evaluator.transition(before, raw, held, terminated)
             when = None if time is None else np.array([time])
             readings = Readings(held.values[:, : self._components], missing, when, labels)
+            if when is None and self._timed:
+                group.check(readings)  # which may be put off, and must not be refused later
             answers = group.step(readings, targets, terminated, predict or terminated or truncated)
         except Exception:
             if counts is not None:
