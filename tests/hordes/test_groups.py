@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,17 @@ def test_rows_and_transitions_through_groups() -> None:
 
 def test_parameters_of_each_question_go_with_it() -> None:
     alpha, eta = np.array([0.1, 0.2, 0.3, 0.4, 0.5]), np.array([0.5, 1.0, 1.5, 2.0, 2.5])
-    horde = horde_of_groups(rule="gtd", alpha=alpha, eta=eta)
+    horde = horde_of_groups(rule="gtd", alpha=alpha, eta=eta, engine="reference")
     others = [
-        Horde([QUESTIONS[q] for q in of], maker, "gtd", alpha=alpha[of].tolist(), eta=eta[of], **BLENDED).warm_up(log())
+        Horde(
+            [QUESTIONS[q] for q in of],
+            maker,
+            "gtd",
+            alpha=alpha[of].tolist(),
+            eta=eta[of],
+            engine="reference",
+            **BLENDED,
+        ).warm_up(log())
         for of, maker in ((FIRST, coarse()), (SECOND, fine()))
     ]
     np.testing.assert_array_equal(horde.run(log()), joined(*(other.run(log()) for other in others)))
@@ -141,7 +150,12 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
     row = rows_of(log(missing=False))[9]
     horde.observe(row, time=1.6e9)
     horde.save(tmp_path / "before")
-    for use in (lambda: horde.observe(row), lambda: horde.observe(row, time="noon"), lambda: horde.begin(row)):
+    uses: list[Callable[[], Any]] = [
+        lambda: horde.observe(row),
+        lambda: horde.observe(row, time="noon"),
+        lambda: horde.begin(row),
+    ]
+    for use in uses:
         with pytest.raises(ValueError, match="'time'"):
             use()
         horde.save(tmp_path / "after")

@@ -490,6 +490,19 @@ def test_goes_on_with_the_same_bits(more: dict[str, Any], steps: int, tmp_path: 
     assert other.episodes.questions == tuple(SAVED)
 
 
+def test_a_part_of_shared_weights_is_not_saved(tmp_path: Path) -> None:
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    for weights in ("one", "several"):
+        env = LearnGVFsVector(envs, SAVED, coder(), weights=weights)
+        env.reset(seed=0)
+        for horde in env.episodes.hordes:
+            if weights == "several":
+                horde.save(tmp_path / "model")
+                continue
+            with pytest.raises(ValueError, match="cannot be saved by itself"):
+                horde.save(tmp_path / "model")
+
+
 def test_a_loaded_environment_may_be_reset(tmp_path: Path) -> None:
     env = LearnGVFs(gymnasium.make("CartPole-v1"), SAVED, coder())
     drive(env, 5)
@@ -517,6 +530,11 @@ def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
     horde.save(path)
     with pytest.raises(emphatic.CheckpointError, match=r"Horde\.load opens it"):
         LearnGVFs.load(path, gymnasium.make("CartPole-v1"))
+    damages: list[Any] = [5, {}, {"every": 0, "since": 0}, {"every": 1, "since": -1}, {"every": "1", "since": 0}]
+    for damage in damages:
+        horde.save(path, gymnasium=damage)
+        with pytest.raises(emphatic.CheckpointError, match="sound LearnGVFs"):
+            LearnGVFs.load(path, gymnasium.make("CartPole-v1"))
 
 
 # ------------------------------------------------------------------------------------------------ the rest

@@ -364,6 +364,22 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
     horde.observe([1.0, 0.5, 0.0, 0.5, 0.0], action=1)
 
 
+def test_an_episode_after_a_log_is_another_sequence(tmp_path: Path) -> None:
+    stream = Stream(4, 60, False, 0.1)
+    made = hordes(stream, [GVF("x", horizon=5), GVF("y", gamma="0.9 * (1 - end)")], "true_online_etd", 0.3, True)
+    for horde in made:
+        for t in range(30):
+            horde.observe(stream.row(t))
+    made[1].cut()
+    made[2].save(tmp_path / "model")
+    made[2] = Horde.load(tmp_path / "model")
+    for horde in made:
+        horde.begin(stream.row(30, reward=False))
+        for t in range(31, 60):
+            horde.learn(None, stream.columns["reward"][t], stream.row(t, reward=False), False)
+    assert made[0].learner.theta.tobytes() == made[1].learner.theta.tobytes() == made[2].learner.theta.tobytes()
+
+
 def test_an_array_is_an_observation_too() -> None:
     stream = Stream(9, 30, True, 0.0)
     one, two, agent = prepared(), prepared(), Agent(stream)
@@ -407,10 +423,12 @@ def test_features_of_time() -> None:
         horde.begin([1.0])
     assert not horde.in_episode
     horde.begin([1.0], time=0.0)
-    with pytest.raises(ValueError, match="'time'"):
-        horde.learn(0, 1.0, [1.0], False)
-    assert horde.learn(0, 1.0, [1.0], False, time=7200.0) is not None
-    assert horde.learner.steps == 1
+    for predict in (True, False):
+        with pytest.raises(ValueError, match="'time'"):
+            horde.learn(0, 1.0, [1.0], False, predict=predict)
+    assert horde.learn(0, 1.0, [1.0], False, time=7200.0, predict=False) is None
+    assert horde.learn(0, 1.0, [1.0], False, time=14400.0) is not None
+    assert horde.learner.steps == 2
 
 
 def test_a_function_for_mu_is_given_again(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Blend:
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what ``arrays`` gave; ValueError if it does not fit."""
         for name, own in self.arrays().items():
-            given = arrays[name]
-            if given.shape != own.shape or given.dtype != own.dtype or not np.isfinite(given).all():
+            stored = arrays[name]
+            if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"its {name!r} of the blend do not fit")
-            own[:] = given
+            own[:] = stored

@@ -73,10 +73,12 @@ class Episodes:
             raise refusal("weights", "LearnGVFs", f"be 'several' for rule {rule!r}, which has w besides θ", "'one'")
         if rates is None:
             rates = RATE if alpha is None else 1.0
-        given = {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False, **settings}
-        self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **given)
+        settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
+        self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         first = self._new(features)
-        first._evaluator_of((*names, REWARD), (), None)  # says at once what is wrong with a question
+        # (says at once what is wrong with a question)
+        evaluator = first._evaluator_of((*names, REWARD), (), None)
+        self._watched = evaluator.needs_observations  # functions are to see observations
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         self._set([first], sequences, names, flat)
         if features._plan is not None or not self._warm_up:
@@ -91,14 +93,14 @@ class Episodes:
         self.predictions = [np.full(len(self.questions), np.nan) for _ in range(sequences)]
 
     @classmethod
-    def resume(cls, horde: Horde, flat: Callable[[Any], Array], original: Any) -> Episodes:
-        """One sequence, of a horde that was saved; its last observation was ``original``."""
+    def resume(cls, horde: Horde, flat: Callable[[Any], Array], observation_of: Callable[[Array], Any]) -> Episodes:
+        """One sequence, of a horde that was saved; ``observation_of`` undoes what ``flat`` does."""
         episodes = cls.__new__(cls)
         episodes._shared = False
         episodes._set([horde], 1, horde.features.signals, flat)
-        episodes._ready = True
+        episodes._ready, episodes._watched = True, horde._evaluator.needs_observations
         for rows in horde._episode or ():
-            rows.originals = [original]
+            rows.originals = [observation_of(rows.values[0, :-1])]
         return episodes
 
     # ------------------------------------------------------------------ what it is
@@ -134,11 +136,6 @@ class Episodes:
         """Which questions keep their last weights since they would have diverged, (B, K)."""
         return np.array([learner.frozen for learner in self.learners])
 
-    def observation(self, i: int) -> Any:
-        """The last observation of sequence i; None where no episode goes on."""
-        before = self._hordes[i]._episode
-        return None if before is None or before[0].originals is None else before[0].originals[0]
-
     def log(self, i: int) -> dict[str, Any]:
         """All that sequence i's learner was given: the arguments of ``Learner.run`` that lead to the same weights.
 
@@ -156,7 +153,7 @@ class Episodes:
             if len(self._observations) < self._warm_up:
                 return
             self._prepare()
-        self.predictions[i] = self._hordes[i]._begin(row, _NO_LABELS, _kept(observation))
+        self.predictions[i] = self._hordes[i]._begin(row, _NO_LABELS, self._kept(observation))
 
     def step(
         self,
@@ -177,8 +174,9 @@ class Episodes:
         if not self._ready or self._hordes[i]._episode is None:
             self.begin(i, observation)
             return
+        original = self._kept(observation) if self._watched else None
         answers = self._hordes[i]._learn(
-            self._row(observation, reward), _NO_LABELS, _kept(observation), action, terminated, truncated, mu, None, now
+            self._row(observation, reward), _NO_LABELS, original, action, terminated, truncated, mu, None, now
         )
         if answers is not None:
             self.predictions[i] = answers
@@ -212,12 +210,13 @@ class Episodes:
         row[0, -1] = reward
         return row
 
+    def _kept(self, observation: Any) -> Any:
+        """An observation for functions to see, which stays as it is, though an environment may use its array again."""
+        if not self._watched:
+            return None
+        return observation.copy() if isinstance(observation, np.ndarray) else observation
+
 
 def _sum_at(learners: Sequence[Learner], phi: Active) -> Any:
     """What the learners together predict."""
     return sum(learner.predict(phi) for learner in learners)
-
-
-def _kept(observation: Any) -> Any:
-    """An observation that stays as it is, though an environment may use its array again."""
-    return observation.copy() if isinstance(observation, np.ndarray) else observation

@@ -49,7 +49,8 @@ class Readings:
     def joined(parts: Sequence[Readings]) -> Readings:
         """Rows of several blocks as one."""
         held, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("held", "missing"))
-        time = None if parts[0].time is None else np.concatenate([part.time for part in parts])
+        times = [part.time for part in parts]
+        time = None if any(when is None for when in times) else np.concatenate(times)
         labels = {name: [label for part in parts for label in part.labels[name]] for name in parts[0].labels}
         return Readings(held, missing, time, labels)
 
@@ -83,9 +84,9 @@ class Setup:
             alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
         else:
             alpha = _scaled_by(self.rates, self.alpha, Q)
-        given = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
+        values = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
         extra = {name: p if np.ndim(p) == 0 else np.tile(p, E) for name, p in self.extra.items()}
-        found = parameters(rules.get(self.rule), "learn", 1, Q * E, given, extra)
+        found = parameters(rules.get(self.rule), "learn", 1, Q * E, values, extra)
         return tuple(np.ascontiguousarray(p) for p in found)
 
 
@@ -142,7 +143,7 @@ class Group:
         self.phi: Active | None = None
         #: Which questions learned nothing in the step before.
         self.fresh = np.ones(Q, bool)
-        #: Whether steps of transitions were learned from since the last cut or termination.
+        #: Whether anything was learned since the last cut or termination.
         self.open = False
         #: What other learners with a part in the same weights predict at φ, (K,).
         self.others: Callable[[Active], Array] | None = None
@@ -186,7 +187,7 @@ class Group:
                     Phi, _tiled(R, E), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
                     I=_smallest(I, E), rho=_smallest(rho, E), on_divergence="freeze", **self._extra,
                 )  # fmt: skip
-            self.fresh = ~targets.known[-1]
+            self.fresh, self.open = ~targets.known[-1], True
         last = trusted(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
         with np.errstate(all="ignore"):
             V = np.vstack([V[1 - first :], learner.predict(last)])
@@ -205,6 +206,7 @@ class Group:
 
     def begin(self, readings: Readings, x: Array) -> Array:
         """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (Q,)."""
+        self.check(readings)
         self.catch_up()
         self.features.cut()
         phi = self._features(readings)
@@ -271,6 +273,8 @@ class Group:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Part]]:
         """All that it is: a header of its own, the learner's, and arrays by name."""
+        if self.others is not None:
+            raise ValueError("a horde that shares its weights with others cannot be saved by itself")
         self.catch_up()
         header, parts = self.learner._state()
         maker, arrays = self.features.save()
@@ -291,7 +295,7 @@ class Group:
         fill_in("base", self.base, arrays["horde.base"])
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         self.blend.restore({name: arrays[f"blend.{name}"] for name in self.blend.arrays()})
-        self.open = bool(saved.get("open", False))
+        self.open = bool(saved.get("open", "horde.indices" in arrays))
         if "horde.indices" in arrays:
             phi = Active(arrays["horde.indices"], arrays["horde.values"])
             if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
@@ -336,9 +340,10 @@ class Group:
             return V
         each = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
         out = np.array(each[:, E // 2])
-        some = self._blended
-        if len(some):
-            out[:, some] = self.blend(each[:, :, some].transpose(0, 2, 1), x[:, some], follows, ends)
+        blended = self._blended
+        if len(blended):
+            V = each[:, :, blended].transpose(0, 2, 1)
+            out[:, blended] = self.blend(V, x[:, blended], follows, ends)
         return out if setup.scaled else out / self.scale
 
 
@@ -358,7 +363,7 @@ class Groups:
         self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
     ) -> Array:
         """As of a group."""
-        self._check(readings)
+        self.check(readings)
         out = np.empty((len(gap), self._Q))
         for group in self.groups:
             out[:, group.questions] = group.rows(readings, targets.of(group.questions), gap, follows, learn)
@@ -366,12 +371,12 @@ class Groups:
 
     def begin(self, readings: Readings, x: Array) -> Array:
         """As of a group."""
-        self._check(readings)
+        self.check(readings)
         return self._joined([group.begin(readings, x[:, group.questions]) for group in self.groups])
 
     def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
         """As of a group."""
-        self._check(readings)
+        self.check(readings)
         each = [group.step(readings, targets.of(group.questions), terminated, predict) for group in self.groups]
         return self._joined(each) if predict else None
 
@@ -385,7 +390,7 @@ class Groups:
         for group in self.groups:
             group.cut()
 
-    def _check(self, readings: Readings) -> None:
+    def check(self, readings: Readings) -> None:
         """What any group refuses is refused before another has learned."""
         for group in self.groups:
             group.check(readings)

@@ -133,10 +133,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not self.episodes.hordes:
             raise RuntimeError("There is nothing to save before the warm-up is over.")
         (horde,) = self.episodes.hordes
-        more: dict[str, Any] = {"gymnasium": {"every": self._every, "since": self._since}}
-        if horde.in_episode:
-            more["observation"] = _flat(self.env.observation_space)(self.episodes.observation(0))
-        horde.save(path, **more)
+        horde.save(path, gymnasium={"every": self._every, "since": self._since})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], env: gymnasium.Env[Any, Any], *, mu: Behaviour = None) -> LearnGVFs:
@@ -153,14 +150,15 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         if len(signals) != len(component_names(space)):
             raise refusal("env", "LearnGVFs.load", f"have observations of {len(signals)} components", repr(space))
         try:
-            every, since = (int(more["gymnasium"][name]) for name in ("every", "since"))
-            flat = more.get("observation")
-            original = None if flat is None else _unflat(space)(flat)
+            every, since = (more["gymnasium"][name] for name in ("every", "since"))
+            if not (type(every) is int and every > 0 and type(since) is int and since >= 0):
+                raise ValueError(f"its counts of steps are {every!r} and {since!r}")
+            episodes = Episodes.resume(horde, _flat(space), _unflat(space))
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound LearnGVFs: {error}") from error
         learning = cls.__new__(cls)
         gymnasium.Wrapper.__init__(learning, env)
-        learning._start(Episodes.resume(horde, _flat(space), original), whole("every", every, "LearnGVFs"), since)
+        learning._start(episodes, every, since)
         return learning
 
 
@@ -207,12 +205,12 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         # (the environment takes the mask out of the options)
         mask = None if options is None else options.get("reset_mask")
-        begun = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
+        resets = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
         observations, infos = self.env.reset(seed=seed, options=options)
         each = list(iterate(self.observation_space, observations))
-        for i in np.flatnonzero(begun):
+        for i in np.flatnonzero(resets):
             self.episodes.begin(int(i), each[i])
-        self._over &= ~begun
+        self._over &= ~resets
         infos["predictions"] = np.array(self.episodes.predictions)
         return observations, infos
 

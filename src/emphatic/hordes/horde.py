@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
-from emphatic.hordes import keeping
+from emphatic.hordes import checkpoints
 from emphatic.hordes.group import Group, Groups, Readings, Setup
 from emphatic.hordes.reading import REWARD, probability, row_of
 from emphatic.learning import checkpoint
@@ -116,10 +116,10 @@ class Horde:
         if record and len(self._makers) > 1:
             raise refusal("record", "Horde", "be False where questions have features of their own", "True")
         self.rule, self.step, self.scaled = rule, step, scaled
-        given = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
-        if not given or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in given):
+        listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
+        if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
             raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
-        self.rates = tuple(sorted(float(rate) for rate in given))
+        self.rates = tuple(sorted(float(rate) for rate in listed))
         if step is not None and not isinstance(step, int | float):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
@@ -289,6 +289,7 @@ class Horde:
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
         self._episode: Before | None = None  # the last row of an episode that goes on
+        self._timed = True  # features may need the time
 
     # ------------------------------------------------------------------ rows of a log
 
@@ -427,6 +428,7 @@ class Horde:
         C, when = self._components, None if time is None else np.array([time])
         answers = group.begin(Readings(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
         self._hold, self._before, self._episode = hold, None, (raw, full)
+        self._timed = time is not None
         self._rows += 1
         return answers
 
@@ -435,8 +437,8 @@ class Horde:
         truncated: bool = False, mu: Any = None, time: Any = None, predict: bool = True,
     ) -> Array | None:  # fmt: skip
         """``learn`` of the step to a row (1, C) of all signals."""
-        group, evaluator, before = self._require(), self._evaluator, self._episode
-        if before is None:
+        group, evaluator, before = self._group, self._evaluator, self._episode
+        if before is None or group is None:
             raise RuntimeError("An episode must begin before its first step: call begin(observation).")
         now, now_held = before
         now.actions, now.mu = now_held.actions, now_held.mu = [action], probability(mu, "learn")
@@ -446,6 +448,8 @@ class Horde:
             targets = evaluator.transition(before, raw, held, terminated)
             when = None if time is None else np.array([time])
             readings = Readings(held.values[:, : self._components], missing, when, labels)
+            if when is None and self._timed:
+                group.check(readings)  # which may be put off, and must not be refused later
             answers = group.step(readings, targets, terminated, predict or terminated or truncated)
         except Exception:
             if counts is not None:
@@ -488,7 +492,7 @@ class Horde:
         ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
         """
         self._require()
-        checkpoint.write(path, *keeping.state(self, more))
+        checkpoint.write(path, *checkpoints.state(self, more))
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, mu: Behaviour = None) -> Horde:
@@ -505,8 +509,8 @@ class Horde:
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a learner and no horde: emphatic.load opens it.")
             try:
-                horde = Horde(**keeping.arguments(header["horde"], stored, mu))
-                return horde, keeping.restore(horde, header, stored)
+                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu))
+                return horde, checkpoints.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
 
@@ -518,8 +522,8 @@ def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArra
     if not isinstance(features, Mapping) or not all(isinstance(maker, Features) for maker in features.values()):
         wanted = "be emphatic.features.Features, or {question: Features}"
         raise refusal("features", "Horde", wanted, repr(features))
-    odd = [name for name in names if name not in features] or [name for name in features if name not in names]
-    if odd:
-        raise refusal("features", "Horde", "have an entry for each question, and no other", f"{odd[0]!r}")
+    wrong = [name for name in names if name not in features] or [name for name in features if name not in names]
+    if wrong:
+        raise refusal("features", "Horde", "have an entry for each question, and no other", f"{wrong[0]!r}")
     makers = list({id(features[name]): features[name] for name in names}.values())
     return [(maker, np.array([q for q, name in enumerate(names) if features[name] is maker])) for maker in makers]

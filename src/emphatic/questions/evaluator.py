@@ -93,8 +93,8 @@ class Evaluator:
         names = [question.name for question in questions]
         actions = [None if q.policy is None else q.policy.column for q in questions]
 
-        def quantities(what: str, given: Sequence[Quantity | None], default: Array) -> Quantities:
-            return Quantities(what, given, default, self.signals, names, actions)
+        def quantities(what: str, each: Sequence[Quantity | None], default: Array) -> Quantities:
+            return Quantities(what, each, default, self.signals, names, actions)
 
         Q = len(questions)
         self._cumulant = quantities("cumulant", [q.cumulant for q in questions], self.scale)
@@ -104,7 +104,7 @@ class Evaluator:
         self._terminal = quantities("terminal", [q.terminal for q in questions], np.zeros(Q))
         self._ones, self._zeros, self._yes = np.ones((1, Q)), np.zeros((1, Q)), np.ones((1, Q), bool)
         #: Whether R is known wherever the signals are, and needs no more than to be read.
-        self._sure = self._cumulant.are_signals and not self._gamma.varies and not self._terminal.given
+        self._sure = self._cumulant.are_signals and not self._gamma.varies and not self._terminal.used
         # Each policy once, and which questions are about it.
         of_policy: list[tuple[Ratio, list[int]]] = []
         self._with_policy = [q for q, question in enumerate(questions) if question.policy is not None]
@@ -136,6 +136,9 @@ class Evaluator:
             some.has_steps for some in (self._cumulant, self._gamma, self._interest, self._terminal)
         )
 
+        #: Whether some function is given observations, and not rows alone.
+        self.needs_observations = self.needs_before or any(ratio.has_functions for ratio, _ in self._ratios)
+
     def __call__(
         self, raw: Observations, held: Observations, before: Before | None = None,
         follows: NDArray[np.bool_] | None = None,
@@ -149,7 +152,8 @@ class Evaluator:
         rho_next, interest_next = self._depart(raw, held)
         rho = np.vstack([self.departure[0], rho_next[:-1]])
         interest = np.vstack([self.departure[1], interest_next[:-1]])
-        self._put_late_interest(interest, held, before, follows)
+        if self._interest.has_steps:
+            self._put_late_interest(interest, held, before, follows)
         self.departure = np.stack([rho_next[-1], interest_next[-1]])
         return Targets(R, known, gamma, rho, interest, x, all_known)
 
@@ -160,7 +164,8 @@ class Evaluator:
         """
         R, known, gamma, x, all_known = self._arrive(raw, held, before, _FOLLOWS, terminated)
         rho, interest = self._depart(*before)
-        self._put_late_interest(interest, held, before, _FOLLOWS)
+        if self._interest.has_steps:
+            self._put_late_interest(interest, held, before, _FOLLOWS)
         return Targets(R, known, gamma, rho, interest, x, all_known)
 
     def _arrive(
@@ -184,7 +189,7 @@ class Evaluator:
                 gamma[~finite] = 0.0
                 self._check("gamma", gamma, 1.0)
         Z = None
-        if self._terminal.given:
+        if self._terminal.used:
             Z = self._read(self._terminal, held, before_held, follows)
             known &= np.abs(Z) <= LARGEST
         all_known = np.count_nonzero(known) == known.size
@@ -222,11 +227,9 @@ class Evaluator:
         self, interest: Array, held: Observations, before: Before | None, follows: NDArray[np.bool_]
     ) -> None:
         """Interest by functions of the transition, which is known only when it ends."""
-        if self._interest.has_steps:
-            of = self._interest.of_steps
-            values = self._interest.steps(held, None if before is None else before[1], follows)
-            interest[:, of] = np.where(np.isnan(values), 0.0, values)
-            self._check("interest", interest, LARGEST)
+        values = self._interest.steps(held, None if before is None else before[1], follows)
+        interest[:, self._interest.of_steps] = np.where(np.isnan(values), 0.0, values)
+        self._check("interest", interest, LARGEST)
 
     def _check(self, what: str, values: Array, most: float) -> None:
         """Refuse what is below 0 or above ``most``."""
@@ -263,6 +266,6 @@ class Evaluator:
         for counted in counts:
             if not all(type(count) is int and count > 0 for count in counted.values()):
                 raise ValueError("its counts of actions are not whole numbers")
-        given = dict(zip(self._with_policy, counts, strict=True))
+        of_question = dict(zip(self._with_policy, counts, strict=True))
         for ratio, of in self._ratios:
-            ratio.counts = Counter(given[int(of[0])])
+            ratio.counts = Counter(of_question[int(of[0])])

@@ -85,12 +85,12 @@ class Expression:
         names = {f"{word}{i}": name for i, name in enumerate(quoted)}
         todo: list[ast.AST] = [tree.body]
         while todo:
-            item, parts = self._taken_apart(todo.pop(), names, source)
+            item, parts = self._decompose(todo.pop(), names, source)
             self._program.append(item)
             todo += parts
         self._program.reverse()
 
-    def _taken_apart(
+    def _decompose(
         self, node: ast.AST, quoted: Mapping[str, str], source: str
     ) -> tuple[float | str | tuple[Callable[..., Any], int], list[ast.expr]]:
         """What a node does, and what it does it to."""

@@ -22,9 +22,9 @@ __all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name"]
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
 
-#: What is beyond is no reading of anything: it counts as missing, and squares of what is not stay finite.
+#: Larger readings count as missing, so that squares stay finite.
 LARGEST = 1e100
-#: The most that λ is by itself; and by how many steps of γ it stays below 1.
+#: The largest default of λ; and how many times 1 − γ it stays below 1.
 _LAMBDA, _ROOM = 0.9, 4.0
 
 
@@ -91,23 +91,25 @@ class Policy:
     behaviour: Any = "count"
 
     def __post_init__(self) -> None:
-        for given in ("target", "behaviour"):
-            value = _plain(getattr(self, given))
+        for argument in ("target", "behaviour"):
+            value = _plain(getattr(self, argument))
             if isinstance(value, Mapping):
                 table = {action_name(action): _plain(p) for action, p in value.items()}
                 for action, p in table.items():
                     if not (_is_number(p) and 0.0 <= p <= 1.0):
-                        raise refusal(given, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
+                        raise refusal(argument, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
                 total = sum(table.values())
-                if len(table) < len(value) or total > 1.0 + 1e-6 or (given == "target" and total < 1.0 - 1e-6):
-                    raise refusal(given, "Policy", "have different actions and probabilities of 1 in all", repr(value))
+                if len(table) < len(value) or total > 1.0 + 1e-6 or (argument == "target" and total < 1.0 - 1e-6):
+                    raise refusal(
+                        argument, "Policy", "have different actions and probabilities of 1 in all", repr(value)
+                    )
                 value = table
-            elif given == "target" and not callable(value):
-                raise refusal(given, "Policy", "be a table of probabilities or a function", repr(value))
+            elif argument == "target" and not callable(value):
+                raise refusal(argument, "Policy", "be a table of probabilities or a function", repr(value))
             elif not (callable(value) or isinstance(value, str) or (_is_number(value) and 0.0 < value <= 1.0)):
                 wanted = "be a probability above 0, a table of them, a column, a function or 'count'"
-                raise refusal(given, "Policy", wanted, repr(value))
-            object.__setattr__(self, given, value)
+                raise refusal(argument, "Policy", wanted, repr(value))
+            object.__setattr__(self, argument, value)
         if not isinstance(self.column, str | None):
             raise refusal("column", "Policy", "be the name of a column", repr(self.column))
 
@@ -164,11 +166,11 @@ class GVF:
         for field in fields(self):
             object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
         if self.cumulant is None:
-            raise refusal("cumulant", "GVF", "be a column, an expression or a function", "None")
+            raise refusal("cumulant", "GVF", "be a signal, an expression of signals or a function", "None")
         if (self.gamma is None) == (self.horizon is None):
             got = "neither" if self.gamma is None else "both"
             raise refusal("gamma", "GVF", "be given, or 'horizon' in its place", got)
-        for given, least, most, kind in (
+        for argument, least, most, kind in (
             ("cumulant", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
             ("gamma", 0.0, 1.0, "a number, an expression of signals or a function"),
             ("interest", 0.0, LARGEST, "a number, an expression of signals or a function"),
@@ -176,14 +178,14 @@ class GVF:
             ("horizon", 1.0, LARGEST, "a number of steps, or a duration such as '2min'"),
             ("lambda_", 0.0, 1.0, "a number"),
         ):
-            value = getattr(self, given)
+            value = getattr(self, argument)
             if _is_number(value):
                 fine, kind = least <= value <= most, f"between {least:g} and {most:g}"
             else:
-                fine = value is None or (isinstance(value, str) and given != "lambda_")
-                fine = fine or (callable(value) and given not in ("horizon", "lambda_"))
+                fine = value is None or (isinstance(value, str) and argument != "lambda_")
+                fine = fine or (callable(value) and argument not in ("horizon", "lambda_"))
             if not fine:
-                raise refusal(given, "GVF", f"be {kind}", repr(value))
+                raise refusal(argument, "GVF", f"be {kind}", repr(value))
         if isinstance(self.horizon, str):
             try:
                 durations.seconds(self.horizon)
@@ -257,15 +259,15 @@ class GVF:
         """
         if not isinstance(table, Mapping):
             raise refusal("table", "GVF.from_config", "be a table", repr(table))
-        given = {("lambda_" if key == "lambda" else key): value for key, value in table.items()}
+        arguments = {("lambda_" if key == "lambda" else key): value for key, value in table.items()}
         known = {field.name for field in fields(GVF)}
-        for key in given:
+        for key in arguments:
             if key not in known:
                 names = ", ".join(sorted(known - {"lambda_"} | {"lambda"}))
                 raise refusal("table", "GVF.from_config", f"have only {names}", repr(key))
-        if isinstance(given.get("policy"), Mapping):
-            parts = dict(given["policy"])
+        if isinstance(arguments.get("policy"), Mapping):
+            parts = dict(arguments["policy"])
             if not set(parts) <= {"target", "column", "behaviour"} or "target" not in parts:
                 raise refusal("policy", "GVF.from_config", "have target, column and behaviour", repr(parts))
-            given["policy"] = Policy(**parts)
-        return GVF(**{"cumulant": None, **given})
+            arguments["policy"] = Policy(**parts)
+        return GVF(**{"cumulant": None, **arguments})

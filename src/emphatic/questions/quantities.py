@@ -64,7 +64,8 @@ class Quantities:
         self.are_signals = not (self._expressions or self._row_functions or self._step_functions)
         #: Whether any is other than a constant, or other than the default.
         self.varies = bool(columns or self._expressions or self._row_functions or self._step_functions)
-        self.given = any(quantity is not None for quantity in quantities)
+        #: Whether any question has one.
+        self.used = any(quantity is not None for quantity in quantities)
 
     def __call__(self, rows: Observations) -> Array:
         """The values in each row, NaN where there is none; those of transitions are left to ``steps``.

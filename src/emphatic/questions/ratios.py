@@ -34,6 +34,9 @@ class Ratio:
         #: Whether actions are counted, for nothing else gives μ.
         self.counting = not own and default is None
         self._behaviour = policy.behaviour if own else default
+        self._target = policy.target if isinstance(policy.target, Mapping) else None
+        self.has_functions = callable(policy.target) or callable(self._behaviour)
+        self._by_name = self._target is not None or isinstance(self._behaviour, Mapping)
         self._column = self._behaviour if isinstance(self._behaviour, str) else None
         for what, column, known in (
             ("column", policy.column, (*signals, *categories)),
@@ -67,9 +70,15 @@ class Ratio:
     ) -> float:
         if action is None or (isinstance(action, float | np.floating) and action != action):
             return 0.0
-        if self.counting:
-            self._count(action)
-        pi = self._chance(self.policy.target, held, t, action)
+        counted = self.counting and not (isinstance(action, np.ndarray) and action.ndim)
+        name = action_name(_scalar(action)) if self._by_name or counted else ""
+        if counted:
+            self.counts[name] += 1
+        pi = (
+            self._target.get(name, 0.0)
+            if self._target is not None
+            else self._density(self.policy.target, held, t, action)
+        )
         if pi == 0.0:
             return 0.0
         mu = None if raw.mu is None else raw.mu[t]
@@ -80,7 +89,7 @@ class Ratio:
             if not mu <= 1.0:
                 raise self._refused(action, "at most 1", mu)
         elif mu is None:
-            mu = self._mu(held, t, action)
+            mu = self.counts[name] / self.counts.total() if counted else self._mu(held, t, action, name)
         if not 1.0 / LARGEST < mu <= LARGEST:
             raise self._refused(action, "finite", mu)
         return float(pi / mu)
@@ -89,25 +98,18 @@ class Ratio:
         wanted = f"be above 0 and {most} for action {_shown(action)!r}, which was taken"
         return refusal("mu", "observe", wanted, f"{mu!r} in {self.of!r}")
 
-    def _count(self, action: Any) -> None:
-        if not (isinstance(action, np.ndarray) and action.ndim):  # (one of a continuous space, say)
-            self.counts[action_name(_scalar(action))] += 1
-
-    def _mu(self, held: Observations, t: int, action: Any) -> float:
-        if not self.counting:
-            return self._chance(self._behaviour, held, t, action)
-        if isinstance(action, np.ndarray) and action.ndim:
+    def _mu(self, held: Observations, t: int, action: Any, name: str) -> float:
+        """μ(a) by a table, a function or a number."""
+        behaviour: Any = self._behaviour
+        if behaviour is None:
             wanted = "be given where actions cannot be counted: with the step, or set env.mu before it"
             raise refusal("mu", "learn", wanted, f"none for {self.of!r}")
-        return self.counts[action_name(_scalar(action))] / self.counts.total()
+        if callable(behaviour):
+            return self._density(behaviour, held, t, action)
+        return float(behaviour.get(name, 0.0) if isinstance(behaviour, Mapping) else behaviour)
 
-    def _chance(self, given: Any, held: Observations, t: int, action: Any) -> float:
-        """π(a) or μ(a) by a table, a function or a number."""
-        if isinstance(given, Mapping):
-            return float(given.get(action_name(_scalar(action)), 0.0))
-        if not callable(given):
-            return float(given)
-        chance: Any = given(held.observation(t), action)
+    def _density(self, function: Any, held: Observations, t: int, action: Any) -> float:
+        chance: Any = function(held.observation(t), action)
         value = _number(chance)
         if not 0.0 <= value <= LARGEST:
             wanted = f"give action {_shown(action)!r} in {self.of!r} a probability, or a density, of 0 or more"
