@@ -211,7 +211,8 @@ class Nexting:
                 self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers))
                 begin, readings, answers = rows, [], []
                 if due or rows == self.rows:
-                    self.unfinished.save(self.horde, self._more(spent + now - began))
+                    more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
+                    self.unfinished.save(self.horde, more)
                     saved = time.perf_counter()
         self._check_rows(self.horde.rows)
 
@@ -220,7 +221,7 @@ class Nexting:
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
         more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
-        return more | {"when": when, "counts": asdict(self.counts)}
+        return more | {"when": when}
 
     def _write_part(self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64]) -> None:
         """A part of the readings, then of ``predictions.parquet``."""
