@@ -696,6 +696,7 @@ class Opened:
         os.close(self._events)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
 @pytest.mark.parametrize(
     ("kind", "rows"), [("csv", 30_000), ("csv", 1500), ("csv.gz", 30_000), ("jsonl", 30_000), ("parquet", 30_000)]
 )
