@@ -37,7 +37,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
-from emphatic.nexting.once import read_once
+from emphatic.nexting.first_rows import keep_first_rows
 from emphatic.streams import open_table
 
 T = 4 * BLOCK + 1234
@@ -696,11 +696,13 @@ class Opened:
         os.close(self._events)
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "parquet"])
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+@pytest.mark.parametrize(
+    ("kind", "rows"), [("csv", 30_000), ("csv", 1500), ("csv.gz", 30_000), ("jsonl", 30_000), ("parquet", 30_000)]
+)
 def test_the_table_is_read_once_and_text_once_more_to_count_its_rows(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = 30_000
     made = pa.table({"x": np.sin(np.arange(rows) / 7), "word": ["on", "off", "on"] * (rows // 3)})
     path = tmp_path / f"table.{kind}"
     if kind == "jsonl":
@@ -744,7 +746,7 @@ def test_first_rows_are_kept_until_something_reads_on() -> None:
 
     table = open_table({"x": np.zeros(3)})
     table._source = cast(Any, Source())
-    table = read_once(table)
+    table = keep_first_rows(table)
     for _ in range(3):
         assert len(next(table.blocks(10_000))) == 10_000
     for rows, reads in ((4096, [0]), (700, [0, 0])):
@@ -753,6 +755,10 @@ def test_first_rows_are_kept_until_something_reads_on() -> None:
     assert next(table.blocks(500, 20_000)).values[0, 0] == 20_000
     assert counted == [0, 0, 20_000]
     assert sum(table.lengths()) == 25_000
+    # Two who read side by side do not take each other's rows.
+    for one, other in zip(table.blocks(1000), table.blocks(1000), strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+    assert other.values[-1, 0] == 24_999
 
 
 MEMORY = """

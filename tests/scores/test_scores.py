@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import scores
-from emphatic.scores.masks import count, shared, unpacked
+from emphatic.scores.masks import count, share_masks, unpack
 from emphatic.scores.returns import Returns
 from emphatic.scores.summary import LogScores
 
@@ -241,8 +241,8 @@ def test_masks_are_shared() -> None:
     T, H = 403, 2
 
     def sharing(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        masks, group = shared(np.packbits(known, axis=1), H)
-        return unpacked(masks, 0, T), group
+        masks, group = share_masks(np.packbits(known, axis=1), H)
+        return unpack(masks, 0, T), group
 
     few = rng.random((4, T)) < 0.5
     masks, group = sharing(few[[0, 1, 0, 2, 3, 3]])
@@ -267,7 +267,7 @@ def test_masks_in_bits() -> None:
     bits = np.packbits(flags, axis=1)
     assert [count(row) for row in bits] == flags.sum(axis=1).tolist()
     for start, stop in ((0, 77), (5, 6), (8, 16), (13, 77), (40, 40)):
-        np.testing.assert_array_equal(unpacked(bits, start, stop), flags[:, start:stop])
+        np.testing.assert_array_equal(unpack(bits, start, stop), flags[:, start:stop])
 
 
 # ------------------------------------------------------------------ the whole account

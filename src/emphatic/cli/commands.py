@@ -115,15 +115,15 @@ def nexting(
     is the weighted mean of the readings that follow, with weights that fall by a factor of 1 − 1/h per step, in the
     signal's own unit.
     """
-    from emphatic.cli import nexting as command
+    from emphatic.cli import nexting as terminal
 
     if table == "-":
-        code = command.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
-    raise typer.Exit(command.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
+    raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
 
 
 @app.command()

@@ -27,8 +27,8 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.nexting.kept import KeptReadings, ReadingCounts, make_features
-from emphatic.nexting.once import FIRST, read_once
+from emphatic.nexting.first_rows import FIRST, keep_first_rows
+from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
 from emphatic.nexting.unfinished import Unfinished
@@ -59,7 +59,9 @@ class Nexting:
     def open(self) -> Nexting:
         """Look at the table, and fill in the settings that were left out."""
         began = time.perf_counter()
-        self.table = read_once(open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter))
+        self.table = keep_first_rows(
+            open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter)
+        )
         self.rows = self._count()
         if self.rows < 3:
             raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; at least 3 are needed.")
@@ -77,7 +79,7 @@ class Nexting:
         self.unfinished = Unfinished(self.out)
         self.open()
         self._identity = self._identify()  # before the first rows are let go
-        state = self._resumed() if resume else None
+        state = self._load_unfinished() if resume else None
         try:
             if state is None:
                 self.unfinished.begin()
@@ -89,7 +91,7 @@ class Nexting:
                     self.begin()
                 else:
                     self.horde, self.clock, self.counts = state
-                    self._initial = self._warmed_up().features.save()
+                    self._initial = self._warm_up().features.save()
                 self._learn(began)
                 self._spend("learning", began)
                 self._log_learning()
@@ -140,11 +142,11 @@ class Nexting:
         """Features and learners as they are before the first row."""
         self.clock = self.table.clock()
         self.counts = ReadingCounts.none(len(self.table.names))
-        self.horde = self._warmed_up()
+        self.horde = self._warm_up()
         self._initial = self.horde.features.save()
         return self
 
-    def _warmed_up(self) -> Horde:
+    def _warm_up(self) -> Horde:
         clock = self.table.clock()
         return Horde(
             self.settings.asked(), Features.from_config(self.settings.features or ()), self.settings.rule,
@@ -155,7 +157,7 @@ class Nexting:
         """A maker of features as it was before the first row."""
         return Features.load(*self._initial)
 
-    def _resumed(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
+    def _load_unfinished(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
         """The state of an unfinished run; None if there is none to resume."""
         if not self.unfinished.checkpoint.exists():
             if self.unfinished.folder.exists() or not (self.out / "model.safetensors").exists():
@@ -194,11 +196,11 @@ class Nexting:
         # Where the gaps are; the horde finds them by a clock of its own, which is at the same row.
         clock = None if self.clock is None else Clock.restore(self.clock.state())
         readings: list[KeptReadings] = []
-        made: list[NDArray[np.float64]] = []
+        answers: list[NDArray[np.float64]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
             gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
             readings.append(KeptReadings(block.values, block.time, gap, block.labels))
-            made.append(predictions)
+            answers.append(predictions)
             self.counts.add(block)
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
@@ -206,10 +208,11 @@ class Nexting:
             full, due = (rows - begin) * width >= WAITING, now - saved >= SAVE
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
-                self._write_part(begin, KeptReadings.join(readings), np.concatenate(made))
-                begin, readings, made = rows, [], []
+                self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers))
+                begin, readings, answers = rows, [], []
                 if due or rows == self.rows:
-                    self.unfinished.save(self.horde, self._more(spent + now - began))
+                    more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
+                    self.unfinished.save(self.horde, more)
                     saved = time.perf_counter()
         self._check_rows(self.horde.rows)
 
@@ -218,16 +221,15 @@ class Nexting:
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
         more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
-        kept = {"when": when, "notation": self.table.notation.config(), "counts": asdict(self.counts)}
-        return more | kept
+        return more | {"when": when, "notation": self.table.notation.config()}
 
-    def _write_part(self, begin: int, readings: KeptReadings, made: NDArray[np.float64]) -> None:
+    def _write_part(self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64]) -> None:
         """A part of the readings, then of ``predictions.parquet``."""
-        columns: dict[str, Any] = {"row": np.arange(begin, begin + len(made))}
+        columns: dict[str, Any] = {"row": np.arange(begin, begin + len(predictions))}
         if readings.time is not None:
             columns["time"] = _datetimes(readings.time) if self.table.dated else readings.time
         self.unfinished.write("readings", begin, readings.columns())
-        self.unfinished.write("predictions", begin, columns | dict(zip(self.horde.names, made.T, strict=True)))
+        self.unfinished.write("predictions", begin, columns | dict(zip(self.horde.names, predictions.T, strict=True)))
 
     # ------------------------------------------------------------------ scoring
 

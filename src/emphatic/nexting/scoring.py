@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
-from emphatic.nexting.kept import Array, KeptReadings, ReadingCounts, make_features
+from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.signals import SignalPlot, SignalSketch
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.scores.offline import FirstHalf, OfflineFit
@@ -28,10 +28,10 @@ from emphatic.scores.returns import Returns
 from emphatic.scores.summary import LogScores
 from emphatic.tables import Hold
 
-__all__ = ["Scored", "Scoring"]
+__all__ = ["Scoring", "ScoringResult"]
 
 
-class Scored(NamedTuple):
+class ScoringResult(NamedTuple):
     """Scores and learning curves, a dict a question; a plot a signal; and the signals that never changed."""
 
     summary: list[dict[str, Any]]
@@ -75,7 +75,7 @@ class Scoring:
     dated: bool
     progress: Callable[[int, int], None]
 
-    def score(self, write: Callable[[Any], None]) -> Scored:
+    def score(self, write: Callable[[Any], None]) -> ScoringResult:
         """Go through all parts; ``write`` is called with each part of the predictions, in order."""
         H = len(self.horizons)
         self._at = [list(self.signals).index(name) for name in self.predict]
@@ -103,7 +103,7 @@ class Scoring:
             scored.add(rows.start, rows.held, rows.missing, rows.predictions, offline, rows.G, rows.known)
             self._draw(sketches, rows)
         constant = [name for name, varies in zip(self.signals, self._lowest < self._highest, strict=True) if not varies]
-        return Scored(scored.scores(), scored.curves(), [sketch.plot() for sketch in sketches], constant)
+        return ScoringResult(scored.scores(), scored.curves(), [sketch.plot() for sketch in sketches], constant)
 
     def _go_backwards(self, half: FirstHalf) -> None:
         """Note what each part's returns need of the rows after it, and all that must be known before going forwards."""

@@ -66,9 +66,9 @@ class Settings:
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
         }
-        made = cls(**given)
-        made.check(name)
-        return made
+        settings = cls(**given)
+        settings.check(name)
+        return settings
 
     @classmethod
     def combine(cls, config: Any = None, name: str = "nexting", **given: Any) -> Settings:
@@ -135,14 +135,14 @@ class Settings:
             raise ValueError(f"'horizons' names a horizon twice: {', '.join(map(str, horizons))}.")
         gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
         longest = 1.0 / (1.0 - min(max(gammas), _MOST))
-        made = replace(
+        settings = replace(
             self, predict=tuple(predict), horizons=tuple(horizons),
             features=self.features or tuple(default_features(table, longest, warm_up_rows(rows))),
             time=False if self.time is False else table.time,
         )  # fmt: skip
-        for question in made.asked():
+        for question in settings.asked():
             _check(question, table, step)
-        return made
+        return settings
 
     def asked(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the settings."""

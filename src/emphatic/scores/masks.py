@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bits", "count", "shared", "unpacked"]
+__all__ = ["Bits", "count", "share_masks", "unpack"]
 
 #: Flags of rows, packed eight to a byte as ``np.packbits`` does, zeros after the last.
 Bits = NDArray[np.uint8]
@@ -23,14 +23,14 @@ def count(bits: Bits) -> int:
     return int(_ONES[bits].sum(dtype=np.int64))
 
 
-def unpacked(bits: Bits, start: int, stop: int) -> NDArray[np.bool_]:
+def unpack(bits: Bits, start: int, stop: int) -> NDArray[np.bool_]:
     """The flags of the rows from ``start`` to ``stop`` of several masks, (g, stop − start)."""
     first = start // 8
     flags = np.unpackbits(bits[:, first : -(-stop // 8)], axis=1)
     return flags[:, start - 8 * first : stop - 8 * first].view(np.bool_)
 
 
-def shared(known: Bits, H: int) -> tuple[Bits, NDArray[np.int64]]:
+def share_masks(known: Bits, H: int) -> tuple[Bits, NDArray[np.int64]]:
     """Masks (g, bytes) and which of them each question has, from the rows ``known`` of Q questions, H a signal.
 
     Questions with the same rows share a mask. If that leaves more than 8, questions of the same horizon share the

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
-from emphatic.scores.masks import shared
-from emphatic.scores.sums import Array, Features, Gathered, Sums, blocks
+from emphatic.scores.masks import share_masks
+from emphatic.scores.sums import Array, Features, MaskedSums, Sums, blocks
 
 __all__ = ["STRENGTHS", "FirstHalf", "OfflineFit", "offline"]
 
@@ -73,7 +73,7 @@ class OfflineFit:
         self._centre = first.centre
         Q = len(self._centre)
         self.strength = np.full(Q, np.nan)
-        self._masks, self._group = shared(first.bits, H)
+        self._masks, self._group = share_masks(first.bits, H)
         self._room = min(n, _FEATURES)
         most = max(1, _ROOM // (16 * self._room**2) - 1)
         g = len(self._masks) if self._masks.any() else 0
@@ -83,7 +83,7 @@ class OfflineFit:
         self._square = self._active = 0.0
         self._live = self._pass = 0
         self._W, self._c = np.zeros((0, Q)), np.full(Q, np.nan)
-        self._gathered: Gathered | None = None
+        self._sums: MaskedSums | None = None
 
     def add(self, start: int, index: NDArray[np.int64], value: Array, G: Array) -> Array:
         """The next rows of a pass, from ``start`` on: active features (B, k) and returns (Q, B).
@@ -93,30 +93,30 @@ class OfflineFit:
         stop = start + len(index)
         if index.max(initial=-1) >= self.n:
             raise refusal("phi", "offline", f"have indices below n = {self.n}", str(index.max()))
-        made = np.full(G.shape, np.nan)
+        predictions = np.full(G.shape, np.nan)
         for a, b in pairwise([start, *(e for e in (self._cut, self.half) if start < e < stop), stop]):
             rows = slice(a - start, b - start)
             if b > self.half:
-                made[:, rows] = self._predict(index[rows], value[rows])
+                predictions[:, rows] = self._predict(index[rows], value[rows])
                 continue
             if self._pass < len(self._batches):
                 self._gather(a, index[rows], value[rows], G[:, rows])
                 if b == self.half:
                     self._fit_batch()
-        return made
+        return predictions
 
     def _gather(self, start: int, index: NDArray[np.int64], value: Array, G: Array) -> None:
         batch = self._batches[self._pass]
         if self._pass == 0:
             self._survey(index, value)
             if self._live > self._room:
-                self._batches, self._gathered = [], None
+                self._batches, self._sums = [], None
                 return
         own = np.isin(self._group, batch)
-        if self._gathered is None:
+        if self._sums is None:
             group = self._group[own] - batch[0]
-            self._gathered = Gathered(self._masks[batch], group, self.half, self._cut, self._room)
-        self._gathered.add(start, self._place[index], value, G[own] - self._centre[own, None])
+            self._sums = MaskedSums(self._masks[batch], group, self.half, self._cut, self._room)
+        self._sums.add(start, self._place[index], value, G[own] - self._centre[own, None])
 
     def _survey(self, index: NDArray[np.int64], value: Array) -> None:
         """Give features a place when they are first active, and sum the squares of active values."""
@@ -131,9 +131,9 @@ class OfflineFit:
 
     def _fit_batch(self) -> None:
         """The first half has been seen: fit the questions of this pass."""
-        gathered, batch = self._gathered, self._batches[self._pass]
-        self._gathered, self._pass = None, self._pass + 1
-        if gathered is None or not self._live:
+        sums, batch = self._sums, self._batches[self._pass]
+        self._sums, self._pass = None, self._pass + 1
+        if sums is None or not self._live:
             return
         live = np.flatnonzero(self._place[: self.n] >= 0)
         order = self._place[live]
@@ -142,7 +142,7 @@ class OfflineFit:
             self._W = np.zeros((len(live), self._W.shape[1]))
         scale = self._square / self._active if self._square else 1.0
         for u in batch:
-            early, late = gathered.sums(u - batch[0], order)
+            early, late = sums.of_mask(u - batch[0], order)
             if early.N and late.N:
                 q = np.flatnonzero(self._group == u)
                 self._W[:, q], self._c[q], self.strength[q] = _fit(early, late, scale)
@@ -168,15 +168,15 @@ def offline(
     first = FirstHalf(T, np.array([g[k].mean() if k.any() else 0.0 for g, k in zip(G, known, strict=True)]))
     first.add(0, G, known)
     fit = OfflineFit(n, T, H, first)
-    made = np.full((len(G), T), np.nan)
+    predictions = np.full((len(G), T), np.nan)
     steps, done = (fit.passes - 1) * fit.half + T, 0
     for last in [fit.half] * (fit.passes - 1) + [T]:
         for start, stop, index, value in blocks(phi, last):
-            made[:, start:stop] = fit.add(start, index, value, G[:, start:stop])
+            predictions[:, start:stop] = fit.add(start, index, value, G[:, start:stop])
             done += stop - start
             if progress is not None:
                 progress(done / steps)
-    return made[:, fit.half :], fit.strength
+    return predictions[:, fit.half :], fit.strength
 
 
 def _fit(early: Sums, late: Sums, scale: float) -> tuple[Array, Array, Array]:

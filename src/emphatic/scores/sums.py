@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal
-from emphatic.scores.masks import Bits, count, unpacked
+from emphatic.scores.masks import Bits, count, unpack
 
-__all__ = ["Array", "Features", "Gathered", "Sums", "blocks"]
+__all__ = ["Array", "Features", "MaskedSums", "Sums", "blocks"]
 
 Array = NDArray[np.float64]
 Features = Callable[[], Iterator[Active]]
@@ -52,7 +52,7 @@ class Sums(NamedTuple):
         return self.s / self.N, self.y / self.N
 
 
-class Gathered:
+class MaskedSums:
     """Sums over the first half of a log for g masks (g, bytes), of the rows before ``cut`` apart from those after.
 
     ``group`` says which mask each of m questions has; there are at most ``room`` features. Most rows are in most
@@ -72,7 +72,7 @@ class Gathered:
         """Rows from ``start`` on, all on one side of the cut: places of features, their values, and G (m, B)."""
         from emphatic.scores import kernels
 
-        part, mask = int(start >= self._cut), unpacked(self._masks, start, start + len(at))
+        part, mask = int(start >= self._cut), unpack(self._masks, start, start + len(at))
         own = np.where(mask[self._group], Y, 0.0)
         every = np.full((1, len(at)), self._outside.any())
         kernels.gram(
@@ -83,8 +83,8 @@ class Gathered:
         self._y[part] += own.sum(axis=1)
         self._yy[part] += (own**2).sum(axis=1)
 
-    def sums(self, u: int, order: NDArray[np.int64]) -> tuple[Sums, Sums]:
-        """Of mask u, before the cut and after, features in this order of their places."""
+    def of_mask(self, u: int, order: NDArray[np.int64]) -> tuple[Sums, Sums]:
+        """The sums of mask u, before the cut and after, with features in this order of their places."""
         g, own = len(self._masks), self._group == u
         both = []
         for part in (0, 1):
