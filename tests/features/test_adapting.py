@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.nexting.settings import default_features
+from emphatic.nexting.runner import Nexting
+from emphatic.nexting.settings import Settings, default_features
 from emphatic.tables import open_table
 
 PARTS: list[f.Part] = [
@@ -180,6 +182,17 @@ def test_damaged_ranges_are_refused(name: str) -> None:
             arrays[name][0, 0] = memory
             with pytest.raises(emphatic.CheckpointError, match="not saved features"):
                 f.Features.load(header, arrays)
+
+
+def test_a_log_is_scored_with_the_features_that_were_learned_from(tmp_path: Path) -> None:
+    """The features of the whole log once more start from the ranges of the warm-up, not from where they ended."""
+    values = np.nan_to_num(drifting()[:, 0])
+    run = Nexting({"a": values}, Settings(horizons=(5,)), tmp_path / "out")
+    run.run()
+    assert sum(run.horde.features.range_moves["a"]) > 10
+    maker = f.Features.from_config(run.settings.features or ()).warm_up(values[:600, None], names=["a"])
+    again = list(run.phi())
+    np.testing.assert_array_equal(np.concatenate([phi.values for phi in again]), maker(values[:, None]).values)
 
 
 # ------------------------------------------------------------------ whatever comes

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,12 +78,12 @@ class AdaptiveRanges:
         """As after the warm-up."""
         self.knots[:], self.recent[:], self.moves[:] = self.first_knots, self.first_recent, 0
 
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """To save."""
         return {name: array.copy() for name, array in vars(self).items()}
 
     @classmethod
-    def restore(cls, plan: FeaturePlan, arrays: Mapping[str, NDArray[np.generic]]) -> AdaptiveRanges:
+    def restore(cls, plan: FeaturePlan, arrays: Mapping[str, NDArray[Any]]) -> AdaptiveRanges:
         """What was saved; before ranges adapted only their knots were, and such ranges stay."""
         flat = _checked(plan, arrays["knots"])
         made = cls.fixed(plan, _apart(plan, flat))
@@ -130,9 +131,9 @@ def _apart(plan: FeaturePlan, flat: Array) -> list[Array]:
     return [flat[a:b] for a, b in pairwise(ends)]
 
 
-def _checked(plan: FeaturePlan, flat: NDArray[np.generic]) -> Array:
+def _checked(plan: FeaturePlan, flat: NDArray[Any]) -> Array:
     """Increasing knots for every scale."""
     fine = flat.dtype == np.float64 and flat.shape == (sum(scale.knots for scale in plan.scales),)
-    if not fine or not all(np.isfinite(at).all() and (np.diff(at) > 0).all() for at in _apart(plan, flat)):  # type: ignore[arg-type]
+    if not fine or not all(np.isfinite(at).all() and (np.diff(at) > 0).all() for at in _apart(plan, flat)):
         raise ValueError("the arrays do not fit the parts")
-    return flat  # type: ignore[return-value]
+    return flat

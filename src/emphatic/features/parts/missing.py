@@ -27,7 +27,7 @@ class Missing(Part):
         check_names(self.of, "Missing")
 
     def units(self, plan: FeaturePlan) -> list[Unit]:
-        columns = plan.columns(self.of)
+        columns = np.array(plan.columns(self.of))
         first = plan.code(len(columns), lambda rows: np.where(rows.missing[:, columns], 0, -1))
         return [Unit(CODE, _name(plan.names[c]), (first + i,), norm=0.0) for i, c in enumerate(columns)]
 
