@@ -48,7 +48,7 @@ def horde(log: emphatic.streams.Table) -> Horde:
     assert log.rows is not None
     settings = Settings(horizons=("2min", "15min", "3h", "24h")).filled(log, log.rows)
     clock = log.clock()
-    made = Horde(settings.asked(), Features.from_config(settings.features or ()), step=clock.step if clock else None)
+    made = Horde(settings.gvfs(), Features.from_config(settings.features or ()), step=clock.step if clock else None)
     return made.warm_up(log)
 
 
@@ -143,7 +143,7 @@ class Pipe:
         names = list(lines[0])
         first = emphatic.streams.open_table({name: [line[name] for line in lines[:500]] for name in names})
         settings = Settings(horizons=(2, 9, 36, 144)).filled(first, 500)
-        other = Horde(settings.asked(), Features.from_config(settings.features or ())).warm_up(first, 500)
+        other = Horde(settings.gvfs(), Features.from_config(settings.features or ())).warm_up(first, 500)
         other.run(first)
         want = np.array([other.observe(line) for line in lines[500:]])
         yield gate(self.gate, np.array([[v for at in one.values() for v in at.values()] for one in made]), want)

@@ -28,7 +28,7 @@ NAMES = ("S1", "S2", "S3")
 
 
 def log(T: int = 200, seed: int = 0) -> np.ndarray:
-    """Readings that wander, with gaps; the third is skewed and mostly 0."""
+    """CheckedReadings that wander, with gaps; the third is skewed and mostly 0."""
     rng = np.random.default_rng(seed)
     values = np.cumsum(rng.normal(size=(T, 3)), axis=0)
     values[:, 2] = np.where(rng.random(T) < 0.8, 0.0, rng.exponential(size=T))

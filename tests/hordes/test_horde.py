@@ -575,7 +575,7 @@ def rewritten(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], Non
         arrays = {name: part.array() for name, part in stored.items()}
     header = json.loads(metadata["emphatic"])
     change(header, arrays)
-    made = {name: tensors.Part.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    made = {name: tensors.TensorPart.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
     with open(path, "wb") as file:
         tensors.write(file, {"emphatic": json.dumps(header)}, made)
 

@@ -387,8 +387,8 @@ def test_bytes_are_those_of_the_library_of_the_format(tmp_path: Path) -> None:
         "none": np.zeros((0, 4), np.float32),
         "flags": np.array([True, False, True]).astype(np.uint8),
     }
-    parts = {name: tensors.Part.of(array) for name, array in arrays.items()}
-    parts["table"] = tensors.Part("float64", table.shape, (table[i : i + 300] for i in range(0, 700, 300)))
+    parts = {name: tensors.TensorPart.of(array) for name, array in arrays.items()}
+    parts["table"] = tensors.TensorPart("float64", table.shape, (table[i : i + 300] for i in range(0, 700, 300)))
     path = tmp_path / "m"
     with open(path, "wb") as file:
         tensors.write(file, {"x": "1"}, parts)
@@ -409,7 +409,7 @@ def test_bytes_are_those_of_the_library_of_the_format(tmp_path: Path) -> None:
 
 def test_blocks_that_do_not_make_the_array_leave_no_file(tmp_path: Path) -> None:
     for rows in (1, 3):
-        part = tensors.Part("float64", (2, n), (np.zeros((rows, n)),))
+        part = tensors.TensorPart("float64", (2, n), (np.zeros((rows, n)),))
         with pytest.raises(ValueError, match="not as many"):
             checkpoint.write(tmp_path / "m", {}, {"theta": part})
     assert os.listdir(tmp_path) == []
@@ -419,7 +419,7 @@ def test_a_file_replaced_while_it_is_read(tmp_path: Path) -> None:
     """What is read is all of one checkpoint."""
     path, learner = tmp_path / "m", Learner("td", n, engine="reference")
     learner.save(path)
-    with checkpoint.opened(path) as (_, arrays):
+    with checkpoint.open_checkpoint(path) as (_, arrays):
         learner.theta = np.ones(n)
         learner.save(path)
         assert not arrays["theta"].array().any()

@@ -212,7 +212,7 @@ def test_predictions_are_those_of_a_horde(finished: tuple[Path, str], log: Path)
     table, _ = loaded(finished[0])
     opened = open_table(str(log))
     chosen = settings.Settings(horizons=(2, "1h")).filled(opened, T)
-    horde = emphatic.Horde(chosen.asked(), Features.from_config(list(chosen.features or ())))
+    horde = emphatic.Horde(chosen.gvfs(), Features.from_config(list(chosen.features or ())))
     expected = horde.run(opened)
     for q, name in enumerate(horde.names):
         np.testing.assert_array_equal(table.column(name).to_numpy(), expected[:, q], name)

@@ -223,7 +223,7 @@ def outcome_of_horde(path: Path) -> Arrays:
 
 def write(path: Path, arrays: Arrays, **metadata: str) -> None:
     """Arrays to a safetensors file."""
-    parts = {name: tensors.Part.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    parts = {name: tensors.TensorPart.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
     with open(path, "wb") as file:
         tensors.write(file, metadata, parts)
 

@@ -41,7 +41,7 @@ def sweep(
         folder = out or Path("sweep") / order.name
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             found = swept(
-                order.source(), order.grids, **order.asked, jobs=jobs, out=folder, resume=resume,
+                order.source(), order.grids, **order.arguments, jobs=jobs, out=folder, resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
             )  # fmt: skip
         _show(found, folder)
@@ -74,7 +74,7 @@ def _show(found: Any, folder: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from emphatic.studies.page import shown
+    from emphatic.studies.page import format_value
 
     plan = found.plan
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
@@ -85,7 +85,7 @@ def _show(found: Any, folder: Path) -> None:
     for name in (*names, "mean", "final", "diverged"):
         table.add_column(name, justify="right")
     for row in found.best:
-        values = [shown(row[name]) if name in row else "" for name in names]
+        values = [format_value(row[name]) if name in row else "" for name in names]
         errors = [_with_error(row, name) for name in ("mean", "final")]
         table.add_row(row["rule"], *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
     Console().print(table)

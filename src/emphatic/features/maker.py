@@ -13,8 +13,8 @@ from emphatic.features.adapting import AdaptiveRanges, leaders
 from emphatic.features.parts import Part, check_kind, from_config
 from emphatic.features.plan import FeaturePlan, make_plan
 from emphatic.features.ranges import find_knots
-from emphatic.features.readings import Array, Labels, Readings, check_signal_names
-from emphatic.learning.active import Active, trusted
+from emphatic.features.readings import Array, CheckedReadings, Labels, check_signal_names
+from emphatic.learning.active import Active, make_unchecked
 from emphatic.learning.inputs import refusal
 
 __all__ = ["Features"]
@@ -68,7 +68,7 @@ class Features:
         ``names`` are those of the C signals; ``time`` is in seconds or datetime64; ``labels`` has an array for each
         name of a ``OneHot`` that is not a signal. B may be 0 where everything is given. Returns itself.
         """
-        rows = Readings.check(check_signal_names(names), values, time, labels, None, "warm_up")
+        rows = CheckedReadings.check(check_signal_names(names), values, time, labels, None, "warm_up")
         named = ((part.found_under(), part) for part in self.parts)
         found = {name: part.find(rows) for name, part in named if name is not None}
         plan = make_plan(self.parts, rows.names, found)
@@ -160,7 +160,7 @@ class Features:
         from emphatic.features import kernels
 
         plan = self._require()
-        rows = Readings.check(plan.names, values, time, labels, missing, "Features")
+        rows = CheckedReadings.check(plan.names, values, time, labels, missing, "Features")
         code, given = plan.make_columns(rows)
         seconds = rows.seconds if self._timed else _NO_TIME
         B = len(rows.values)
@@ -171,7 +171,7 @@ class Features:
             sensed, seconds, code, given, *self._units, ranges.knots, ranges.recent, ranges.moves, self._clipped,
             self._place, index, value,
         )  # fmt: skip
-        return trusted(index[0], value[0], top) if rows.single else trusted(index, value, top)
+        return make_unchecked(index[0], value[0], top) if rows.single else make_unchecked(index, value, top)
 
     def cut(self) -> None:
         """Forget the traces: what follows is after a gap, and starts anew from its first reading."""

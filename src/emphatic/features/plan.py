@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.features.readings import Array, Readings
+from emphatic.features.readings import Array, CheckedReadings
 from emphatic.learning.inputs import refusal
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Columns:
 
     first: int
     count: int
-    function: Callable[[Readings], NDArray[Any]]
+    function: Callable[[CheckedReadings], NDArray[Any]]
 
 
 @dataclass
@@ -120,12 +120,12 @@ class FeaturePlan:
         at = self.sources.setdefault(source, len(self.sources))
         return self.scales.setdefault(Scale(at, knots, span, spacing), len(self.scales))
 
-    def code(self, count: int, function: Callable[[Readings], NDArray[np.int64]]) -> int:
+    def code(self, count: int, function: Callable[[CheckedReadings], NDArray[np.int64]]) -> int:
         """The number of the first of ``count`` new columns of codes, which ``function`` makes of the rows of a call."""
         self.codes.append(Columns(_width(self.codes), count, function))
         return self.codes[-1].first
 
-    def given(self, count: int, function: Callable[[Readings], Array]) -> int:
+    def given(self, count: int, function: Callable[[CheckedReadings], Array]) -> int:
         """The same with numbers, which are the values of features as they are; NaN for none."""
         self.numbers.append(Columns(_width(self.numbers), count, function))
         return self.numbers[-1].first
@@ -176,7 +176,7 @@ class FeaturePlan:
             np.array([m for u in self.units for m in u.members], np.int64),
         )
 
-    def make_columns(self, rows: Readings) -> tuple[NDArray[np.int64], Array]:
+    def make_columns(self, rows: CheckedReadings) -> tuple[NDArray[np.int64], Array]:
         """The codes and the given numbers of each row, (B, columns)."""
         B = len(rows.values)
         codes, numbers = np.empty((B, _width(self.codes)), np.int64), np.empty((B, _width(self.numbers)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emphatic.learning.inputs import numbers, refusal
 
-__all__ = ["Array", "Labels", "Readings", "check_signal_names", "is_missing"]
+__all__ = ["Array", "CheckedReadings", "Labels", "check_signal_names", "is_missing"]
 
 Array = NDArray[np.float64]
 Labels = Mapping[str, Any]
@@ -28,7 +28,7 @@ def check_signal_names(names: Any) -> tuple[str, ...]:
 
 
 @dataclass
-class Readings:
+class CheckedReadings:
     """The rows of one call of ``function``: ``values`` (B, C); the rest is checked where a part asks for it."""
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class Readings:
     @classmethod
     def check(
         cls, names: tuple[str, ...], values: Any, time: Any, labels: Labels | None, gone: Any, function: str
-    ) -> Readings:
+    ) -> CheckedReadings:
         """From what a user gives."""
         array = numbers("values", values, function)
         single = array.ndim == 1 and function != "warm_up"

@@ -17,7 +17,7 @@ from emphatic.hordes.group import fill_in
 from emphatic.hordes.reading import REWARD
 from emphatic.learning import restoring
 from emphatic.learning.learner import Learner
-from emphatic.learning.tensors import Part, Stored
+from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.gvf import GVF, Observations
 from emphatic.tables import Hold
 
@@ -34,7 +34,7 @@ _MORE = "horde.more."
 _FUNCTION = "function"
 
 
-def state(horde: Horde, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Part]]:
+def state(horde: Horde, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TensorPart]]:
     """Header and arrays: all there is to go on from."""
     evaluator, setup = horde._evaluator, horde._setup
     questions = [question.config() for question in horde.questions]
@@ -65,11 +65,11 @@ def state(horde: Horde, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         saved["groups"] = [{**own, "learner": learner} for own, learner, _ in others]
         for g, (_, _, arrays) in enumerate(others, 1):
             parts |= {f"{_prefix(g)}{name}": part for name, part in arrays.items()}
-    parts["horde.now"] = Part.of(np.ascontiguousarray(evaluator.departure))
+    parts["horde.now"] = TensorPart.of(np.ascontiguousarray(evaluator.departure))
     if horde._episode is not None:
         raw, held = horde._episode
         saved["episode"] = {name: labels[0] for name, labels in raw.labels.items()}
-        parts |= {"horde.raw": Part.of(raw.values), "horde.held": Part.of(held.values)}
+        parts |= {"horde.raw": TensorPart.of(raw.values), "horde.held": TensorPart.of(held.values)}
     return {**header, "horde": saved}, parts
 
 

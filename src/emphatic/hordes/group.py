@@ -15,15 +15,15 @@ from emphatic import rules
 from emphatic.engines.rows import Rows
 from emphatic.features import Features
 from emphatic.hordes.blend import Blend
-from emphatic.learning.active import Active, trusted
+from emphatic.learning.active import Active, make_unchecked
 from emphatic.learning.inputs import parameters
 from emphatic.learning.learner import Learner
-from emphatic.learning.recording import Recorded
+from emphatic.learning.recording import RecordedLearner
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.learning.tensors import Part
+from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 
-__all__ = ["Group", "Groups", "Readings", "Setup", "fill_in"]
+__all__ = ["Group", "Groups", "HeldReadings", "Setup", "fill_in"]
 
 Array = NDArray[np.float64]
 #: One step that follows on the one before.
@@ -31,7 +31,7 @@ _FOLLOWS = np.ones(1, bool)
 
 
 @dataclass(slots=True)
-class Readings:
+class HeldReadings:
     """What features are made of: B rows, held (B, C), where readings are missing, times and labels."""
 
     held: Array
@@ -39,20 +39,20 @@ class Readings:
     time: Any
     labels: Mapping[str, Sequence[Any]]
 
-    def part(self, rows: slice) -> Readings:
+    def part(self, rows: slice) -> HeldReadings:
         """Some of the rows."""
         time = None if self.time is None else self.time[rows]
         labels = {name: column[rows] for name, column in self.labels.items()}
-        return Readings(self.held[rows], self.missing[rows], time, labels)
+        return HeldReadings(self.held[rows], self.missing[rows], time, labels)
 
     @staticmethod
-    def joined(parts: Sequence[Readings]) -> Readings:
+    def joined(parts: Sequence[HeldReadings]) -> HeldReadings:
         """Rows of several blocks as one."""
         held, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("held", "missing"))
         times = [part.time for part in parts]
         time = None if any(when is None for when in times) else np.concatenate(times)
         labels = {name: [label for part in parts for label in part.labels[name]] for name in parts[0].labels}
-        return Readings(held, missing, time, labels)
+        return HeldReadings(held, missing, time, labels)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Group:
         # (eta has done its work)
         self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
         # No component of φ is larger than the number of active ones, even where hashed tiles fall together.
-        self.recorded = Recorded(self.learner, constant, float(features.active), setup.record)
+        self.recorded = RecordedLearner(self.learner, constant, float(features.active), setup.record)
         self._blended = np.flatnonzero(blended if E > 1 else np.zeros(Q, bool))
         #: Whether what the learner predicts is the answer.
         self._direct = E == 1 and not setup.centred and not setup.scaled
@@ -149,12 +149,12 @@ class Group:
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
         self._start = np.array([0, features.active])
-        self._waiting: list[tuple[Readings, Targets, bool]] = []
+        self._waiting: list[tuple[HeldReadings, Targets, bool]] = []
 
     # ------------------------------------------------------------------ rows of a log
 
     def rows(
-        self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+        self, readings: HeldReadings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
     ) -> Array:
         """Learn from rows and answer at each, (B, Q)."""
         B = len(gap)
@@ -188,7 +188,7 @@ class Group:
                     I=_smallest(I, E), rho=_smallest(rho, E), on_divergence="freeze", **self._extra,
                 )  # fmt: skip
             self.fresh, self.open = ~targets.known[-1], True
-        last = trusted(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
+        last = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
         with np.errstate(all="ignore"):
             V = np.vstack([V[1 - first :], learner.predict(last)])
         self.phi = last
@@ -204,7 +204,7 @@ class Group:
 
     # ------------------------------------------------------------------ transitions
 
-    def begin(self, readings: Readings, x: Array) -> Array:
+    def begin(self, readings: HeldReadings, x: Array) -> Array:
         """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (Q,)."""
         self.check(readings)
         self.catch_up()
@@ -220,7 +220,7 @@ class Group:
         answers: Array = self._answers(V, x, np.zeros(1, bool))[0]
         return answers
 
-    def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+    def step(self, readings: HeldReadings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
         """A transition to the row of these readings: learn, and answer there, (Q,), 0 where it ``terminated``.
 
         If not ``predict``, that is put off, and done together with later steps, to the same weights.
@@ -236,7 +236,7 @@ class Group:
             return None
         every, targets, terminated = zip(*self._waiting, strict=True)
         self._waiting = []
-        return self._learn_steps(self._features(Readings.joined(every)), Targets.joined(targets), terminated[-1])
+        return self._learn_steps(self._features(HeldReadings.joined(every)), Targets.joined(targets), terminated[-1])
 
     def _learn_steps(self, phi: Active, targets: Targets, terminated: bool) -> Array:
         """Steps that follow one another, to these φ; only the last may have terminated."""
@@ -271,7 +271,7 @@ class Group:
 
     # ------------------------------------------------------------------ keeping
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Part]]:
+    def state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, TensorPart]]:
         """All that it is: a header of its own, the learner's, and arrays by name."""
         if self.others is not None:
             raise ValueError("a horde that shares its weights with others cannot be saved by itself")
@@ -283,7 +283,7 @@ class Group:
         own |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
         if self.phi is not None:
             own |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
-        parts |= {name: Part.of(np.ascontiguousarray(array)) for name, array in own.items()}
+        parts |= {name: TensorPart.of(np.ascontiguousarray(array)) for name, array in own.items()}
         return {"features": maker, "open": self.open}, header, parts
 
     def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -304,11 +304,11 @@ class Group:
 
     # ------------------------------------------------------------------ inside
 
-    def check(self, readings: Readings) -> None:
+    def check(self, readings: HeldReadings) -> None:
         """Refuse what features cannot be made of, and change nothing."""
         self._features(readings.part(slice(0, 0)))
 
-    def _features(self, readings: Readings) -> Active:
+    def _features(self, readings: HeldReadings) -> Active:
         """φ (B, k)."""
         return self.features(readings.held, time=readings.time, labels=readings.labels, missing=readings.missing)
 
@@ -360,7 +360,7 @@ class Groups:
         return self.groups[0].phi
 
     def rows(
-        self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+        self, readings: HeldReadings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
     ) -> Array:
         """As of a group."""
         self.check(readings)
@@ -369,12 +369,12 @@ class Groups:
             out[:, group.questions] = group.rows(readings, targets.of(group.questions), gap, follows, learn)
         return out
 
-    def begin(self, readings: Readings, x: Array) -> Array:
+    def begin(self, readings: HeldReadings, x: Array) -> Array:
         """As of a group."""
         self.check(readings)
         return self._joined([group.begin(readings, x[:, group.questions]) for group in self.groups])
 
-    def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+    def step(self, readings: HeldReadings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
         """As of a group."""
         self.check(readings)
         each = [group.step(readings, targets.of(group.questions), terminated, predict) for group in self.groups]
@@ -390,7 +390,7 @@ class Groups:
         for group in self.groups:
             group.cut()
 
-    def check(self, readings: Readings) -> None:
+    def check(self, readings: HeldReadings) -> None:
         """What any group refuses is refused before another has learned."""
         for group in self.groups:
             group.check(readings)
@@ -410,7 +410,7 @@ def fill_in(name: str, own: NDArray[Any], stored: NDArray[Any], finite: bool = T
 
 
 def _stacked(before: Active, phi: Active) -> Active:
-    return trusted(
+    return make_unchecked(
         np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values]),
         max(before.top, phi.top),
     )  # fmt: skip

@@ -95,13 +95,13 @@ class Active:
     def __getitem__(self, rows: Any) -> Active:
         self._require_rows("has no rows to take")
         if isinstance(rows, slice):
-            return trusted(self.indices[rows], self.values[rows], self.top)
+            return make_unchecked(self.indices[rows], self.values[rows], self.top)
         try:
             t = index(rows)
         except TypeError:
             raise TypeError(f"Rows of Active are taken by a slice or a whole number. Got {rows!r} instead.") from None
         constant = self.values.strides == (0, 0)
-        return trusted(self.indices[t], _one_row(self.shape[1]) if constant else self.values[t], self.top)
+        return make_unchecked(self.indices[t], _one_row(self.shape[1]) if constant else self.values[t], self.top)
 
     def __iter__(self) -> Iterator[Active]:
         return (self[t] for t in range(len(self)))
@@ -117,7 +117,7 @@ class Active:
         return f"<Active features of shape {self.shape}>"
 
 
-def trusted(indices: NDArray[np.int64], values: NDArray[np.float64], top: int) -> Active:
+def make_unchecked(indices: NDArray[np.int64], values: NDArray[np.float64], top: int) -> Active:
     """Without looking over what is known to be right; ``top`` is the largest index, or more."""
     made = Active.__new__(Active)
     made.indices, made.values, made.top = indices, values, top

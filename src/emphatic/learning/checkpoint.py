@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 from emphatic.common.files import atomic_file
 from emphatic.errors import CheckpointError
 from emphatic.learning import tensors
-from emphatic.learning.tensors import Part, Stored
+from emphatic.learning.tensors import Stored, TensorPart
 
-__all__ = ["FORMAT", "opened", "write"]
+__all__ = ["FORMAT", "open_checkpoint", "write"]
 
 #: The version of the format that is written; files of a later one are refused.
 FORMAT = 1
@@ -26,7 +26,7 @@ FORMAT = 1
 _KEY = "emphatic"
 
 
-def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[str, Part]) -> None:
+def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[str, TensorPart]) -> None:
     """Put header and arrays in one file, atomically."""
     target = Path(os.path.realpath(os.fsdecode(path)))
     if target.exists() and not target.is_file():  # a folder, or a device or pipe that a rename would destroy
@@ -37,7 +37,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[s
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
+def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
     """The header, and the arrays still in the file; ``CheckpointError`` if the file is not a whole checkpoint.
 
     It is opened once: a checkpoint that takes its place meanwhile is another file.

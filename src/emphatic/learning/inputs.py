@@ -42,7 +42,7 @@ def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
 def whole(name: str, value: Any, function: str = "Learner") -> int:
     """A whole number of 1 or more, and not beyond any machine."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
-        raise refusal(name, function, "be a whole number of 1 or more", _shown(value))
+        raise refusal(name, function, "be a whole number of 1 or more", _format(value))
     return int(value)
 
 
@@ -51,11 +51,11 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):  # (a tensor on a device, for an engine that is not there)
-        raise refusal(name, function, "be real numbers in a regular array", _shown(value)) from None
+        raise refusal(name, function, "be real numbers in a regular array", _format(value)) from None
     if array.dtype.kind not in "fiub":
-        raise refusal(name, function, "be real numbers", _shown(value))
+        raise refusal(name, function, "be real numbers", _format(value))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
-        raise refusal(name, function, "have no masked value", _shown(value))
+        raise refusal(name, function, "have no masked value", _format(value))
     return array
 
 
@@ -174,7 +174,7 @@ def probe(given: Any, n: int) -> Probe:
         wanted = (
             f"be (Phi_s, v, d) of shapes (S, {n}), (S,) and (S,), all finite, with weights d of 0 or more, not all 0"
         )
-        raise refusal("probe", "run", wanted, _shown(given))
+        raise refusal("probe", "run", wanted, _format(given))
     return Probe.of(Phi_s, v, d)
 
 
@@ -320,6 +320,6 @@ def _largest(array: NDArray[Any]) -> float:
     return float(integer(top).view(array.dtype.type))
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}…"

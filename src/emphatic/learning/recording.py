@@ -12,14 +12,14 @@ from emphatic.engines.rows import Rows
 from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
 
-__all__ = ["Recorded"]
+__all__ = ["RecordedLearner"]
 
 Array = NDArray[np.float64]
 #: Where all of these are 0 a step changes no weight, whatever the rule.
 _OFF = ("alpha", "beta", "rho", "gamma_next", "R")
 
 
-class Recorded:
+class RecordedLearner:
     """K questions' learner. One that would diverge is ``frozen``: it keeps its last weights, and the others go on.
 
     ``constant`` has all parameters of a step, (1, K) each, of which I, ρ, γ' and R are given anew in each; no

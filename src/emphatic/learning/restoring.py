@@ -18,19 +18,19 @@ from emphatic import rules
 from emphatic.engines.base import Engine
 from emphatic.errors import CheckpointError
 from emphatic.learning import checkpoint, inputs
-from emphatic.learning.tensors import DTYPES, Part, Stored, pieces
+from emphatic.learning.tensors import DTYPES, Stored, TensorPart, pieces
 from emphatic.rules import Rule
 
-__all__ = ["check", "fill", "frozen", "opened", "pack", "position", "unpack"]
+__all__ = ["check", "fill", "frozen", "open_checkpoint", "pack", "position", "unpack"]
 
 #: Counts are whole numbers in float64.
 _MOST_STEPS = 1 << 53
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
-    """``checkpoint.opened``, and ``CheckpointError`` for whatever is found not to be sound while it is open."""
-    with checkpoint.opened(path) as (header, arrays):
+def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
+    """``checkpoint.open_checkpoint``, and ``CheckpointError`` for whatever is found unsound while it is open."""
+    with checkpoint.open_checkpoint(path) as (header, arrays):
         try:
             yield header, arrays
         except (ValueError, TypeError, KeyError, OverflowError, MemoryError, OSError) as error:
@@ -106,7 +106,7 @@ def position(header: Mapping[str, Any]) -> int:
     return at
 
 
-def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple[dict[str, Any], dict[str, Part]]:
+def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple[dict[str, Any], dict[str, TensorPart]]:
     """What a user keeps beside a learner: entries of the header, and arrays under names that begin with ``prefix``.
 
     ``own`` are names that are taken.
@@ -119,7 +119,7 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
         if isinstance(value, np.ndarray):
             if value.dtype.name not in DTYPES or isinstance(value, np.ma.MaskedArray):
                 raise inputs.refusal(name, "save", f"be an array of {', '.join(DTYPES)}", f"one of {value.dtype}")
-            parts[f"{prefix}{name}"] = Part.of(value)
+            parts[f"{prefix}{name}"] = TensorPart.of(value)
             continue
         try:
             json.dumps(value, allow_nan=False)

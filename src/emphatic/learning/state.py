@@ -13,7 +13,7 @@ from emphatic import engines, rules
 from emphatic.engines.base import Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.learning import checkpoint, inputs, restoring
-from emphatic.learning.tensors import Part, Stored
+from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.rules import Rule
 
 __all__ = ["State"]
@@ -222,17 +222,19 @@ class State:
 
     # ------------------------------------------------------------------ inside
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, Part]]:
+    def _state(self) -> tuple[dict[str, Any], dict[str, TensorPart]]:
         """All that a learner is: a header, and arrays by name."""
         engine = self._engine
         lead = () if self._K is None else (self._K,)
-        parts = {name: Part(self._dtype, (*lead, self.n), engine.blocks(r)) for r, name in enumerate(self.rule.vectors)}
-        parts |= {name: Part("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)}
-        parts |= {f"{self.engine}.{name}": Part.of(array) for name, array in engine.pending().items()}
+        parts = {
+            name: TensorPart(self._dtype, (*lead, self.n), engine.blocks(r)) for r, name in enumerate(self.rule.vectors)
+        }
+        parts |= {name: TensorPart("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)}
+        parts |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.pending().items()}
         if self._frozen.any():
-            parts["frozen"] = Part.of(self._frozen.astype(np.uint8))
+            parts["frozen"] = TensorPart.of(self._frozen.astype(np.uint8))
         if (engine.counts != engine.counts[0]).any():
-            parts["steps_taken"] = Part.of(self.steps_taken)
+            parts["steps_taken"] = TensorPart.of(self.steps_taken)
         header = {
             "rule": self.rule.name,
             "vectors": list(self.rule.vectors),
@@ -256,7 +258,7 @@ class State:
             raise inputs.refusal("engine", "load", known, repr(engine))
         if rule is not None and not isinstance(rule, Rule):
             raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
-        with restoring.opened(path) as (header, arrays):
+        with restoring.open_checkpoint(path) as (header, arrays):
             learner = cls._restored(header, arrays, engine, rule)
             return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
 

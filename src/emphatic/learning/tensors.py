@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DTYPES", "Part", "Stored", "pieces", "read", "write"]
+__all__ = ["DTYPES", "Stored", "TensorPart", "pieces", "read", "write"]
 
 #: Names of number types, in the order in which their arrays come.
 _DTYPES = {
@@ -36,7 +36,7 @@ _PIECE = 1 << 18
 _LONGEST = 1 << 24
 
 
-class Part(NamedTuple):
+class TensorPart(NamedTuple):
     """An array to be written: its numbers come in blocks, in C order."""
 
     dtype: str
@@ -44,7 +44,7 @@ class Part(NamedTuple):
     blocks: Iterable[NDArray[Any]]
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Part:
+    def of(cls, array: NDArray[Any]) -> TensorPart:
         """An array that is there as a whole."""
         return cls(array.dtype.name, array.shape, (array,))
 
@@ -56,7 +56,7 @@ def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     yield from np.nditer(array, flags, order="C", casting="equiv", buffersize=_PIECE, **per)
 
 
-def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, Part]) -> None:
+def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, TensorPart]) -> None:
     """All parts to the file."""
     order = sorted(parts, key=lambda name: (_ORDER.index(_NAMES[parts[name].dtype]), name))
     header: dict[str, Any] = {"__metadata__": dict(metadata)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from emphatic.common.versions import versions
 from emphatic.nexting.settings import WORDS
-from emphatic.questions.durations import spoken
+from emphatic.questions.durations import format_duration
 
 __all__ = ["page"]
 
@@ -47,7 +47,7 @@ def _quality(run: Any) -> dict[str, Any]:
     names, counts, clock, hold = run.table.names, run.counts, run.clock, run.horde.hold
     quality: dict[str, Any] = {"rows": run.rows}
     if clock is not None and np.isfinite(clock.step):
-        quality["usual step"] = spoken(clock.step) if run.table.dated else f"{clock.step:g}"
+        quality["usual step"] = format_duration(clock.step) if run.table.dated else f"{clock.step:g}"
         quality["gaps"] = clock.gaps
         quality["longest gaps"] = [(row, _when(run, a), _when(run, b)) for row, a, b in clock.longest]
         quality["irregular steps"] = clock.irregular

@@ -149,7 +149,7 @@ class Nexting:
     def _warm_up(self) -> Horde:
         clock = self.table.clock()
         return Horde(
-            self.settings.asked(), Features.from_config(self.settings.features or ()), self.settings.rule,
+            self.settings.gvfs(), Features.from_config(self.settings.features or ()), self.settings.rule,
             rates=self.settings.rates, step=None if clock is None else clock.step,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 

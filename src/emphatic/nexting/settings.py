@@ -140,11 +140,11 @@ class Settings:
             features=self.features or tuple(default_features(table, longest, warm_up_rows(rows))),
             time=False if self.time is False else table.time,
         )  # fmt: skip
-        for question in settings.asked():
+        for question in settings.gvfs():
             _check(question, table, step)
         return settings
 
-    def asked(self) -> list[GVF]:
+    def gvfs(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the settings."""
         plain = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]
         return plain + [GVF.from_config(table) for table in self.questions]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["seconds", "spoken"]
+__all__ = ["format_duration", "seconds"]
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0}
 _WRITTEN = re.compile(rf"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*({'|'.join(sorted(_UNITS, key=len, reverse=True))})\s*")
@@ -24,10 +24,10 @@ def seconds(text: str) -> float:
     return duration
 
 
-def spoken(duration: float) -> str:
+def format_duration(duration: float) -> str:
     """A duration in the largest unit that suits it.
 
-    >>> spoken(60.0), spoken(5400.0), spoken(0.11)
+    >>> format_duration(60.0), format_duration(5400.0), format_duration(0.11)
     ('1 min', '1.5 h', '0.11 s')
     """
     for unit in ("d", "h", "min"):

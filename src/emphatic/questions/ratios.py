@@ -95,7 +95,7 @@ class Ratio:
         return float(pi / mu)
 
     def _refused(self, action: Any, most: str, mu: Any) -> ValueError:
-        wanted = f"be above 0 and {most} for action {_shown(action)!r}, which was taken"
+        wanted = f"be above 0 and {most} for action {_format(action)!r}, which was taken"
         return refusal("mu", "observe", wanted, f"{mu!r} in {self.of!r}")
 
     def _mu(self, held: Observations, t: int, action: Any, name: str) -> float:
@@ -112,7 +112,7 @@ class Ratio:
         chance: Any = function(held.observation(t), action)
         value = _number(chance)
         if not 0.0 <= value <= LARGEST:
-            wanted = f"give action {_shown(action)!r} in {self.of!r} a probability, or a density, of 0 or more"
+            wanted = f"give action {_format(action)!r} in {self.of!r} a probability, or a density, of 0 or more"
             raise refusal("policy", "GVF", wanted, repr(chance))
         return value
 
@@ -141,7 +141,7 @@ def _scalar(action: Any) -> Any:
     return action.item() if isinstance(action, np.ndarray) and action.size == 1 else action
 
 
-def _shown(action: Any) -> Any:
+def _format(action: Any) -> Any:
     try:
         return action_name(_scalar(action))
     except ValueError:

@@ -54,7 +54,7 @@ def traced(rule: Rule) -> tuple[Any, list[tuple[bool, ...]]]:
 def _check_shapes(rule: Rule, update: Any) -> None:
     m, M = len(rule.vectors), len(rule.memory)
     if not (isinstance(update, tuple) and len(update) == 3):
-        raise refusal(rule.name, "function", "return A, B and memory", _shown(update))
+        raise refusal(rule.name, "function", "return A, B and memory", _format(update))
     A, B, memory = update
     vectors, remembered = ", ".join(rule.vectors), ", ".join(rule.memory) or "nothing"
     for name, part, columns, wanted in (
@@ -63,14 +63,14 @@ def _check_shapes(rule: Rule, update: Any) -> None:
     ):
         rows = part if isinstance(part, tuple) else ()
         if len(rows) != m or not all(isinstance(row, tuple) and len(row) == columns for row in rows):
-            raise refusal(rule.name, "function", f"return {wanted}", f"{_shown(part)} for {name}")
+            raise refusal(rule.name, "function", f"return {wanted}", f"{_format(part)} for {name}")
     if not isinstance(memory, tuple) or len(memory) != M:
         wanted = f"return memory as a tuple of {M}: {remembered}"
-        raise refusal(rule.name, "function", wanted, f"{_shown(memory)} for memory")
+        raise refusal(rule.name, "function", wanted, f"{_format(memory)} for memory")
     for row in (*A, *B, memory):
         for entry in row:
             if not isinstance(entry, Computed | float):
-                raise refusal(rule.name, "function", "return numbers in A, B and memory", _shown(entry))
+                raise refusal(rule.name, "function", "return numbers in A, B and memory", _format(entry))
     for name, entry in zip(rule.memory, memory, strict=True):
         if isinstance(entry, float):
             wanted = "compute what it remembers: a constant need not be remembered"
@@ -97,8 +97,8 @@ def _literal(entry: Computed | float) -> float | None:
     return abs(entry) if isinstance(entry, float) and entry in (0.0, 1.0) else None
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     """A result of the function, with … for computed scalars."""
     if isinstance(value, tuple):
-        return f"({', '.join(_shown(entry) for entry in value)}{',' * (len(value) == 1)})"
+        return f"({', '.join(_format(entry) for entry in value)}{',' * (len(value) == 1)})"
     return "…" if isinstance(value, Computed) else repr(value)

@@ -43,7 +43,7 @@ def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLi
     agree = bool(np.all(np.abs(np.subtract(ours, published)) <= allowed))
     least = float(np.min(allowed))
     decimals = min(7, max(0, 1 - math.floor(math.log10(least)))) if 0.0 < least < math.inf else 7
-    return Check(name, _shown(published, decimals), _shown(ours, decimals), _shown(allowed, 15), agree, note)
+    return Check(name, _format(published, decimals), _format(ours, decimals), _format(allowed, 15), agree, note)
 
 
 def claim(name: str, published: str, ours: float | str, agree: bool, note: str = "") -> Check:
@@ -56,7 +56,7 @@ def finding(name: str, ours: float | str, note: str = "") -> Check:
     return Check(name, None, ours, note=note)
 
 
-def _shown(values: ArrayLike, decimals: int) -> float | str:
+def _format(values: ArrayLike, decimals: int) -> float | str:
     """A number as it is; several in words, to so many decimals."""
     array = np.asarray(values, np.float64)
     if array.ndim == 0:

@@ -107,7 +107,7 @@ class Order:
         return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """What it says beside that, as ``sweep`` takes it."""
         names = ("runs", "steps", "every", "points", "seed", "theta")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -17,7 +17,7 @@ from emphatic.studies.sweep_page import SweepPage, sweep_page
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep
 
-__all__ = ["page", "shown"]
+__all__ = ["format_value", "page"]
 
 #: What a line of a rule's panel stands for: the first of these that it has.
 _LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
@@ -59,10 +59,10 @@ def page(sweep: Sweep) -> str:
     )
 
 
-def shown(value: float) -> str:
+def format_value(value: float) -> str:
     """A parameter's value: powers of two as such.
 
-    >>> [shown(v) for v in (2.0**-8, 0.9, 0.5, 0.0, 16.0)]
+    >>> [format_value(v) for v in (2.0**-8, 0.9, 0.5, 0.0, 16.0)]
     ['2⁻⁸', '0.9', '0.5', '0', '16']
     """
     fraction, exponent = math.frexp(value)
@@ -72,7 +72,7 @@ def shown(value: float) -> str:
 
 
 def _words(parameters: dict[str, Any]) -> str:
-    told = {name: value if isinstance(value, str) else shown(value) for name, value in parameters.items()}
+    told = {name: value if isinstance(value, str) else format_value(value) for name, value in parameters.items()}
     return ", ".join(f"{name} = {value}" for name, value in told.items())
 
 
@@ -166,5 +166,5 @@ def _span(values: list[float]) -> str:
     """
     factor = values[1] / values[0] if len(values) > 3 and min(values) > 0.0 else 0.0
     if factor and np.allclose(np.divide(values[1:], values[:-1]), factor, rtol=1e-9):
-        return f"{shown(values[0])} … {shown(values[-1])}, by a factor of {factor:g}"
-    return ", ".join(map(shown, values))
+        return f"{format_value(values[0])} … {format_value(values[-1])}, by a factor of {factor:g}"
+    return ", ".join(map(format_value, values))

@@ -36,10 +36,10 @@ class Parts:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.glob("*.npz"):
-            if not self._taken(path):
+            if not self._read(path):
                 path.unlink()
 
-    def _taken(self, path: Path) -> bool:
+    def _read(self, path: Path) -> bool:
         """Whether a file is whole: then it counts."""
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as found:

@@ -126,7 +126,7 @@ class Recorded:
         Phi = Active(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "values")))
         G, known = known_return(x[:, 0], missing[:, 0], gap, gamma)
         R = np.where(missing[1:, 0], 0.0, (1.0 - gamma) * (x[1:, 0] - base))
-        lambda_ = job.settings.asked()[0].default_lambda(gamma)
+        lambda_ = job.settings.gvfs()[0].default_lambda(gamma)
         return cls(
             Phi, R, gamma, rho=np.where(missing[1:, 0], 0.0, 1.0), lambda_=lambda_,
             cuts=(np.flatnonzero(gap[1:]) + 1).tolist(), outcome=(np.where(known, G - base, 0.0)[:-1], known[:-1]),

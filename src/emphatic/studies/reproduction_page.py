@@ -111,7 +111,10 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Html:
         agree = None if check.get("agree") is None else bool(check["agree"])
         ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
         row = {**check, "verdict": _marked(agree, words[agree]), "place": {False: 0, True: 1, None: 2}[agree]}
-        row["published shown"], row["tolerance shown"] = _told(published, tolerance), _given(tolerance, "± ")
+        row["published shown"], row["tolerance shown"] = (
+            _format_published(published, tolerance),
+            _given(tolerance, "± "),
+        )
         row["ours shown"] = _measured(ours, tolerance)
         rows.append(row)
     columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
@@ -129,7 +132,7 @@ def _given(value: Any, before: str = "") -> str:
     return NONE if value is None or value == "" else str(value)
 
 
-def _told(value: Any, tolerance: Any) -> str:
+def _format_published(value: Any, tolerance: Any) -> str:
     """The published number as it was given; to more digits where these would not do for the tolerance."""
     short = _given(value)
     if known(value) and known(tolerance) and abs(float(short.replace("−", "-")) - value) > tolerance:

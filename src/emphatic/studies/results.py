@@ -162,7 +162,7 @@ class Sweep:
             "learner_steps": self.plan.learner_steps,
             "seconds": self.seconds,
             "baselines": self.plan.source.baselines(self.plan.runs),
-            "best": [{name: _told(value) for name, value in row.items()} for row in self.best],
+            "best": [{name: _finite_or_none(value) for name, value in row.items()} for row in self.best],
         }
         text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False)
         files: dict[str, Callable[[BinaryIO], Any]] = {
@@ -186,5 +186,5 @@ def over_runs(values: NDArray[Any]) -> tuple[Array, Array]:
         return mean, values.std(axis=1, ddof=1, dtype=np.float64) / math.sqrt(R)
 
 
-def _told(value: Any) -> Any:
+def _finite_or_none(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -28,7 +28,7 @@ from emphatic.engines.watch import Watch
 if TYPE_CHECKING:
     from emphatic.rules import Rule
 
-__all__ = ["Sparse", "believed", "hold"]
+__all__ = ["Sparse", "choose_bounds", "hold"]
 
 
 @functools.cache
@@ -186,7 +186,7 @@ class Sparse(Engine):
                     raise ValueError(f"its stamps {name!r} are out of range")
         bounds = self.scalars[:, self.M : -1]
         hold("bounds", pending["bounds"], "float64", bounds.shape)
-        bounds[:] = believed(pending["bounds"], bounds)
+        bounds[:] = choose_bounds(pending["bounds"], bounds)
         for name in self._layout.names:
             self._columns[name] = pending[name][0]
         self._scale[:], self._epoch[:], self._table[:, :used] = pending["scale"][0], epoch, table[0]
@@ -202,6 +202,6 @@ def hold(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> 
         raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where finite {dtype} {shape} is due")
 
 
-def believed(saved: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:
+def choose_bounds(saved: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bounds on |X| as they were saved, unless what was found is larger by more than rounding."""
     return np.where(saved >= (1.0 - 1e-9) * found, saved, found)

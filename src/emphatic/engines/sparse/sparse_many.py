@@ -23,7 +23,7 @@ from emphatic.engines import compiled
 from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.engines.sparse.columns_kernels import LANES, NEVER
-from emphatic.engines.sparse.engine import believed, hold
+from emphatic.engines.sparse.engine import choose_bounds, hold
 from emphatic.engines.sparse.sparse_many_functions import rows_of, sparse_many_functions
 from emphatic.engines.unrolled import unrolled
 from emphatic.engines.watch import Watch
@@ -264,7 +264,7 @@ class SparseMany(Engine):
                 raise ValueError(f"its times {name!r} are out of range")
         if not (pending["diag"] != 0.0).all():
             raise ValueError("one of its scales is 0")
-        self.scalars[:, self.M : -1] = believed(pending["bounds"], own.pop("bounds"))
+        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], own.pop("bounds"))
         for name, array in own.items():
             array[:] = pending[name]
         touch, where = self._places

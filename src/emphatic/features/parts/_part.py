@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from emphatic.features.plan import FeaturePlan, Unit
-from emphatic.features.readings import Readings
+from emphatic.features.readings import CheckedReadings
 from emphatic.features.records import Record, from_fields, plain
 
 __all__ = ["Part"]
@@ -30,7 +30,7 @@ class Part(Record):
         """The name under which the maker keeps what ``find`` gives; None where there is nothing to find."""
         return None
 
-    def find(self, rows: Readings) -> list[Any]:
+    def find(self, rows: CheckedReadings) -> list[Any]:
         """What is not given, from the rows of the warm-up: anything that JSON can hold."""
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from emphatic.features.parts._part import Part
 from emphatic.features.plan import GIVEN, FeaturePlan, Unit
-from emphatic.features.readings import Array, Readings
+from emphatic.features.readings import Array, CheckedReadings
 from emphatic.learning.inputs import refusal, whole
 
 __all__ = ["FeatureRow", "Function"]
@@ -70,7 +70,7 @@ class Function(Part):
     def __repr__(self) -> str:
         return f"Function({self.name!r}{'' if self.size == 1 else f', size={self.size}'})"
 
-    def _values(self, rows: Readings) -> Array:
+    def _values(self, rows: CheckedReadings) -> Array:
         """The numbers of each row, (B, size)."""
         if self.function is None:
             raise ValueError(

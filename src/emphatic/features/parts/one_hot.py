@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emphatic.features.parts._part import Part
 from emphatic.features.plan import CODE, FeaturePlan, Unit
-from emphatic.features.readings import Readings, is_missing
+from emphatic.features.readings import CheckedReadings, is_missing
 from emphatic.learning.inputs import refusal
 
 __all__ = ["OneHot"]
@@ -42,7 +42,7 @@ class OneHot(Part):
     def found_under(self) -> str:
         return self.of
 
-    def find(self, rows: Readings) -> list[Any]:
+    def find(self, rows: CheckedReadings) -> list[Any]:
         return list(self.categories or rows.categories(self.of))
 
     def units(self, plan: FeaturePlan) -> list[Unit]:
@@ -50,7 +50,7 @@ class OneHot(Part):
         numbers = {category: i for i, category in enumerate(categories)}
         other = len(numbers)
 
-        def codes(rows: Readings) -> NDArray[np.int64]:
+        def codes(rows: CheckedReadings) -> NDArray[np.int64]:
             column = rows.column(self.of)
             return np.array([[-1 if is_missing(c) else numbers.get(c, other)] for c in column], np.int64).reshape(-1, 1)
 

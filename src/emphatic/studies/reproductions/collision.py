@@ -75,7 +75,7 @@ def checks(found: Errors, quick: bool, rules: tuple[str, ...]) -> list[Check]:
 
 def _against(name: str, best: Best, which: int, found: Errors, i: int) -> Check:
     tolerance = 3.0 * np.hypot(best.se[which], found.se[i])
-    return compare(name, best.mean[which], found.mean[i], tolerance, f"{found.said(i)}; ± {found.se[i]:.4f}")
+    return compare(name, best.mean[which], found.mean[i], tolerance, f"{found.describe(i)}; ± {found.se[i]:.4f}")
 
 
 def _of_etd(found: Errors) -> list[Check]:

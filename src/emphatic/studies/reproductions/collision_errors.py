@@ -31,7 +31,7 @@ class Errors:
         there = self.at(rule, **values)
         return int(there[np.argmin(np.nan_to_num(self.mean[there], nan=np.inf))])
 
-    def said(self, i: int) -> str:
+    def describe(self, i: int) -> str:
         """A setting in words."""
         told = {name: column[i] for name, column in self.parameters.items() if not np.isnan(column[i])}
         return ", ".join(

@@ -23,7 +23,7 @@ def bests(found: Errors, quick: bool, rules: tuple[str, ...]) -> Figure:
             best = BEST[rule]
             sought: dict[str, Any] = best.setting(which) if quick else {best.along: 0.0} if which else {}
             ours.append(found.best(rule, **sought))
-        names = [f"{rule}: {found.said(i)}" for rule, i in zip(rules, ours, strict=True)]
+        names = [f"{rule}: {found.describe(i)}" for rule, i in zip(rules, ours, strict=True)]
         mine = Marks(
             places - 0.12, found.mean[ours], "ours", category(0), symbol="dot", error=found.se[ours], notes=names
         )
