@@ -21,21 +21,21 @@ def sweep(
     from emphatic.studies.order import Order
 
     def command() -> int:
-        told = Order.read(config) if config else {}
-        told |= {name: value for name, value in flags.items() if value is not None}
+        fields = Order.read(config) if config else {}
+        fields |= {name: value for name, value in flags.items() if value is not None}
         given = {name: value for name, value in grid.items() if value is not None}
-        grids = tuple(told.get("grid", ()))
+        grids = tuple(fields.get("grid", ()))
         if given and len(grids) > 1:
             raise ValueError(
                 f"--{next(iter(given))} does not say which of the {len(grids)} grids of {config} it is for."
             )
         if given:
-            told["grid"] = ((dict(grids[0]) if grids else Order.usual(given.get("rule"))) | given,)
-        if isinstance(told.get("points"), str):
-            chosen = [_step(part) for part in told["points"].split(",")]
-            told["points"] = chosen if len(chosen) > 1 else chosen[0]
-        told["options"] = dict(told.get("options", {})) | dict(map(_option, options))
-        order = Order(**told)
+            fields["grid"] = ((dict(grids[0]) if grids else Order.usual(given.get("rule"))) | given,)
+        if isinstance(fields.get("points"), str):
+            chosen = [_step(part) for part in fields["points"].split(",")]
+            fields["points"] = chosen if len(chosen) > 1 else chosen[0]
+        fields["options"] = dict(fields.get("options", {})) | dict(map(_option, options))
+        order = Order(**fields)
         if not order.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / order.name
@@ -91,9 +91,9 @@ def _show(found: Any, folder: Path) -> None:
     Console().print(table)
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
         print("The first weights have no error here: begin with others, --theta.")
-    told = int(found.diverged.any(axis=1).sum())
-    if told:
-        print(f"{told:,} of {len(found.mean):,} settings diverged in some run.")
+    diverged = int(found.diverged.any(axis=1).sum())
+    if diverged:
+        print(f"{diverged:,} of {len(found.mean):,} settings diverged in some run.")
     rate = plan.learner_steps / max(found.seconds, 1e-9) / 1e6
     took = f"{plan.learner_steps:,} learner-steps in {found.seconds:.1f} s ({rate:,.0f} M/s)"
     print(f"{took}. Report: {folder / 'report.html'}")

@@ -78,8 +78,8 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     chosen = [names] if isinstance(names, str) else list(names) if isinstance(names, Sequence) else []
     if not chosen:
         raise refusal("rule", "sweep", f"be one or several of {', '.join(rules.names())}", repr(names))
-    taken = {name: parameters(rules.get(name)) for name in chosen}
-    known = {parameter for ranges in taken.values() for parameter in ranges}
+    ranges_of = {name: parameters(rules.get(name)) for name in chosen}
+    known = {parameter for ranges in ranges_of.values() for parameter in ranges}
     for name in given:
         if name not in known:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
@@ -87,7 +87,7 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     if "alpha" not in given:
         raise refusal("alpha", "sweep", "be given", "none")
     values = {name: numbers(name, value) for name, value in given.items()}
-    return [_product(rule, values, ranges) for rule, ranges in taken.items()]
+    return [_product(rule, values, ranges) for rule, ranges in ranges_of.items()]
 
 
 def _product(

@@ -115,10 +115,10 @@ class Order:
     @property
     def name(self) -> str:
         """For the folder: what is learned from, and of a log which column how far ahead."""
-        told = [Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"]
-        told += [f"{name}={value}" for name, value in self.options.items()]
-        told += [str(part) for part in (self.predict, self.horizon) if part is not None]
-        return re.sub(r"[^\w.=+-]+", "_", "-".join(told))
+        words = [Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"]
+        words += [f"{name}={value}" for name, value in self.options.items()]
+        words += [str(part) for part in (self.predict, self.horizon) if part is not None]
+        return re.sub(r"[^\w.=+-]+", "_", "-".join(words))
 
 
 def _listed(rule: Any) -> Any:

@@ -72,8 +72,8 @@ def format_value(value: float) -> str:
 
 
 def _words(parameters: dict[str, Any]) -> str:
-    told = {name: value if isinstance(value, str) else format_value(value) for name, value in parameters.items()}
-    return ", ".join(f"{name} = {value}" for name, value in told.items())
+    texts = {name: value if isinstance(value, str) else format_value(value) for name, value in parameters.items()}
+    return ", ".join(f"{name} = {value}" for name, value in texts.items())
 
 
 def _given(column: NDArray[np.float64]) -> list[float | str]:
@@ -150,12 +150,12 @@ def _best(row: dict[str, Any]) -> dict[str, Any]:
 
 def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
     """What was tried of each rule; a rule that is in several grids has several numbers."""
-    told: dict[str, Any] = {}
+    grids: dict[str, Any] = {}
     for some in settings:
-        same = sum(one.rule == some.rule for one in settings[: len(told)])
+        same = sum(one.rule == some.rule for one in settings[: len(grids)])
         spans = {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
-        told[f"{some.rule}, grid {same + 1}" if same else some.rule] = spans
-    return told
+        grids[f"{some.rule}, grid {same + 1}" if same else some.rule] = spans
+    return grids
 
 
 def _span(values: list[float]) -> str:

@@ -97,9 +97,9 @@ class SweepPlan:
         """What tells this plan from others: parts of one must not be taken for parts of another."""
         from emphatic import __version__
 
-        asked = [[one.rule, {name: column.tolist() for name, column in one.values.items()}] for one in self.settings]
-        told = [__version__, self.source.identity(), asked, self.runs, self.every, self.points.tolist()]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        grids = [[one.rule, {name: column.tolist() for name, column in one.values.items()}] for one in self.settings]
+        content = [__version__, self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _chosen(points: Sequence[int] | NDArray[Any], source: Simulated | Recorded, every: int) -> NDArray[np.int64]:

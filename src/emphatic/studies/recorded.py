@@ -21,7 +21,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning, returns
 from emphatic.nexting.runner import Nexting
-from emphatic.nexting.settings import Settings as Asked
+from emphatic.nexting.settings import Settings as NextingSettings
 from emphatic.scores import known_return
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.scores import Scores
@@ -116,10 +116,10 @@ class Recorded:
         Readings are departures from their mean in the first rows, in the signal's own unit. Where one is missing ρ is
         0, so that nothing is learned from it (w of a gradient rule may still move θ), and a gap in time is a cut.
         """
-        asked = Asked(predict=(predict,), horizons=(horizon,), time=time, delimiter=delimiter)
+        chosen = NextingSettings(predict=(predict,), horizons=(horizon,), time=time, delimiter=delimiter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
-            job = Nexting(source, asked, Path()).open().begin()
+            job = Nexting(source, chosen, Path()).open().begin()
         x, missing, gap = job.readings()
         gamma, base = float(job.horde.gamma[0]), float(job.horde.base[0])
         parts = list(job.phi())

@@ -94,8 +94,8 @@ class Sweep:
         columns |= {name: getattr(self, name).ravel() for name in ("mean", "final", "diverged")}
         flat = pa.array(self.curve.reshape(-1))
         columns["curve"] = pa.FixedSizeListArray.from_arrays(flat, self.curve.shape[2])
-        told = {key: value if isinstance(value, str) else json.dumps(value) for key, value in self.about().items()}
-        return pa.table(columns).replace_schema_metadata(told)
+        metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in self.about().items()}
+        return pa.table(columns).replace_schema_metadata(metadata)
 
     @cached_property
     def settings(self) -> Any:

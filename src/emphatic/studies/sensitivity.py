@@ -224,7 +224,7 @@ def learning_section(
             if one.get("setting"):
                 settings.setdefault(one["rule"], []).append(f"{name}: {one['setting']}")
     terms = "".join(
-        f"<div><dt>{text(rule)}</dt><dd>{text('; '.join(told))}</dd></div>" for rule, told in settings.items()
+        f"<div><dt>{text(rule)}</dt><dd>{text('; '.join(texts))}</dd></div>" for rule, texts in settings.items()
     )
     below = f'<dl class="terms">{terms}</dl>' if terms else ""
     return section(

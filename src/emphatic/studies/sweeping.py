@@ -91,8 +91,8 @@ def sweep(
     parts = Parts(folder, plan.identity, resume)
     sizes = [len(task.settings) * source.steps for task in plan.tasks]
     done = sum(size for number, size in enumerate(sizes) if number in parts)
-    told = progress or (lambda done, total: None)
-    told(done, plan.learner_steps)
+    report_progress = progress or (lambda done, total: None)
+    report_progress(done, plan.learner_steps)
     todo = {number: task for number, task in enumerate(plan.tasks) if number not in parts}
     began = time.perf_counter()
     with blas_threads(1):  # as each task does; but of tasks that share a process, one would end it for another
@@ -100,7 +100,7 @@ def sweep(
             before, began = began, time.perf_counter()
             parts.put(number, scores, began - before)
             done += sizes[number]
-            told(done, plan.learner_steps)
+            report_progress(done, plan.learner_steps)
     result = Sweep.of(plan, list(parts), parts.seconds)
     if folder is not None:
         result.write(folder)

@@ -33,9 +33,9 @@ class Errors:
 
     def describe(self, i: int) -> str:
         """A setting in words."""
-        told = {name: column[i] for name, column in self.parameters.items() if not np.isnan(column[i])}
+        values = {name: column[i] for name, column in self.parameters.items() if not np.isnan(column[i])}
         return ", ".join(
-            f"{name} {power(value) if name in ('alpha', 'eta') else f'{value:g}'}" for name, value in told.items()
+            f"{name} {power(value) if name in ('alpha', 'eta') else f'{value:g}'}" for name, value in values.items()
         )
 
 
