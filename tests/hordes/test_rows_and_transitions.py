@@ -380,6 +380,23 @@ def test_an_episode_after_a_log_is_another_sequence(tmp_path: Path) -> None:
     assert made[0].learner.theta.tobytes() == made[1].learner.theta.tobytes() == made[2].learner.theta.tobytes()
 
 
+def test_continuous_actions_in_rows_and_transitions() -> None:
+    ask = [GVF("x", gamma=0.8, policy=Policy(lambda o, a: float(2.0 - abs(a[0]))), name="density")]
+    by_row, by_step = prepared(ask, rates=0.3), prepared(ask, rates=0.3)
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-1, 1, (20, 4))
+    actions, mu = rng.uniform(-1, 1, (20, 1)), rng.uniform(0.5, 3.0, 20)
+    by_step.begin(rows[0])
+    for t in range(20):
+        row = by_row.observe([*rows[t], 0.0], action=actions[t], mu=mu[t])
+        if t:
+            step = by_step.learn(actions[t - 1], 0.0, rows[t], False, mu=mu[t - 1])
+            np.testing.assert_allclose(row, step, rtol=1e-10, atol=1e-12)
+    assert np.abs(by_row.learner.theta).max() > 0.01
+    with pytest.raises(ValueError, match=r"'mu'.*cannot be counted"):
+        by_step.learn(actions[0], 0.0, rows[0], False)
+
+
 def test_an_array_is_an_observation_too() -> None:
     stream = Stream(9, 30, True, 0.0)
     one, two, agent = prepared(), prepared(), Agent(stream)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -312,7 +312,7 @@ class Horde:
         self._require()
         values, labels = self._read(observation, "observe")
         values[~np.isfinite(values)] = np.nan
-        if action is not None:
+        if action is not None and not isinstance(action, np.ndarray):  # (an array is one of a continuous space)
             action_name(action)
         actions, when = None if action is None else [action], None if time is None else np.array([time])
         chances = probability(mu, "observe")
@@ -385,6 +385,18 @@ class Horde:
         self._require()
         values, labels = self._read(observation, "begin", np.nan)
         return self._begin(values, labels, None, time)
+
+    @overload
+    def learn(
+        self, action: Any, reward: Any, observation: Any, terminated: bool, truncated: bool = False, mu: Any = None, *,
+        time: Any = None, predict: Literal[True] = True,
+    ) -> Array: ...  # fmt: skip
+
+    @overload
+    def learn(
+        self, action: Any, reward: Any, observation: Any, terminated: bool, truncated: bool = False, mu: Any = None, *,
+        time: Any = None, predict: bool,
+    ) -> Array | None: ...  # fmt: skip
 
     def learn(
         self,
