@@ -23,7 +23,7 @@ from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.learning.tensors import Part
 from emphatic.questions.evaluator import Evaluator, Targets
 
-__all__ = ["Group", "Groups", "Readings", "Setup", "fill_in"]
+__all__ = ["Group", "Groups", "FeatureInputs", "Setup", "fill_in"]
 
 Array = NDArray[np.float64]
 #: One step that follows on the one before.
@@ -31,7 +31,7 @@ _FOLLOWS = np.ones(1, bool)
 
 
 @dataclass(slots=True)
-class Readings:
+class FeatureInputs:
     """What features are made of: B rows, held (B, C), where readings are missing, times and labels."""
 
     held: Array
@@ -39,20 +39,20 @@ class Readings:
     time: Any
     labels: Mapping[str, Sequence[Any]]
 
-    def part(self, rows: slice) -> Readings:
+    def part(self, rows: slice) -> FeatureInputs:
         """Some of the rows."""
         time = None if self.time is None else self.time[rows]
         labels = {name: column[rows] for name, column in self.labels.items()}
-        return Readings(self.held[rows], self.missing[rows], time, labels)
+        return FeatureInputs(self.held[rows], self.missing[rows], time, labels)
 
     @staticmethod
-    def joined(parts: Sequence[Readings]) -> Readings:
+    def joined(parts: Sequence[FeatureInputs]) -> FeatureInputs:
         """Rows of several blocks as one."""
         held, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("held", "missing"))
         times = [part.time for part in parts]
         time = None if any(when is None for when in times) else np.concatenate(times)
         labels = {name: [label for part in parts for label in part.labels[name]] for name in parts[0].labels}
-        return Readings(held, missing, time, labels)
+        return FeatureInputs(held, missing, time, labels)
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,12 @@ class Group:
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
         self._start = np.array([0, features.active])
-        self._waiting: list[tuple[Readings, Targets, bool]] = []
+        self._waiting: list[tuple[FeatureInputs, Targets, bool]] = []
 
     # ------------------------------------------------------------------ rows of a log
 
     def rows(
-        self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+        self, readings: FeatureInputs, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
     ) -> Array:
         """Learn from rows and answer at each, (B, Q)."""
         B = len(gap)
@@ -204,7 +204,7 @@ class Group:
 
     # ------------------------------------------------------------------ transitions
 
-    def begin(self, readings: Readings, x: Array) -> Array:
+    def begin(self, readings: FeatureInputs, x: Array) -> Array:
         """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (Q,)."""
         self.check(readings)
         self.catch_up()
@@ -220,7 +220,7 @@ class Group:
         answers: Array = self._answers(V, x, np.zeros(1, bool))[0]
         return answers
 
-    def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+    def step(self, readings: FeatureInputs, targets: Targets, terminated: bool, predict: bool) -> Array | None:
         """A transition to the row of these readings: learn, and answer there, (Q,), 0 where it ``terminated``.
 
         If not ``predict``, that is put off, and done together with later steps, to the same weights.
@@ -236,7 +236,7 @@ class Group:
             return None
         every, targets, terminated = zip(*self._waiting, strict=True)
         self._waiting = []
-        return self._learn_steps(self._features(Readings.joined(every)), Targets.joined(targets), terminated[-1])
+        return self._learn_steps(self._features(FeatureInputs.joined(every)), Targets.joined(targets), terminated[-1])
 
     def _learn_steps(self, phi: Active, targets: Targets, terminated: bool) -> Array:
         """Steps that follow one another, to these φ; only the last may have terminated."""
@@ -304,11 +304,11 @@ class Group:
 
     # ------------------------------------------------------------------ inside
 
-    def check(self, readings: Readings) -> None:
+    def check(self, readings: FeatureInputs) -> None:
         """Refuse what features cannot be made of, and change nothing."""
         self._features(readings.part(slice(0, 0)))
 
-    def _features(self, readings: Readings) -> Active:
+    def _features(self, readings: FeatureInputs) -> Active:
         """φ (B, k)."""
         return self.features(readings.held, time=readings.time, labels=readings.labels, missing=readings.missing)
 
@@ -360,7 +360,7 @@ class Groups:
         return self.groups[0].phi
 
     def rows(
-        self, readings: Readings, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+        self, readings: FeatureInputs, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
     ) -> Array:
         """As of a group."""
         self.check(readings)
@@ -369,12 +369,12 @@ class Groups:
             out[:, group.questions] = group.rows(readings, targets.of(group.questions), gap, follows, learn)
         return out
 
-    def begin(self, readings: Readings, x: Array) -> Array:
+    def begin(self, readings: FeatureInputs, x: Array) -> Array:
         """As of a group."""
         self.check(readings)
         return self._joined([group.begin(readings, x[:, group.questions]) for group in self.groups])
 
-    def step(self, readings: Readings, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+    def step(self, readings: FeatureInputs, targets: Targets, terminated: bool, predict: bool) -> Array | None:
         """As of a group."""
         self.check(readings)
         each = [group.step(readings, targets.of(group.questions), terminated, predict) for group in self.groups]
@@ -390,7 +390,7 @@ class Groups:
         for group in self.groups:
             group.cut()
 
-    def check(self, readings: Readings) -> None:
+    def check(self, readings: FeatureInputs) -> None:
         """What any group refuses is refused before another has learned."""
         for group in self.groups:
             group.check(readings)

@@ -18,7 +18,7 @@ from emphatic import rules
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
-from emphatic.hordes.group import Group, Groups, Readings, Setup
+from emphatic.hordes.group import Group, Groups, FeatureInputs, Setup
 from emphatic.hordes.reading import REWARD, probability, row_of
 from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
@@ -363,7 +363,7 @@ class Horde:
         try:
             targets = evaluator(raw, full, self._before, follows)
             C = self._components
-            readings = Readings(held[:, :C], missing[:, :C], time, labels)
+            readings = FeatureInputs(held[:, :C], missing[:, :C], time, labels)
             answers = group.rows(readings, targets, gap, follows, learn)
         except Exception:
             evaluator.departure, evaluator.counts = departure, counts
@@ -438,7 +438,7 @@ class Horde:
         originals = None if original is None else [original]
         raw, full = (Observations(evaluator.signals, v, labels, None, None, originals) for v in (values, held))
         C, when = self._components, None if time is None else np.array([time])
-        answers = group.begin(Readings(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
+        answers = group.begin(FeatureInputs(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
         self._hold, self._before, self._episode = hold, None, (raw, full)
         self._timed = time is not None
         self._rows += 1
@@ -459,7 +459,7 @@ class Horde:
         try:
             targets = evaluator.transition(before, raw, held, terminated)
             when = None if time is None else np.array([time])
-            readings = Readings(held.values[:, : self._components], missing, when, labels)
+            readings = FeatureInputs(held.values[:, : self._components], missing, when, labels)
             if when is None and self._timed:
                 group.check(readings)  # which may be put off, and must not be refused later
             answers = group.step(readings, targets, terminated, predict or terminated or truncated)
