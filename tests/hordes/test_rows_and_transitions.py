@@ -397,6 +397,40 @@ def test_continuous_actions_in_rows_and_transitions() -> None:
         by_step.learn(actions[0], 0.0, rows[0], False)
 
 
+def test_a_reward_is_not_held_into_the_next_episode() -> None:
+    horde = prepared([GVF("x", gamma=0.8, interest="reward")], rates=0.3, record=True)
+    for _ in range(2):
+        horde.begin([1.0, 0.5, 0.0, 0.5])
+        horde.learn(0, 2.0, [1.0, 0.5, 0.0, 0.5], False)
+        horde.learn(0, 3.0, [1.0, 0.5, 0.0, 0.5], True)
+    assert horde.log()["I"][:, 0].tolist() == [0.0, 2.0, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("reading", [math.nan, math.inf, -math.inf, 1e101, None])
+def test_a_reading_that_is_missing_or_too_large_teaches_nothing(reading: Any) -> None:
+    horde = prepared([GVF("x", gamma=0.8), GVF("y", gamma=0.8)], rates=0.3, record=True)
+    horde.begin([1.0, 0.5, 0.0, 0.5])
+    horde.learn(0, 2.0, [1.0, 0.5, 0.0, 0.5], False)
+    horde.learn(0, 2.0, [reading, 0.5, 0.0, 0.5], False)
+    assert horde.log()["rho"].tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    assert np.isfinite(horde.log()["R"]).all()
+
+
+def test_what_was_missing_when_it_was_saved_is_missing_after(tmp_path: Path) -> None:
+    ask = [GVF("x", gamma=0.8, policy=Policy(TABLE, behaviour="mu"))]
+    horde = prepared(ask, rates=0.3)
+    horde.begin([1.0, 0.5, 0.0, 0.5])
+    horde.learn(1, 2.0, [0.5, 0.5, 0.0, math.nan], False)
+    horde.save(tmp_path / "model")
+    other = Horde.load(tmp_path / "model")
+    before = horde.learner.theta
+    for some in (horde, other):
+        some.learn(1, 2.0, [-1.0, 0.5, 0.0, 0.5], False)  # without μ there is no ratio
+        np.testing.assert_array_equal(some.learner.theta, before)
+        some.learn(1, 2.0, [-1.0, 0.5, 0.0, 0.5], False)
+        assert (some.learner.theta != before).any()
+
+
 def test_an_array_is_an_observation_too() -> None:
     stream = Stream(9, 30, True, 0.0)
     one, two, agent = prepared(), prepared(), Agent(stream)

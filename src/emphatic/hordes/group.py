@@ -23,7 +23,7 @@ from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 
-__all__ = ["Group", "Groups", "FeatureInputs", "Setup", "fill_in"]
+__all__ = ["FeatureInputs", "Group", "Groups", "Setup", "fill_in"]
 
 Array = NDArray[np.float64]
 #: One step that follows on the one before.

@@ -18,7 +18,7 @@ from emphatic import rules
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
-from emphatic.hordes.group import Group, Groups, FeatureInputs, Setup
+from emphatic.hordes.group import FeatureInputs, Group, Groups, Setup
 from emphatic.hordes.reading import REWARD, probability, row_of
 from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
