@@ -200,3 +200,16 @@ def test_damaged_files(name: str, tmp_path: Path) -> None:
     rewritten(path, change)
     with pytest.raises(CheckpointError, match="sound"):
         Horde.load(path)
+
+
+def test_large_features_of_ones_own_freeze_a_learner_and_make_no_nan() -> None:
+    """A function may return any number: divergence is found by the features as they are."""
+    makers = f.Features([f.Bias(), f.Function(lambda row: 1e150 * row["x"], name="huge")])
+    horde = Horde([GVF("reward", gamma=0.9)], makers, "td", alpha=0.5, rates=0.1, engine="sparse").prepare(["x"])
+    assert makers.largest is None
+    horde.begin({"x": 1.0})
+    for _ in range(9):
+        horde.learn(0, 1.0, {"x": 1.0}, terminated=False)
+    assert horde.learner.frozen.all()
+    assert np.isfinite(horde.learner.theta).all()
+    assert f.Features([f.Bias()]).warm_up(np.empty((0, 1)), names=["x"]).largest == 1.0

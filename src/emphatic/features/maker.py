@@ -115,6 +115,15 @@ class Features:
         return self._require().active
 
     @property
+    def largest(self) -> float | None:
+        """What no component of φ exceeds: the number of active ones, which hashed tiles that fall together may reach.
+
+        None where a function of one's own makes some.
+        """
+        plan = self._require()
+        return None if plan.numbers else float(plan.active)
+
+    @property
     def norm(self) -> float:
         """The mean of φ·φ over the rows of the warm-up; without rows, about the most it can be, nothing missing."""
         self._require()

@@ -133,8 +133,7 @@ class Group:
         self._alpha, self._lambda = constant[0], constant[2]
         # (eta has done its work)
         self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
-        # No component of φ is larger than the number of active ones, even where hashed tiles fall together.
-        self.recorded = RecordedLearner(self.learner, constant, float(features.active), setup.record)
+        self.recorded = RecordedLearner(self.learner, constant, features.largest, setup.record)
         self._blended = np.flatnonzero(blended if E > 1 else np.zeros(Q, bool))
         #: Whether what the learner predicts is the answer.
         self._direct = E == 1 and not setup.centred and not setup.scaled

@@ -23,10 +23,10 @@ class RecordedLearner:
     """K questions' learner. One that would diverge is ``frozen``: it keeps its last weights, and the others go on.
 
     ``constant`` has all parameters of a step, (1, K) each, of which I, ρ, γ' and R are given anew in each; no
-    component of φ is larger than ``top``.
+    component of φ is larger than ``top``, or they are looked at where that is None.
     """
 
-    def __init__(self, learner: Learner, constant: Arrays, top: float, record: bool) -> None:
+    def __init__(self, learner: Learner, constant: Arrays, top: float | None, record: bool) -> None:
         self.learner, self._constant, self._top = learner, constant, top
         self._off = [at for at, name in enumerate(learner.rule.parameters) if name in _OFF]
         self._steps: list[tuple[Any, ...]] | None = [] if record else None
@@ -47,7 +47,10 @@ class RecordedLearner:
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
         given = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
         before = self.learner.steps_taken if self._steps is not None else None
-        v = self.learner._step(phi, phi_next, self._top, given)
+        top = self._top
+        if top is None:
+            top = float(max(np.abs(phi.values).max(initial=0.0), np.abs(phi_next.values).max(initial=0.0)))
+        v = self.learner._step(phi, phi_next, top, given)
         if self._steps is not None:
             taken = self.learner.steps_taken - before
             given = self._without(given, np.arange(len(phi))[:, None] >= taken)
