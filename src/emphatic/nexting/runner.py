@@ -37,6 +37,7 @@ from emphatic.tables import Clock, Hold, open_table
 __all__ = ["Nexting", "Progress"]
 
 Progress = Callable[[str, int, int], None]
+"""Called with the phase, how much is done, and of how much: 0 while that is not known."""
 
 _log = logging.getLogger(__name__)
 
