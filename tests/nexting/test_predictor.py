@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emphatic import GVF
+from emphatic import features as f
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.predictor import Every, Prediction, Predictor
 from emphatic.nexting.settings import Settings
@@ -106,3 +108,18 @@ def test_a_model_of_the_first_version_goes_on() -> None:
     expected = {first + t: other.observe(row) for t, row in enumerate(rows)}
     assert [one.step for one in predictions] == [step for step in expected if step % 2]
     np.testing.assert_array_equal([one.values for one in predictions], [expected[one.step] for one in predictions])
+
+
+def test_any_horde_that_was_saved_serves_on_a_pipe(tmp_path: Path) -> None:
+    """Saved without the settings of a run: its own signals, numbers with a point, no time."""
+    horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]))
+    horde.run({"x": np.sin(np.arange(600.0))})
+    horde.save(tmp_path / "m.safetensors")
+    predictor = Predictor.restore(*Horde.load_with(tmp_path / "m.safetensors"))
+    lines = [b'{"x": 0.25}\n', b'{"x": 0.5}\n']
+    made = list(predictor.take(Readings(lines, predictor.columns, predictor.delimiter)))
+    wanted = [horde.observe({"x": x}) for x in (0.25, 0.5)]
+    assert [one.step for one in made if one is not None] == [600, 601]
+    assert [one.values.tolist() for one in made if one is not None] == [each.tolist() for each in wanted]
+    again = Predictor.restore(horde, predictor.state())
+    assert again.step == 602

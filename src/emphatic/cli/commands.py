@@ -130,11 +130,9 @@ def nexting(
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The same questions of fewer runs, with tolerances to match.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, and tolerances to match.")] = False,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
-    jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one a core.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one per core.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
 ) -> None:
     """Run published studies again and compare: agree or disagree, number by number.
@@ -152,32 +150,33 @@ def sweep(
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="Rules, with commas; by default td, etd and their true online forms.")
+        str | None, typer.Option(help="Rules, comma-separated; default: td, etd and their true online forms.")
     ] = None,
     alpha: Annotated[
-        str | None, typer.Option(help="Step sizes: .1,.01 or 2^-12..2^-1 (by doubling), the default.")
+        str | None, typer.Option(help="Step sizes: .1,.01, or 2^-12..2^-1 (doubling; the default).")
     ] = None,
     lambda_: Annotated[
-        str | None, typer.Option("--lambda", help="Values of λ, by default 0,.5,.9,1; 0..1:+.25 goes by adding.")
+        str | None, typer.Option("--lambda", help="Values of λ; default: 0,.5,.9,1. 0..1:+.25 goes up in steps of .25.")
     ] = None,
     eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
-    beta: Annotated[str | None, typer.Option(help="β, itself.", rich_help_panel="Grid")] = None,
+    beta: Annotated[str | None, typer.Option(help="β, in place of eta.", rich_help_panel="Grid")] = None,
     kappa: Annotated[str | None, typer.Option(help="κ of tdrc.", rich_help_panel="Grid")] = None,
     zeta: Annotated[str | None, typer.Option(help="ζ of abtd.", rich_help_panel="Grid")] = None,
-    xi: Annotated[str | None, typer.Option(help="ξ of abtd, itself.", rich_help_panel="Grid")] = None,
-    runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; by default 10.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of a run; by default 10,000.")] = None,
-    every: Annotated[int | None, typer.Option(help="Steps from one error to the next; by default 1.")] = None,
+    xi: Annotated[str | None, typer.Option(help="ξ of abtd, in place of ζ.", rich_help_panel="Grid")] = None,
+    runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; default: 10.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps per run; default: 10,000.")] = None,
+    every: Annotated[int | None, typer.Option(help="Steps between errors; default: 1.")] = None,
     points: Annotated[
-        str | None, typer.Option(help="Points of a learning curve: how many (50), or the steps, with commas.")
+        str | None,
+        typer.Option(help="Points of a learning curve: how many (default 50), or comma-separated steps."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all runs; by default 0.")] = None,
-    theta: Annotated[str | None, typer.Option(help="The first weights, with commas; by default 0.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all runs; default: 0.")] = None,
+    theta: Annotated[str | None, typer.Option(help="Initial weights, comma-separated; default: 0.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder to write to; by default sweep/NAME.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file; flags come before it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on with a sweep that was stopped, or start anew.")
+        bool, typer.Option("--resume/--fresh", help="Resume a sweep that was stopped, or start again.")
     ] = True,
     options: Annotated[
         list[str] | None, typer.Option("--with", help="An option of the problem, NAME=VALUE; may be repeated.")
@@ -195,9 +194,9 @@ def sweep(
 ) -> None:
     """Try every setting of a grid of rules and parameters, on a problem with exact answers or on a log.
 
-    All settings of a rule learn side by side. Writes results.parquet (a row a setting and run), settings.parquet (a
-    row a setting), summary.json (the best of each rule) and report.html. A sweep that was stopped goes on when the
-    same command is given again.
+    All settings of a rule learn side by side. Writes results.parquet (one row per setting and run), settings.parquet
+    (one row per setting), summary.json (the best of each rule) and report.html. A sweep that was stopped resumes when
+    the same command is given again.
     """
     from emphatic.cli.common import as_horizon
     from emphatic.cli.sweep import sweep as command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     path holds a whole file: the old one or the new one.
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "There is no such folder to write to", str(target.parent))
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         with open(partial, "xb") as file:

@@ -222,8 +222,8 @@ class Predictor:
     def restore(
         cls, horde: Horde, state: Mapping[str, Any], *, learn: bool = True, every: Every | None = None
     ) -> Predictor:
-        """From a horde and what was saved with it, by ``state`` or by a run on a table."""
-        predictor = cls(Settings.of(state["settings"]), learn=learn, every=every)
+        """From a horde and what was saved with it, by ``state`` or by a run on a table, or nothing."""
+        predictor = cls(Settings.of(state.get("settings", {})), learn=learn, every=every)
         live = state.get("live", {})
         predictor.step = int(live.get("step", horde.rows))
         clock = None if state.get("clock") is None else Clock.restore(state["clock"])
