@@ -30,7 +30,7 @@ def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["file"]
     with (
-        pytest.raises(FileNotFoundError, match="no such folder to write to.*none'$"),
+        pytest.raises(FileNotFoundError, match=r"no such folder to write to.*none'$"),
         atomic_file(tmp_path / "none" / "f"),
     ):
         pass
