@@ -534,3 +534,43 @@ def test_names_of_an_observation() -> None:
     maker.warm_up(np.zeros((0, 1)), names=["x"])
     with pytest.raises(ValueError, match=r"'features'.*component"):
         Horde([GVF("y", horizon=3)], maker).prepare(["y"])
+
+
+@pytest.mark.parametrize("ending", [{"terminated": True}, {"terminated": False, "truncated": True}])
+def test_no_step_leads_from_an_episode_to_a_log(ending: dict[str, bool]) -> None:
+    horde = Horde([GVF("reward", gamma=0.9)], f.Features([f.Bias()]), "td", rates=0.5, centred=False).prepare(["x"])
+    horde.observe({"x": 0.0, "reward": 1.0})
+    horde.observe({"x": 0.0, "reward": 1.0})
+    horde.begin({"x": 0.0})
+    horde.learn(0, 1.0, {"x": 0.0}, **ending)
+    theta = horde.learner.theta
+    horde.observe({"x": 0.0, "reward": 100.0})
+    assert np.array_equal(horde.learner.theta, theta)
+    assert not np.any(horde.learner.e * horde.learner.gamma[:, None])  # nothing of it lives on
+
+
+def test_a_row_that_a_function_refuses_loses_no_other() -> None:
+    """Also where steps would be put off."""
+
+    def refuse(row: Any) -> float:
+        if row["x"] > 0.9:
+            raise ValueError("too large")
+        return float(row["x"])
+
+    maker = f.Features([f.Bias(), f.Function(refuse, name="refuse")])
+    horde = Horde([GVF("reward", gamma=0.9)], maker, "td", rates=0.1, centred=False).prepare(["x"])
+    horde.begin({"x": 0.1})
+    for x in (0.2, 0.3):
+        assert horde.learn(0, 1.0, {"x": x}, terminated=False, predict=False) is None
+    with pytest.raises(ValueError, match="too large"):
+        horde.learn(0, 1.0, {"x": 1.0}, terminated=False, predict=False)
+    horde.learn(0, 1.0, {"x": 0.4}, terminated=False)
+    assert (horde.learner.steps, horde.rows) == (3, 4)
+
+
+@pytest.mark.parametrize("flag", ["False", None, np.nan, 1])
+def test_terminated_is_true_or_false(flag: Any) -> None:
+    horde = Horde([GVF("reward", gamma=0.9)], f.Features([f.Bias()]), "td", rates=0.5).prepare(["x"])
+    horde.begin({"x": 0.0})
+    with pytest.raises(ValueError, match="'terminated' parameter of learn must be True or False"):
+        horde.learn(0, 1.0, {"x": 0.0}, terminated=flag)

@@ -652,3 +652,14 @@ def test_the_tool_takes_the_days_as_they_stand(tmp_path: Path) -> None:
     block = whole(table)
     np.testing.assert_array_equal(block.values, [[4.216, 234.84, np.nan], [np.nan, np.nan, 7.0]])
     assert np.asarray(block.time).tolist() == [START, START + 90 * 86400 - 60]
+
+
+def test_what_is_masked_is_missing() -> None:
+    mask = np.array([False, True, False, False])
+    table = open_table({
+        "x": np.ma.masked_array([1.0, -999.0, 3.0, 4.0], mask), "n": np.ma.masked_array([1, -999, 3, 4], mask),
+        "word": np.ma.masked_array(["a", "b", "a", "c"], mask),
+    })  # fmt: skip
+    (block,) = table.blocks()
+    assert np.array_equal(np.isnan(block.values), np.repeat(mask[:, None], 2, axis=1))
+    assert block.labels["word"].tolist() == ["a", None, "a", "c"]

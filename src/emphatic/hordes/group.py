@@ -224,10 +224,12 @@ class Group:
 
         If not ``predict``, that is put off, and done together with later steps, to the same weights.
         """
-        if self._waiting or not predict:
+        # (a function of one's own may refuse a row, and must do so now)
+        if self._waiting or not (predict or self.features.largest is None):
             self._waiting.append((readings, targets, terminated))
             return self.catch_up() if predict else None
-        return self._learn_steps(self._features(readings), targets, terminated)
+        answers = self._learn_steps(self._features(readings), targets, terminated)
+        return answers if predict else None
 
     def catch_up(self) -> Array | None:
         """Do what was put off; the answers at the last row, if there was any."""

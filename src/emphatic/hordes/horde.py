@@ -354,6 +354,8 @@ class Horde:
         if self._episode is not None or self._setup.record:
             what = "It has begun an episode: go on with learn(), or cut() first."
             raise RuntimeError("A Horde that records takes transitions only." if self._setup.record else what)
+        if group.phi is None and any(each.open for each in self._groups):
+            self.cut()  # an episode was truncated
         hold = self._hold.copy()
         held, missing = hold.fill(values)
         raw, full = (Observations(evaluator.signals, part, labels, actions, mu) for part in (values, held))
@@ -418,6 +420,9 @@ class Horde:
         learned from together with later ones, which is quicker, and leads to the same weights.
         """
         self._require()
+        for what, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_):
+                raise refusal(what, "learn", "be True or False", repr(flag))
         values, labels = self._read(observation, "learn", reward)
         return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
 
@@ -471,7 +476,11 @@ class Horde:
             self._hold.follow(values[0])
         else:
             self._hold = hold
-        self._episode = None if terminated or truncated else (raw, held)
+        self._episode = (raw, held)
+        if terminated or truncated:
+            self._episode = None
+            for each in self._groups:
+                each.phi = None  # no step leads from here to a row of a log
         self._rows += 1
         return answers
 

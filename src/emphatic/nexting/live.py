@@ -46,6 +46,11 @@ class Live:
 
     def run(self) -> None:
         """Until the pipe ends, a signal comes, or the consumer goes away."""
+        for descriptor, name in ((self.source, "input"), (self.sink, "output")):
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                raise ValueError(f"standard {name} is closed; readings come in and predictions go out there.") from None
         with _log_to_stderr():
             self._pending, self._stop = b"", False
             self.predictor = self._load() if self.model.exists() else self._new()

@@ -200,7 +200,7 @@ class Predictor:
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
-        self._parser = RowParser(horde.features.signals, horde.categories, notation)
+        self._parser = RowParser(horde.makers[0].signals, horde.categories, notation)
         self._template = _template(question.name for question in horde.questions)
         self.horde, self.clock = horde, clock
 

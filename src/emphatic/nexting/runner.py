@@ -184,6 +184,7 @@ class Nexting:
         first = next(self.table.blocks(FIRST))
         digest = hashlib.sha256(first.values.tobytes())
         digest.update(b"" if first.time is None else first.time.tobytes())
+        digest.update(json.dumps({name: column.tolist() for name, column in first.labels.items()}).encode())
         size = os.path.getsize(self.source) if isinstance(self.source, str | os.PathLike) else None
         names, categories = list(self.table.names), list(self.table.categories)
         return {"rows": self.rows, "names": names, "categories": categories, "bytes": size, "is": digest.hexdigest()}

@@ -41,7 +41,7 @@ class Frame:
 
 def _table(source: Any, names: Sequence[str] | None) -> Any:
     if isinstance(source, Mapping):
-        source = {name: np.asarray(values) for name, values in source.items()}
+        source = {name: _unmasked(values) for name, values in source.items()}
     elif isinstance(source, np.ndarray) and source.dtype.names:
         source = {name: source[name] for name in source.dtype.names}
     elif isinstance(source, np.ndarray) and source.ndim in (1, 2):
@@ -63,6 +63,15 @@ def _table(source: Any, names: Sequence[str] | None) -> Any:
             "source", "open_table", "be a path, a frame, an array (T, C) or a dict of arrays", type(source).__name__
         )
     return table.rename_columns([_own_name(name) for name in table.column_names])
+
+
+def _unmasked(values: Any) -> Any:
+    """An array; NaN, or None among words, where a masked one has no value."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    if values.dtype.kind in "biuf":
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.ma.filled(values.astype(object), None)
 
 
 def _array(values: Any) -> Any:

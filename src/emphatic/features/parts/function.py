@@ -78,7 +78,8 @@ class Function(Part):
                 f"features.provide({{{self.name!r}: …}})."
             )
         labels = {name: rows.column(name) for name in rows.labels or () if name not in rows.names}
-        columns = zip(*rows.values.T.tolist(), *labels.values(), strict=True)
+        values = np.where(rows.missing, np.nan, rows.values)
+        columns = zip(*values.T.tolist(), *labels.values(), strict=True)
         names = (*rows.names, *labels)
         made = np.empty((len(rows.values), self.size))
         for t, readings in enumerate(columns):
