@@ -25,6 +25,8 @@ __all__ = ["check", "fill", "frozen", "open_checkpoint", "pack", "position", "un
 
 #: Counts are whole numbers in float64.
 _MOST_STEPS = 1 << 53
+#: Levels of lists and tables in what a user keeps.
+_DEEPEST = 100
 
 
 @contextmanager
@@ -62,6 +64,9 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
     """Give a fresh engine the state of a checkpoint that was checked; ``name`` is what the learner calls the engine."""
     rule, counts = inner.rule, _counts(header, arrays)
     memory = {name: arrays[name].array() for name in rule.memory}
+    gamma = memory.get("gamma")
+    if gamma is not None and rule.name in rules.names() and not ((gamma >= 0.0) & (gamma <= 1.0)).all():
+        raise ValueError("its 'gamma' is not between 0 and 1")
     with np.errstate(all="ignore"):
         for r, vector in enumerate(rule.vectors):
             # Straight into the engine's own array, where it has one: ``put`` then finds it in its place.
@@ -125,8 +130,26 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise inputs.refusal(name, "save", "be an array, or what JSON can hold", f"{value!r}: {error}") from None
+        if _is_deep(value):
+            raise inputs.refusal(name, "save", f"be nested no deeper than {_DEEPEST} levels", "more")
         entries[name] = value
     return entries, parts
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value is nested deeper than will be read again wherever ``load`` is called."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for one in level for inner in _items(one)]
+        if not level:
+            return False
+    return True
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def unpack(entries: Any, arrays: Mapping[str, Stored], prefix: str) -> dict[str, Any]:

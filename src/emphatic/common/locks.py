@@ -1,0 +1,98 @@
+"""Locks on files, which the system releases when their holder ends, however it ends.
+
+They are ``flock``'s: between processes, and between two openings of a file in one process. Where there is no such thing
+(Windows, some network file systems) nothing is ever found to be locked, and nothing to be abandoned.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["FolderInUseError", "FolderLock", "lock", "remove_abandoned"]
+
+
+class FolderInUseError(ValueError):
+    """Another process is writing to the folder."""
+
+
+def lock(descriptor: int, *, wait: bool = False) -> bool | None:
+    """Lock an open file for this holder alone; False if another has it, None if files cannot be locked here."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove a file that its writer locked for as long as it lived, if it lives no more."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            if lock(descriptor):
+                path.unlink()
+        finally:
+            os.close(descriptor)
+
+
+class FolderLock:
+    """A file that is locked as long as this process works in the folder around it; it holds the process's number."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path, self._folder, self._descriptor = path, folder, -1
+
+    def acquire(self) -> None:
+        """``FolderInUseError`` where another has it; nothing has then changed."""
+        while self._descriptor < 0:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                if lock(descriptor) is False:
+                    if holder := os.read(descriptor, 32).decode("ascii", "replace").strip():
+                        raise FolderInUseError(
+                            f"{self._folder}: another run, process {holder}, is writing to this folder. Wait until it "
+                            "ends, or choose another folder."
+                        )
+                    time.sleep(0.001)  # its holder has not yet written its number
+                elif _is_at(descriptor, self.path):  # and its last holder has not just removed it
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, b"%d\n" % os.getpid())
+                    self._descriptor = descriptor
+            finally:
+                if self._descriptor < 0:
+                    os.close(descriptor)
+
+    def release(self) -> None:
+        """Remove the file; harmless where it is not held."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                self.path.unlink()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> FolderLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.release()
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether this open file is the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
