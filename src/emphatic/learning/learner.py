@@ -49,7 +49,8 @@ class Learner(State):
 
     The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies;
     ``theta`` can be set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite
-    raises ``Diverged``.
+    raises ``Diverged``. A learner belongs to one thread at a time: another gets ``RuntimeError`` meanwhile. Threads that
+    only read may do so side by side.
     """
 
     __slots__ = ()
@@ -72,21 +73,28 @@ class Learner(State):
         termination pass ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first
         state; or give the terminal state a call of its own with φ = 0 and I = 0.
         """
-        step = self._stepper or self._make_stepper()
-        if step is not None:
-            # The kernel looks at everything but types, and answers NaN or None where anything is amiss.
-            try:
-                # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
-                if phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type is phi_next.dtype:
-                    delta = step(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                else:
-                    one, one_next = self._active(phi), self._active(phi_next)
-                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                if delta == delta if delta.__class__ is float else delta is not None:
-                    return delta
-            except Exception:  # not what a kernel takes: the long way says what is wrong
-                pass
-        return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
+            step = self._stepper or self._make_stepper()
+            if step is not None:
+                # The kernel looks at everything but types, and answers NaN or None where anything is amiss.
+                try:
+                    # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
+                    if phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type is phi_next.dtype:
+                        delta = step(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                    else:
+                        one, one_next = self._active(phi), self._active(phi_next)
+                        delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                    if delta == delta if delta.__class__ is float else delta is not None:
+                        return delta
+                except Exception:  # not what a kernel takes: the long way says what is wrong
+                    pass
+            return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
+        finally:
+            guard.users = 0
 
     def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
         """``learn`` with every check in words."""
@@ -154,33 +162,40 @@ class Learner(State):
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
         """
-        values = (alpha, I, lambda_, rho, gamma_next, R)
-        # An engine that looks features over as it goes need not wait for a look before.
-        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
-        log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
-        T, check = len(log.phi), self._inputs
-        if trusting and T == 0:
-            self._features(Phi, Phi_next)  # no step will look at the one row there is
-        aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
-        check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
-        goal = None if probe is None else inputs.probe(probe, self.n)
-        every = inputs.whole("probe_every", probe_every, "run")
-        _warn_of(check.least_rows(log.parameters[4]))
-        self._decide(log.phi, T)
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
+            values = (alpha, I, lambda_, rho, gamma_next, R)
+            # An engine that looks features over as it goes need not wait for a look before.
+            trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
+            log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
+            T, check = len(log.phi), self._inputs
+            if trusting and T == 0:
+                self._features(Phi, Phi_next)  # no step will look at the one row there is
+            aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
+            check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
+            goal = None if probe is None else inputs.probe(probe, self.n)
+            every = inputs.whole("probe_every", probe_every, "run")
+            _warn_of(check.least_rows(log.parameters[4]))
+            self._decide(log.phi, T)
 
-        collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
-        before, position = self._engine.snapshot() if trusting else None, self.position
-        for begin, end, steps in log.blocks(self._engine, collection.most):
-            made = collection.room(begin, end)
-            watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
-            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, made, watch)
-            if status != -1:
-                if before is not None:
-                    self._refuse_unfit(before, Phi, Phi_next)
-                raise Diverged(begin + status // self._engine.K, status % self._engine.K)
-            collection.add(begin, end, made, check.sum_squares)
-        self._pass(position + T)
-        return self._answer(collection, predictions, aim, goal)
+            collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
+            before, position = self._engine.snapshot() if trusting else None, self.position
+            for begin, end, steps in log.blocks(self._engine, collection.most):
+                made = collection.room(begin, end)
+                watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
+                status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, made, watch)
+                if status != -1:
+                    if before is not None:
+                        self._refuse_unfit(before, Phi, Phi_next)
+                    raise Diverged(begin + status // self._engine.K, status % self._engine.K)
+                collection.add(begin, end, made, check.sum_squares)
+            self._pass(position + T)
+            return self._answer(collection, predictions, aim, goal)
+        finally:
+            guard.users = 0
 
     def _answer(self, collection: Collection, predictions: Any, aim: Any, goal: Any) -> Any:
         """What ``run`` returns."""
@@ -193,22 +208,29 @@ class Learner(State):
 
     def predict(self, phi: Any) -> Any:
         """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
-        if self._predictor is None and self._K is None and self._decided:
-            self._predictor = self._engine.predictor()
-        value_at = self._predictor
-        if value_at is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
-            try:
-                value = value_at(phi)
-                if math.isfinite(value):
-                    return value
-            except Exception:
-                pass
-        features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
-        answer = self._engine.predict(fit(features, self._engine))
-        one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
-        if not one:
-            return self._drop_K(answer)
-        return float(answer[0, 0]) if self._K is None else answer[0]
+        guard = self._guard
+        if guard.users < 0:
+            raise guard.refusal()
+        guard.users += 1
+        try:
+            if self._predictor is None and self._K is None and self._decided:
+                self._predictor = self._engine.predictor()
+            value_at = self._predictor
+            if value_at is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
+                try:
+                    value = value_at(phi)
+                    if math.isfinite(value):
+                        return value
+                except Exception:
+                    pass
+            features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
+            answer = self._engine.predict(fit(features, self._engine))
+            one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
+            if not one:
+                return self._drop_K(answer)
+            return float(answer[0, 0]) if self._K is None else answer[0]
+        finally:
+            guard.users -= 1
 
     # ------------------------------------------------------------------ inside
 
@@ -218,12 +240,19 @@ class Learner(State):
         φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
         A learner that would diverge is frozen.
         """
-        self._decide(phi, 1)
-        engine, watch, position = self._engine, Watch(self._frozen, True), self.position
-        predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
-        engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
-        self._pass(position + len(phi))
-        return predictions[1:]
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
+            self._decide(phi, 1)
+            engine, watch, position = self._engine, Watch(self._frozen, True), self.position
+            predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
+            engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
+            self._pass(position + len(phi))
+            return predictions[1:]
+        finally:
+            guard.users = 0
 
     def _pass(self, position: int) -> None:
         """Stand here in the stream after a run in which learners may have been frozen."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, rules
+from emphatic.common.guard import Guard
 from emphatic.engines.base import Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.learning import checkpoint, inputs, restoring
@@ -35,6 +36,7 @@ class State:
         "_dtype",
         "_engine",
         "_frozen",
+        "_guard",
         "_inputs",
         "_leader",
         "_predictor",
@@ -69,6 +71,7 @@ class State:
         self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
         # The position in the stream is told by one learner that moves: so far ahead of its own count of steps.
         self._leader = self._ahead = 0
+        self._guard = Guard("learner")
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
         self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads))
@@ -151,8 +154,9 @@ class State:
             cast = np.broadcast_to(array, (self._engine.K, self.n)).astype(self._dtype)
         if not np.isfinite(cast).all():
             raise inputs.refusal("theta", "Learner", f"be finite in {self._dtype}", "NaN or infinity")
-        self._engine.put(0, cast)
-        self._frozen[:] = False
+        with self._guard:
+            self._engine.put(0, cast)
+            self._frozen[:] = False
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -160,8 +164,9 @@ class State:
         if name in self.rule.vectors:
             return self._vector(self.rule.vectors.index(name))
         if name in self.rule.memory:
-            value = self._engine.scalars[:, self.rule.memory.index(name)]
-            return float(value[0]) if self._K is None else value.copy()
+            with self._guard.shared:
+                value = self._engine.scalars[:, self.rule.memory.index(name)]
+                return float(value[0]) if self._K is None else value.copy()
         known = ", ".join(self.rule.vectors + self.rule.memory)
         raise AttributeError(f"A learner of rule {self.rule.name!r} has no {name!r}; it has {known}.")
 
@@ -173,17 +178,19 @@ class State:
 
     def copy(self) -> Self:
         """Another learner in the same state."""
-        return self._with(self._engine.copy(), self._K, self._frozen, self.position)
+        with self._guard.shared:
+            return self._with(self._engine.copy(), self._K, self._frozen, self.position)
 
     def select(self, ks: ArrayLike) -> Self:
         """The learners of these indices, in this order, as a horde of their own."""
         try:
             chosen = np.arange(self._engine.K)[np.asarray(ks)]
-        except IndexError:
+        except (IndexError, ValueError, TypeError):  # (lists of several lengths are no array)
             chosen = np.empty(0, np.int64)
         if self._K is None or chosen.ndim != 1 or not len(chosen):
             raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", repr(ks))
-        return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
+        with self._guard.shared:
+            return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
 
     __copy__ = copy
 
@@ -192,11 +199,13 @@ class State:
 
     def __getstate__(self) -> tuple[Any, ...]:
         kind = self.rule, self._K, self._dtype, self._threads, self._decided
-        return *kind, self._frozen, self._engine, self.position
+        with self._guard.shared:  # (a copy, as it is only written when this has returned)
+            return *kind, self._frozen.copy(), self._engine.copy(), self.position
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, engine, position = state
         self._type = np.dtype(self._dtype)
+        self._guard = Guard("learner")
         self._take(engine)
         self._stand_at(position)
 
@@ -205,9 +214,10 @@ class State:
 
         ``more`` is kept with it, for ``Learner.load_with``: arrays as arrays, and in the header whatever JSON can hold.
         """
-        header, parts = self._state()
-        header["more"], kept = restoring.pack(more, _MORE, (*header, *parts, "format", "frozen", "steps_taken"))
-        checkpoint.write(path, header, parts | kept)
+        with self._guard.shared:
+            header, parts = self._state()
+            header["more"], kept = restoring.pack(more, _MORE, (*header, *parts, "format", "frozen", "steps_taken"))
+            checkpoint.write(path, header, parts | kept)
 
     @classmethod
     def load_with(
@@ -218,7 +228,8 @@ class State:
 
     def cut(self) -> None:
         """Forget the traces and the memory (the weights stay): what follows is another sequence."""
-        self._engine.cut()
+        with self._guard:
+            self._engine.cut()
 
     # ------------------------------------------------------------------ inside
 
@@ -314,7 +325,8 @@ class State:
         self._take(new)
 
     def _vector(self, r: int) -> NDArray[Any]:
-        value = self._engine.vector(r)
+        with self._guard.shared:
+            value = self._engine.vector(r)
         value = value[0] if self._K is None else value
         value.flags.writeable = False
         return value
