@@ -164,6 +164,89 @@ def test_a_cache_damaged_or_shared(tmp_path: Path) -> None:
         assert start(environment(EMPHATIC_CACHE_DIR=tmp_path / "copy"), code=TINY)[0].startswith("42.0")
 
 
+FOLDER = (
+    """
+import warnings
+from emphatic.engines import compiled
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    print([str(compiled.cache_folder()) for _ in range(3)])
+print(sorted({str(one.message) for one in told}), len(told))
+"""
+    + TINY
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions are of another kind")
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
+    """Nothing is loaded from it and nothing put there; one warning says why, and what to do."""
+    cache = tmp_path / "cache"
+    for change in (
+        lambda: cache.chmod(0o777),
+        lambda: cache.chmod(0o775),
+        lambda: (cache / "__pycache__").chmod(0o770),
+    ):
+        shutil.rmtree(cache, ignore_errors=True)
+        assert start(environment(EMPHATIC_CACHE_DIR=cache), code=TINY) == ["42.0 False"]
+        assert start(environment(EMPHATIC_CACHE_DIR=cache), code=TINY) == ["42.0 True"]
+        change()
+        before = files(cache)
+        env = environment(EMPHATIC_CACHE_DIR=cache) | {"PYTHONWARNINGS": "ignore"}
+        done = subprocess.run([sys.executable, "-c", FOLDER], env=env, capture_output=True, text=True, check=True)
+        folders, told, answer = done.stdout.splitlines()
+        assert eval(folders) == ["None"] * 3
+        assert "can be written to by others" in told
+        assert "chmod go-w" in told
+        assert told.endswith("] 1")
+        assert answer == "42.0 False"
+        assert files(cache) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    os.chown(cache, 12345, -1)
+    monkeypatch.setenv("EMPHATIC_CACHE_DIR", str(cache))
+    with pytest.warns(RuntimeWarning, match="belongs to user 12345 and not to you"):
+        assert compiled.cache_folder() is None
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
+def test_a_new_folder_is_for_its_owner_alone_to_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    """Whatever the umask; and ``~`` is the home folder."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EMPHATIC_CACHE_DIR", "~/kernels")
+    before = os.umask(umask)
+    try:
+        assert compiled.cache_folder() == tmp_path / "kernels"
+        assert compiled.cache_folder() == tmp_path / "kernels"
+    finally:
+        os.umask(before)
+    assert not (tmp_path / "kernels").stat().st_mode & 0o022
+
+
+HOMELESS = (
+    """
+import os, pwd
+def unknown(uid): raise KeyError(uid)
+pwd.getpwuid = unknown  # as for a user that the system does not know
+"""
+    + TINY
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="homes are of another kind")
+def test_a_user_without_a_home(tmp_path: Path) -> None:
+    """Kernels are compiled in memory, or kept where XDG_CACHE_HOME says."""
+    assert start(environment(HOME=None, XDG_CACHE_HOME=None), code=HOMELESS) == ["42.0 False"]
+    assert start(environment(HOME=None, EMPHATIC_CACHE_DIR="~/x"), code=HOMELESS) == ["42.0 False"]
+    for kept in (False, True):
+        assert start(environment(HOME=None, XDG_CACHE_HOME=tmp_path), code=HOMELESS) == [f"42.0 {kept}"]
+
+
 RULE = """
 from emphatic import Rule
 

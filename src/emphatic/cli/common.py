@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FAILURES", "as_horizon", "bars", "carry_out", "log_to_stderr", "report_error"]
 
 #: What may go wrong that is no fault of the program: reported in one line.
-FAILURES = (ValueError, OSError, ArithmeticError, MemoryError)
+FAILURES = (ValueError, OSError, ArithmeticError, MemoryError, RecursionError)
 
 
 def carry_out(command: Callable[[], int], stopped: str) -> int:
@@ -74,6 +74,8 @@ def _message(error: BaseException) -> str:
     """An error in one line, with flags in place of keywords."""
     if isinstance(error, MemoryError):
         return "out of memory."
+    if isinstance(error, RecursionError):
+        return "the settings or the table are nested too deeply."
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."

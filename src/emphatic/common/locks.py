@@ -17,11 +17,11 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["FolderInUseError", "FolderLock", "lock", "remove_abandoned"]
+__all__ = ["InUseError", "RunLock", "lock", "remove_abandoned"]
 
 
-class FolderInUseError(ValueError):
-    """Another process is writing to the folder."""
+class InUseError(ValueError):
+    """Another process is writing to the same place."""
 
 
 def lock(descriptor: int, *, wait: bool = False) -> bool | None:
@@ -48,22 +48,25 @@ def remove_abandoned(path: Path) -> None:
             os.close(descriptor)
 
 
-class FolderLock:
-    """A file that is locked as long as this process works in the folder around it; it holds the process's number."""
+class RunLock:
+    """A file that is locked as long as this process writes to a folder or a file; it holds the process's number.
 
-    def __init__(self, path: Path, folder: Path) -> None:
-        self.path, self._folder, self._descriptor = path, folder, -1
+    ``of`` is what it is for.
+    """
+
+    def __init__(self, path: Path, of: Path) -> None:
+        self.path, self._of, self._descriptor = path, of, -1
 
     def acquire(self) -> None:
-        """``FolderInUseError`` where another has it; nothing has then changed."""
+        """``InUseError`` where another has it; nothing has then changed."""
         while self._descriptor < 0:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 if lock(descriptor) is False:
                     if holder := os.read(descriptor, 32).decode("ascii", "replace").strip():
-                        raise FolderInUseError(
-                            f"{self._folder}: another run, process {holder}, is writing to this folder. Wait until it "
-                            "ends, or choose another folder."
+                        raise InUseError(
+                            f"{self._of}: another run, process {holder}, is writing here. Wait until it ends, or "
+                            "choose another place."
                         )
                     time.sleep(0.001)  # its holder has not yet written its number
                 elif _is_at(descriptor, self.path):  # and its last holder has not just removed it
@@ -82,7 +85,7 @@ class FolderLock:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> FolderLock:
+    def __enter__(self) -> RunLock:
         self.acquire()
         return self
 

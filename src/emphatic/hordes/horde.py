@@ -310,6 +310,8 @@ class Horde:
         ``cut`` at. With ``learn=False`` it only predicts: no weight changes, and the step across is no step.
         """
         self._require()
+        if not isinstance(learn, bool | np.bool_):
+            raise refusal("learn", "observe", "be True or False", repr(learn))
         values, labels = self._read(observation, "observe")
         values[~np.isfinite(values)] = np.nan
         if action is not None and not isinstance(action, np.ndarray):  # (an array is one of a continuous space)

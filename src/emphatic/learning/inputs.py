@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.names import show
 from emphatic.engines.base import Arrays, Features
 from emphatic.engines.probe import Probe
 from emphatic.engines.rows import Rows, survey
@@ -42,7 +43,7 @@ def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
 def whole(name: str, value: Any, function: str = "Learner") -> int:
     """A whole number of 1 or more, and not beyond any machine."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
-        raise refusal(name, function, "be a whole number of 1 or more", _format(value))
+        raise refusal(name, function, "be a whole number of 1 or more", show(value))
     return int(value)
 
 
@@ -50,12 +51,12 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     """Real numbers in a regular array."""
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError):  # (a tensor on a device, for an engine that is not there)
-        raise refusal(name, function, "be real numbers in a regular array", _format(value)) from None
+    except Exception:  # whatever an object's own way of becoming an array raises; a tensor on a device too
+        raise refusal(name, function, "be real numbers in a regular array", show(value)) from None
     if array.dtype.kind not in "fiub":
-        raise refusal(name, function, "be real numbers", _format(value))
+        raise refusal(name, function, "be real numbers", show(value))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
-        raise refusal(name, function, "have no masked value", _format(value))
+        raise refusal(name, function, "have no masked value", show(value))
     return array
 
 
@@ -174,7 +175,7 @@ def probe(given: Any, n: int) -> Probe:
         wanted = (
             f"be (Phi_s, v, d) of shapes (S, {n}), (S,) and (S,), all finite, with weights d of 0 or more, not all 0"
         )
-        raise refusal("probe", "run", wanted, _format(given))
+        raise refusal("probe", "run", wanted, show(given))
     return Probe.of(Phi_s, v, d)
 
 
@@ -318,8 +319,3 @@ def _largest(array: NDArray[Any]) -> float:
     integer = np.dtype(f"i{array.itemsize}").type
     top = scan.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
     return float(integer(top).view(array.dtype.type))
-
-
-def _format(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}…"

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
+from emphatic.common.names import show
 from emphatic.learning import inputs
 from emphatic.learning.learner import Learner
 
@@ -19,7 +20,7 @@ def join(hordes: Sequence[Learner]) -> Learner:
     They have the same rule, n, dtype and engine, and are at the same position of their stream.
     """
     if not isinstance(hordes, Sequence) or not all(isinstance(other, Learner) for other in hordes) or not hordes:
-        raise inputs.refusal("hordes", "join", "be a list of one learner or more", repr(hordes))
+        raise inputs.refusal("hordes", "join", "be a list of one learner or more", show(hordes))
     first = hordes[0]
     for i, other in enumerate(hordes):
         if (other.rule, other.n, other.dtype, other.engine) != (first.rule, first.n, first.dtype, first.engine):

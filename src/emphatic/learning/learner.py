@@ -216,7 +216,9 @@ class Learner(State):
             if self._predictor is None and self._K is None and self._decided:
                 self._predictor = self._engine.predictor()
             value_at = self._predictor
-            if value_at is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
+            if value_at is not None and (
+                phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)
+            ):
                 try:
                     value = value_at(phi)
                     if math.isfinite(value):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.common.names import show
 from emphatic.engines.base import Engine
 from emphatic.errors import CheckpointError
 from emphatic.learning import checkpoint, inputs
@@ -129,7 +130,8 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise inputs.refusal(name, "save", "be an array, or what JSON can hold", f"{value!r}: {error}") from None
+            got = f"{show(value)}: {show(error)}"
+            raise inputs.refusal(name, "save", "be an array, or what JSON can hold", got) from None
         if _is_deep(value):
             raise inputs.refusal(name, "save", f"be nested no deeper than {_DEEPEST} levels", "more")
         entries[name] = value

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, rules
 from emphatic.common.guard import Guard
+from emphatic.common.names import show
 from emphatic.engines.base import Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.learning import checkpoint, inputs, restoring
@@ -62,10 +63,10 @@ class State:
         self._threads = inputs.whole("threads", threads)
         try:
             self._dtype: str = np.dtype(dtype).name
-        except TypeError:
-            self._dtype = repr(dtype)
+        except Exception:  # whatever the object's own ways raise
+            self._dtype = show(dtype)
         if self._dtype not in ("float32", "float64"):
-            raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {dtype!r} instead.")
+            raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {show(dtype)} instead.")
         self._type = np.dtype(self._dtype)
         self._decided = not isinstance(engine, str) or engine != "auto"
         self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
@@ -185,10 +186,10 @@ class State:
         """The learners of these indices, in this order, as a horde of their own."""
         try:
             chosen = np.arange(self._engine.K)[np.asarray(ks)]
-        except (IndexError, ValueError, TypeError):  # (lists of several lengths are no array)
+        except Exception:  # no such learner, lists of several lengths, or what an object's own ``__array__`` raises
             chosen = np.empty(0, np.int64)
         if self._K is None or chosen.ndim != 1 or not len(chosen):
-            raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", repr(ks))
+            raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", show(ks))
         with self._guard.shared:
             return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
 

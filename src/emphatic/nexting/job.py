@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from emphatic.common.files import atomic_file
 from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.runner import Nexting, Progress
@@ -57,7 +58,8 @@ class NextingResult:
             page = (self.out / "report.html").read_text("utf-8")
         assert page is not None
         if path is not None:
-            Path(path).write_text(page, "utf-8")
+            with atomic_file(path) as file:
+                file.write(page.encode())
         return page
 
     def __repr__(self) -> str:

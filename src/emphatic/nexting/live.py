@@ -13,10 +13,11 @@ import select
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from emphatic.common.locks import RunLock
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.predictor import Every, Predictor
 from emphatic.nexting.settings import Settings
@@ -51,7 +52,7 @@ class Live:
                 os.fstat(descriptor)
             except OSError:
                 raise ValueError(f"standard {name} is closed; readings come in and predictions go out there.") from None
-        with _log_to_stderr():
+        with _log_to_stderr(), self._alone():
             self._pending, self._stop = b"", False
             self.predictor = self._load() if self.model.exists() else self._new()
             with _signals() as wake:
@@ -70,6 +71,23 @@ class Live:
                     self.predictor.waiting, self.warm_up,
                 )  # fmt: skip
             self.predictor.log_counts()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other pipes from learning with the same model."""
+        if not self.learn:
+            yield
+            return
+        folder = self.model.parent
+        new = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with RunLock(self.model.with_name(f".{self.model.name}.lock"), self.model):
+                yield
+        finally:
+            for each in new:
+                with suppress(OSError):  # the model is there
+                    each.rmdir()
 
     def _predict(self, wake: int) -> None:
         predictor, saved = self.predictor, time.monotonic()

@@ -29,6 +29,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.nexting.first_rows import FIRST, keep_first_rows
 from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
+from emphatic.nexting.row_digest import RowDigest
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
 from emphatic.nexting.unfinished import Unfinished
@@ -45,6 +46,8 @@ _log = logging.getLogger(__name__)
 SAVE = 10.0
 #: Numbers that wait to be written, at most: what keeps memory flat.
 WAITING = 1 << 20
+#: How predictions are written.
+_PARQUET: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 
 @dataclass
@@ -78,8 +81,12 @@ class Nexting:
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
         self.unfinished = Unfinished(self.out)
+        with self.unfinished:
+            return self._run(resume)
+
+    def _run(self, resume: bool) -> list[dict[str, Any]]:
         self.open()
-        self._identity = self._identify()  # before the first rows are let go
+        self._identity, self._digest = self._identify(), RowDigest()  # before the first rows are let go
         state = self._load_unfinished() if resume else None
         try:
             if state is None:
@@ -161,16 +168,20 @@ class Nexting:
     def _load_unfinished(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
         """The state of an unfinished run; None if there is none to resume."""
         if not self.unfinished.checkpoint.exists():
-            if self.unfinished.folder.exists() or not (self.out / "model.safetensors").exists():
+            if self.unfinished.begun or not (self.out / "model.safetensors").exists():
                 return None
             raise ValueError(f"{self.out}: nothing to resume: the run there is finished.")
         horde, more = self.unfinished.load()
-        if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
+        if (
+            more.get("settings") != self.settings.table()
+            or more.get("table") != self._identity | {"is": more.get("table", {}).get("is")}
+            or ("run" in more and not self._has_read(horde.rows, more))
+        ):
             raise ValueError(
                 f"{self.out}: the unfinished run there is of another table or with other settings. "
                 "Resume with the same, or start again without --resume."
             )
-        if "counts" not in more:
+        if "counts" not in more or "run" not in more:
             raise ValueError(
                 f"{self.out}: the unfinished run there is of an earlier version. Start again without --resume."
             )
@@ -180,14 +191,24 @@ class Nexting:
         return horde, clock, ReadingCounts(**more["counts"])
 
     def _identify(self) -> dict[str, Any]:
-        """What tells this table from another."""
-        first = next(self.table.blocks(FIRST))
-        digest = hashlib.sha256(first.values.tobytes())
-        digest.update(b"" if first.time is None else first.time.tobytes())
-        digest.update(json.dumps({name: column.tolist() for name, column in first.labels.items()}).encode())
+        """What tells this table from another, before its rows are read; and an id for the run."""
+        first = RowDigest()
+        first.add(next(self.table.blocks(FIRST)))
         size = os.path.getsize(self.source) if isinstance(self.source, str | os.PathLike) else None
         names, categories = list(self.table.names), list(self.table.categories)
-        return {"rows": self.rows, "names": names, "categories": categories, "bytes": size, "is": digest.hexdigest()}
+        identity = {"rows": self.rows, "names": names, "categories": categories, "bytes": size}
+        text = json.dumps([identity, self.settings.table(), first.hexdigest()])
+        self.unfinished.run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
+        return identity
+
+    def _has_read(self, rows: int, more: dict[str, Any]) -> bool:
+        """Whether these are the rows that an unfinished run has read: all of them are read again."""
+        for block in self.table.blocks(BLOCK):
+            self._digest.add(block, rows - self._digest.rows)
+            self.progress("checking", self._digest.rows, rows)
+            if self._digest.rows >= rows:
+                break
+        return self._digest.hexdigest() == more["table"]["is"] and more["run"] == self.unfinished.run_id
 
     def _learn(self, began: float) -> None:
         """All rows from where the horde stands; parts and checkpoints as it goes."""
@@ -204,6 +225,7 @@ class Nexting:
             readings.append(KeptReadings(block.values, block.time, gap, block.labels))
             answers.append(predictions)
             self.counts.add(block)
+            self._digest.add(block)
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
             width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
@@ -222,7 +244,9 @@ class Nexting:
         """What a run needs to go on, beside the horde."""
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
-        more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
+        table = self._identity | {"is": self._digest.hexdigest()}
+        more = {"settings": self.settings.table(), "table": table, "clock": clock, "seconds": seconds}
+        more["run"] = self.unfinished.run_id
         return more | {"when": when, "notation": self.table.notation.config()}
 
     def _write_part(self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64]) -> None:
@@ -252,7 +276,7 @@ class Nexting:
                 nonlocal writer
                 if writer is None:
                     path = self.unfinished.folder / "predictions"
-                    writer = stack.enter_context(pq.ParquetWriter(path, part.schema, compression="zstd"))
+                    writer = stack.enter_context(pq.ParquetWriter(path, part.schema, **_PARQUET))
                 writer.write_table(part)
 
             self.summary, self.curves, self.plots, self.constant = scoring.score(write)

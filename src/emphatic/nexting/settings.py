@@ -56,6 +56,8 @@ class Settings:
             raise ValueError(f"{path}: the settings cannot be read: {error.strerror}.") from None
         except ValueError as error:
             raise ValueError(f"{path}: this is not TOML: {error}.") from None
+        except RecursionError:
+            raise ValueError(f"{path}: the settings are nested too deeply.") from None
         return cls.of(table, str(path))
 
     @classmethod
@@ -67,7 +69,10 @@ class Settings:
             for key, value in table.items()
         }
         settings = cls(**given)
-        settings.check(name)
+        try:
+            settings.check(name)
+        except RecursionError:
+            raise ValueError(f"{name}: the settings are nested too deeply.") from None
         return settings
 
     @classmethod

@@ -59,6 +59,8 @@ class Order:
             found = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not a TOML file: {error}.") from None
+        except RecursionError:
+            raise ValueError(f"{path}: the settings are nested too deeply.") from None
         check_names(found, [one.name for one in fields(Order)], str(path))
         grids = found.get("grid", [])
         if not isinstance(grids, list) or not all(isinstance(one, dict) for one in grids):
