@@ -181,15 +181,11 @@ print(sorted({str(one.message) for one in told}), len(told))
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
     """Nothing is loaded from it and nothing put there; one warning says why, and what to do."""
     cache = tmp_path / "cache"
-    for change in (
-        lambda: cache.chmod(0o777),
-        lambda: cache.chmod(0o775),
-        lambda: (cache / "__pycache__").chmod(0o770),
-    ):
+    for folder, mode in ((cache, 0o777), (cache, 0o775), (cache / "__pycache__", 0o770)):
         shutil.rmtree(cache, ignore_errors=True)
         assert start(environment(EMPHATIC_CACHE_DIR=cache), code=TINY) == ["42.0 False"]
         assert start(environment(EMPHATIC_CACHE_DIR=cache), code=TINY) == ["42.0 True"]
-        change()
+        folder.chmod(mode)
         before = files(cache)
         env = environment(EMPHATIC_CACHE_DIR=cache) | {"PYTHONWARNINGS": "ignore"}
         done = subprocess.run([sys.executable, "-c", FOLDER], env=env, capture_output=True, text=True, check=True)

@@ -637,7 +637,7 @@ def test_any_flipped_bit(tmp_path: Path, good: bytes, good_one: bytes, K: int | 
     for at in [*range(8), *moments.sample(range(8, len(data)), 600)]:
         changed = bytearray(data)
         changed[at] ^= 1 << moments.randrange(8)
-        refuse(path, changed)
+        refuse(path, bytes(changed))
 
 
 def test_checksums_also_of_what_is_not_read(tmp_path: Path) -> None:
@@ -645,7 +645,7 @@ def test_checksums_also_of_what_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "m"
     Learner("td", 3).save(path, weights=np.ones(400_000))
     data = bytearray(path.read_bytes())
-    header, body = parts(data)
+    header, body = parts(bytes(data))
     begin = len(data) - len(body) + header["more.weights"]["data_offsets"][0]
     data[begin + 8 * 399_999] ^= 1
     path.write_bytes(data)

@@ -1,9 +1,9 @@
 """One thread at a time: whoever comes second is refused, instead of waiting or doing harm.
 
-An object has a ``Guard``. Its ``users`` is 0 when nobody uses the object, −1 when one thread uses it alone, n > 0 when n
-threads only read, and below −1 when one waits for these to end. There is no lock: the interpreter changes threads when
-a function is entered, after a call and on a jump backwards, and none of these stands between the look at ``users`` and
-the assignment, here and wherever it is written out for speed.
+An object has a ``Guard``. Its ``users`` is 0 when nobody uses the object, −1 when one thread uses it alone, n > 0 when
+n threads only read, and below −1 when one waits for these to end. There is no lock: the interpreter changes threads
+when a function is entered, after a call and on a jump backwards, and none of these stands between the look at ``users``
+and the assignment, here and wherever it is written out for speed.
 """
 
 from __future__ import annotations

@@ -7,15 +7,14 @@ They are ``flock``'s: between processes, and between two openings of a file in o
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["InUseError", "RunLock", "lock", "remove_abandoned"]
 
@@ -26,7 +25,7 @@ class InUseError(ValueError):
 
 def lock(descriptor: int, *, wait: bool = False) -> bool | None:
     """Lock an open file for this holder alone; False if another has it, None if files cannot be locked here."""
-    if fcntl is None:
+    if sys.platform == "win32":
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -49,8 +49,8 @@ class Learner(State):
 
     The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies;
     ``theta`` can be set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite
-    raises ``Diverged``. A learner belongs to one thread at a time: another gets ``RuntimeError`` meanwhile. Threads that
-    only read may do so side by side.
+    raises ``Diverged``. A learner belongs to one thread at a time: another gets ``RuntimeError`` meanwhile. Threads
+    that only read may do so side by side.
     """
 
     __slots__ = ()

@@ -208,7 +208,7 @@ class Nexting:
             self.progress("checking", self._digest.rows, rows)
             if self._digest.rows >= rows:
                 break
-        return self._digest.hexdigest() == more["table"]["is"] and more["run"] == self.unfinished.run_id
+        return (self._digest.hexdigest(), self.unfinished.run_id) == (more["table"]["is"], more["run"])
 
     def _learn(self, began: float) -> None:
         """All rows from where the horde stands; parts and checkpoints as it goes."""
@@ -245,8 +245,13 @@ class Nexting:
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
         table = self._identity | {"is": self._digest.hexdigest()}
-        more = {"settings": self.settings.table(), "table": table, "clock": clock, "seconds": seconds}
-        more["run"] = self.unfinished.run_id
+        more: dict[str, Any] = {
+            "settings": self.settings.table(),
+            "table": table,
+            "run": self.unfinished.run_id,
+            "clock": clock,
+        }
+        more["seconds"] = seconds
         return more | {"when": when, "notation": self.table.notation.config()}
 
     def _write_part(self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64]) -> None:

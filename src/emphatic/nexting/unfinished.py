@@ -1,8 +1,8 @@
 """What a run keeps until it is finished: predictions and readings in parts, and a checkpoint that says how many count.
 
 All of it lies in one folder inside the output folder, so that the output is never half there, and what a killed run
-leaves is gone when the next one is done. The folder is locked as long as a run goes on, and every part carries the run's
-id: two runs never share it.
+leaves is gone when the next one is done. The folder is locked as long as a run goes on, and every part carries the id
+of its run: two runs never share it.
 """
 
 from __future__ import annotations
