@@ -142,7 +142,7 @@ class Stored:
         for at in range(0, size, _READ):
             piece = room[: min(_READ, size - at)]
             self._read(piece, at)
-            found.update(piece)
+            found.update(piece.data)
         self._compare(found.hexdigest())
 
     def _read(self, flat: NDArray[np.uint8], at: int, *, hashed: bool = False) -> str:
@@ -154,7 +154,7 @@ class Stored:
             if self.file.readinto(piece) != piece.size:  # type: ignore[attr-defined]
                 raise ValueError("the file ends too soon")
             if hashed:
-                checksum.update(piece)
+                checksum.update(piece.data)
         return checksum.hexdigest()
 
     def _compare(self, found: str) -> None:
