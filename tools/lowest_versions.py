@@ -1,6 +1,6 @@
 """The lowest versions that ``pyproject.toml`` allows of what the library needs, one a line, for pip:
 
-    pip install . -c <(python -m tools.lowest_versions)
+pip install . -c <(python -m tools.lowest_versions)
 """
 
 from __future__ import annotations

@@ -70,6 +70,9 @@ def test_observe() -> None:
             horde.observe({"x": 1.0}, learn=bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must have a number for 'x'"):
         horde.observe({"x": Raising()})
+    for number in (1j, np.complex128(1j), np.array(1j)):
+        with pytest.raises(ValueError, match="must have a number for 'x'"):
+            horde.observe({"x": number})
     assert horde.rows == 0
 
 

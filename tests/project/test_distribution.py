@@ -27,7 +27,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str],
     """The names in a wheel and in a source distribution (without its top folder), and the wheel's metadata."""
     pytest.importorskip("hatchling", reason="needs hatchling: pip install --group test")
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", folder], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", folder], cwd=ROOT, check=True, capture_output=True
+    )
     (wheel,) = folder.glob("*.whl")
     (source,) = folder.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:

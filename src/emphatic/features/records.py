@@ -86,4 +86,9 @@ def check_at_least_two(name: str, value: Any, owner: str) -> None:
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number, and not True or False."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond them all
+        return False

@@ -49,7 +49,9 @@ def probability(mu: Any, function: str) -> list[float] | None:
 
 def _number(name: str, reading: Any, function: str) -> float:
     try:
-        return np.nan if reading is None else float(reading)
+        if reading.__class__ is float or not np.iscomplexobj(reading):
+            return np.nan if reading is None else float(reading)
+        raise TypeError
     except Exception:  # whatever an object's own way of becoming a number raises
         raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
 
