@@ -218,11 +218,13 @@ class Learner(State):
         φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
         A learner that would diverge is frozen.
         """
-        self._decide(phi, 1)
-        engine, watch, position = self._engine, Watch(self._frozen, True), self.position
-        predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
-        engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
-        self._pass(position + len(phi))
+        if not self._decided:
+            self._decide(phi, 1)
+        engine, position = self._engine, self.position
+        predictions: NDArray[Any] = np.empty((len(phi.start), engine.K), self._type)
+        now, following = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
+        engine.run(now, following, top, parameters, predictions, Watch(self._frozen, True))
+        self._pass(position + len(predictions) - 1)
         return predictions[1:]
 
     def _pass(self, position: int) -> None:

@@ -124,7 +124,7 @@ class State:
     @property
     def position(self) -> int:
         """The steps of the stream so far, whoever learned from them: frozen learners do not stop it."""
-        return self._ahead + int(self._engine.counts[self._leader])
+        return self._ahead + int(self._engine.scalars[self._leader, -1])
 
     @property
     def frozen(self) -> Any:
