@@ -14,7 +14,7 @@ from emphatic.features.adapting import AdaptiveRanges, leaders
 from emphatic.features.parts import Part, check_kind, from_config
 from emphatic.features.plan import FeaturePlan, make_plan
 from emphatic.features.ranges import find_knots
-from emphatic.features.readings import Array, CheckedReadings, Labels, check_signal_names
+from emphatic.features.readings import CheckedReadings, FeatureColumns, Labels, check_signal_names
 from emphatic.learning.active import Active, make_unchecked
 from emphatic.learning.inputs import refusal
 
@@ -95,10 +95,10 @@ class Features:
             *plan.source_arrays(), *plan.unit_arrays(*leaders(plan)), self._z, ranges.knots, ranges.recent,
             ranges.moves, self._clipped, np.empty((1, len(plan.sources))), np.empty(len(plan.scales)),
         )  # fmt: skip
-        #: The columns where every part takes readings alone, so that there is none; else None.
+        #: Seconds, codes and numbers where every part takes readings alone, so that there are none; else None.
         self._no_columns = None
         if not (plan.timed or plan.codes or plan.numbers):
-            self._no_columns = np.empty((0, 0), np.int64), np.empty((0, 0))
+            self._no_columns = _NO_TIME, np.empty((0, 0), np.int64), np.empty((0, 0))
 
     # ------------------------------------------------------------------ what it is
 
@@ -175,6 +175,16 @@ class Features:
         ``missing`` (of the same shape) says which readings are missing, where the caller has put others in their
         place; else those are that are NaN.
         """
+        phi = self.activate(self.columns(values, time=time, labels=labels, missing=missing))
+        return phi[0] if np.ndim(values) == 1 else phi
+
+    def columns(
+        self, values: Any, *, time: Any = None, labels: Labels | None = None, missing: Any = None
+    ) -> FeatureColumns:
+        """The first half of a call, which refuses what features cannot be made of, and changes nothing.
+
+        One row is a block of one.
+        """
         plan = self._plan or self._require()
         if (
             self._no_columns is not None
@@ -184,16 +194,16 @@ class Features:
             and values.shape[1] == len(plan.names)
             and values.flags.carray
         ):
-            return self._activate(values, _NO_TIME, *self._no_columns)  # there is nothing else to check
+            return FeatureColumns(values, *self._no_columns)  # there is nothing else to check
         rows = CheckedReadings.check(plan.names, values, time, labels, missing, "Features")
-        phi = self._activate(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
-        return phi[0] if rows.single else phi
+        return FeatureColumns(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
 
-    def _activate(self, readings: Array, seconds: Array, codes: NDArray[np.int64], given: Array) -> Active:
-        """φ of rows that are known to be right, with the columns that parts have made of them."""
+    def activate(self, columns: FeatureColumns) -> Active:
+        """The second half of a call, which nothing can refuse: φ of these rows, (B, k)."""
+        readings = columns.readings
         shape = len(readings), self._slots
         index, value = np.empty(shape, np.int64), np.empty(shape)
-        top = _activation()(readings, seconds, codes, given, *self._arguments, index, value)
+        top = _activation()(readings, columns.seconds, columns.codes, columns.numbers, *self._arguments, index, value)
         return make_unchecked(index, value, top)
 
     def cut(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from emphatic.engines.rows import Rows
 from emphatic.features import Features
+from emphatic.features.readings import FeatureColumns
 from emphatic.hordes.blend import Blend
-from emphatic.hordes.reading import FeatureInputs
 from emphatic.hordes.setup import Setup
 from emphatic.learning.active import Active, make_unchecked
 from emphatic.learning.learner import Learner
@@ -78,12 +78,16 @@ class Group:
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
         self._start = np.array([0, features.active])
-        self._waiting: list[tuple[FeatureInputs, Targets, bool]] = []
+        self._waiting: list[tuple[FeatureColumns, Targets, bool]] = []
+
+    def columns(self, held: Array, missing: NDArray[np.bool_], time: Any, labels: Mapping[str, Any]) -> FeatureColumns:
+        """What φ of rows (B, C) is made of; what features cannot be made of is refused here, and nothing changes."""
+        return self.features.columns(held, time=time, labels=labels, missing=missing)
 
     # ------------------------------------------------------------------ rows of a log
 
     def rows(
-        self, readings: FeatureInputs, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+        self, columns: FeatureColumns, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
     ) -> Array:
         """Learn from rows and answer at each, (B, Q)."""
         B = len(gap)
@@ -93,7 +97,7 @@ class Group:
             if gap[begin]:
                 self.cut()
             part = slice(begin, end)
-            phi = self._features(readings if end - begin == B else readings.part(part))
+            phi = self.features.activate(columns if end - begin == B else columns.part(part))
             if learn:
                 V[part] = self._learn_log(phi, targets.part(part))
             else:
@@ -133,12 +137,11 @@ class Group:
 
     # ------------------------------------------------------------------ transitions
 
-    def begin(self, readings: FeatureInputs, x: Array) -> Array:
+    def begin(self, columns: FeatureColumns, x: Array) -> Array:
         """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (Q,)."""
-        self.check(readings)
         self.catch_up()
         self.features.cut()
-        phi = self._features(readings)
+        phi = self.features.activate(columns)
         if self.open:
             self.recorded.cut()
         self.phi, self._phi_rows, self.open = phi, None, False
@@ -149,16 +152,16 @@ class Group:
         answers: Array = self._answers(V, x, np.zeros(1, bool))[0]
         return answers
 
-    def step(self, readings: FeatureInputs, targets: Targets, terminated: bool, predict: bool) -> Array | None:
-        """A transition to the row of these readings: learn, and answer there, (Q,), 0 where it ``terminated``.
+    def step(self, columns: FeatureColumns, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+        """A transition to the row of these columns: learn, and answer there, (Q,), 0 where it ``terminated``.
 
         If not ``predict``, that is put off, and done together with later steps, to the same weights.
         """
-        # (a function of one's own may refuse a row, and must do so now)
+        # (a function's numbers have no bound but their largest, which is found for each step)
         if self._waiting or not (predict or self.features.largest is None):
-            self._waiting.append((readings, targets, terminated))
+            self._waiting.append((columns, targets, terminated))
             return self.catch_up() if predict else None
-        answers = self._learn_steps(self._features(readings), targets, terminated)
+        answers = self._learn_steps(self.features.activate(columns), targets, terminated)
         return answers if predict else None
 
     def catch_up(self) -> Array | None:
@@ -167,7 +170,8 @@ class Group:
             return None
         every, targets, terminated = zip(*self._waiting, strict=True)
         self._waiting = []
-        return self._learn_steps(self._features(FeatureInputs.joined(every)), Targets.joined(targets), terminated[-1])
+        phi = self.features.activate(FeatureColumns.joined(every))
+        return self._learn_steps(phi, Targets.joined(targets), terminated[-1])
 
     def _learn_steps(self, phi: Active, targets: Targets, terminated: bool) -> Array:
         """Steps that follow one another, to these φ; only the last may have terminated."""
@@ -201,14 +205,6 @@ class Group:
         return np.zeros_like(answers[-1]) if terminated else answers[-1]
 
     # ------------------------------------------------------------------ inside
-
-    def check(self, readings: FeatureInputs) -> None:
-        """Refuse what features cannot be made of, and change nothing."""
-        self._features(readings.part(slice(0, 0)))
-
-    def _features(self, readings: FeatureInputs) -> Active:
-        """φ (B, k)."""
-        return self.features(readings.held, time=readings.time, labels=readings.labels, missing=readings.missing)
 
     def _one(self, phi: Active) -> Rows:
         """One row, quicker than ``Active.rows``."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.features.readings import FeatureColumns
 from emphatic.hordes.group import Group
-from emphatic.hordes.reading import FeatureInputs
 from emphatic.learning.active import Active
 from emphatic.questions.evaluator import Targets
 
@@ -29,26 +30,38 @@ class Groups:
         """φ of the last row in the first group; None after a cut."""
         return self.groups[0].phi
 
+    def columns(
+        self, held: Array, missing: NDArray[np.bool_], time: Any, labels: Mapping[str, Any]
+    ) -> list[FeatureColumns]:
+        """Those of each group: what any refuses is refused before another has learned."""
+        return [group.columns(held, missing, time, labels) for group in self.groups]
+
     def rows(
-        self, readings: FeatureInputs, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+        self,
+        columns: Sequence[FeatureColumns],
+        targets: Targets,
+        gap: NDArray[np.bool_],
+        follows: NDArray[np.bool_],
+        learn: bool,
     ) -> Array:
         """As of a group."""
-        self.check(readings)
         out = np.empty((len(gap), self._Q))
-        for group in self.groups:
-            out[:, group.questions] = group.rows(readings, targets.of(group.questions), gap, follows, learn)
+        for group, own in zip(self.groups, columns, strict=True):
+            out[:, group.questions] = group.rows(own, targets.of(group.questions), gap, follows, learn)
         return out
 
-    def begin(self, readings: FeatureInputs, x: Array) -> Array:
+    def begin(self, columns: Sequence[FeatureColumns], x: Array) -> Array:
         """As of a group."""
-        self.check(readings)
-        return self._joined([group.begin(readings, x[:, group.questions]) for group in self.groups])
+        each = zip(self.groups, columns, strict=True)
+        return self._joined([group.begin(own, x[:, group.questions]) for group, own in each])
 
-    def step(self, readings: FeatureInputs, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+    def step(
+        self, columns: Sequence[FeatureColumns], targets: Targets, terminated: bool, predict: bool
+    ) -> Array | None:
         """As of a group."""
-        self.check(readings)
-        each = [group.step(readings, targets.of(group.questions), terminated, predict) for group in self.groups]
-        return self._joined(each) if predict else None
+        each = zip(self.groups, columns, strict=True)
+        answers = [group.step(own, targets.of(group.questions), terminated, predict) for group, own in each]
+        return self._joined(answers) if predict else None
 
     def catch_up(self) -> None:
         """As of a group."""
@@ -59,11 +72,6 @@ class Groups:
         """As of a group."""
         for group in self.groups:
             group.cut()
-
-    def check(self, readings: FeatureInputs) -> None:
-        """What any group refuses is refused before another has learned."""
-        for group in self.groups:
-            group.check(readings)
 
     def _joined(self, answers: Sequence[Array | None]) -> Array:
         out = np.empty(self._Q)

@@ -168,4 +168,3 @@ class HordeState:
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
         self._episode: Before | None = None  # the last row of an episode that goes on
-        self._timed = True  # features may need the time

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.hordes.horde_state import HordeState
-from emphatic.hordes.reading import REWARD, FeatureInputs, probability, row_of
+from emphatic.hordes.reading import REWARD, probability, row_of
 from emphatic.questions.gvf import LARGEST, Observations
 from emphatic.tables import Hold
 
@@ -48,8 +48,8 @@ class HordeSteps(HordeState):
         try:
             targets = evaluator(raw, full, self._before, follows)
             C = self._components
-            readings = FeatureInputs(held[:, :C], missing[:, :C], time, labels)
-            answers = group.rows(readings, targets, gap, follows, learn)
+            columns: Any = group.columns(held[:, :C], missing[:, :C], time, labels)
+            answers = group.rows(columns, targets, gap, follows, learn)
         except Exception:
             evaluator.departure, evaluator.counts = departure, counts
             raise
@@ -72,9 +72,9 @@ class HordeSteps(HordeState):
         originals = None if original is None else [original]
         raw, full = (Observations(evaluator.signals, v, labels, None, None, originals) for v in (values, held))
         C, when = self._components, None if time is None else np.array([time])
-        answers = group.begin(FeatureInputs(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
+        columns: Any = group.columns(held[:, :C], missing[:, :C], when, labels)
+        answers = group.begin(columns, evaluator.cumulants(raw))
         self._hold, self._before, self._episode = hold, None, (raw, full)
-        self._timed = time is not None
         self._rows += 1
         return answers
 
@@ -93,10 +93,8 @@ class HordeSteps(HordeState):
         try:
             targets = evaluator.transition(before, raw, held, terminated)
             when = None if time is None else np.array([time])
-            readings = FeatureInputs(held.values[:, : self._components], missing, when, labels)
-            if when is None and self._timed:
-                group.check(readings)  # which may be put off, and must not be refused later
-            answers = group.step(readings, targets, terminated, predict or terminated or truncated)
+            columns: Any = group.columns(held.values[:, : self._components], missing, when, labels)
+            answers = group.step(columns, targets, terminated, predict or terminated or truncated)
         except Exception:
             if counts is not None:
                 evaluator.counts = counts

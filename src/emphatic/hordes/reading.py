@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,36 +11,11 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import LARGEST
 
-__all__ = ["REWARD", "FeatureInputs", "probability", "row_of"]
+__all__ = ["REWARD", "probability", "row_of"]
 
 Array = NDArray[np.float64]
 #: The signal that a transition brings beside its observation.
 REWARD = "reward"
-
-
-@dataclass(slots=True)
-class FeatureInputs:
-    """What features are made of: B rows, held (B, C), where readings are missing, times and labels."""
-
-    held: Array
-    missing: NDArray[np.bool_]
-    time: Any
-    labels: Mapping[str, Sequence[Any]]
-
-    def part(self, rows: slice) -> FeatureInputs:
-        """Some of the rows."""
-        time = None if self.time is None else self.time[rows]
-        labels = {name: column[rows] for name, column in self.labels.items()}
-        return FeatureInputs(self.held[rows], self.missing[rows], time, labels)
-
-    @staticmethod
-    def joined(parts: Sequence[FeatureInputs]) -> FeatureInputs:
-        """Rows of several blocks as one."""
-        held, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("held", "missing"))
-        times = [part.time for part in parts]
-        time = None if any(when is None for when in times) else np.concatenate(times)
-        labels = {name: [label for part in parts for label in part.labels[name]] for name in parts[0].labels}
-        return FeatureInputs(held, missing, time, labels)
 
 
 def row_of(
