@@ -81,7 +81,7 @@ class Episodes:
         self._watched = evaluator.needs_observations  # functions are to see observations
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         self._set([first], sequences, names, flat)
-        if features._plan is not None or not self._warm_up:
+        if first.features._plan is not None or not self._warm_up:
             self._prepare()
 
     def _set(self, hordes: list[Horde], sequences: int, names: Sequence[str], flat: Callable[[Any], Array]) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Literal, overload
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,8 @@ Array = NDArray[np.float64]
 
 #: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
 RATES = (0.1, 0.3, 1.0)
+#: The makers of features that a Horde has.
+_TAKEN: WeakSet[Features] = WeakSet()
 #: Rows of a log that are learned from at a time.
 BLOCK = 4096
 
@@ -47,7 +51,8 @@ class Horde(HordeSteps):
     """Many questions of one stream of named signals.
 
     ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
-    features of their own (those with the same maker share a learner); ``rule`` is a name of ``emphatic.rules.names()``.
+    features of their own (those with the same maker share a learner); a maker that another Horde has is copied, as it
+    was after its warm-up, for it holds what belongs to one stream. ``rule`` is a name of ``emphatic.rules.names()``.
     α is ``rates`` times ``alpha`` (a number, or one a question), by default 1 over the mean of φ·φ in the warm-up; with
     several rates every question has as many learners, whose answers are blended by how well they have done
     (``emphatic.hordes.blend``; questions with a policy or a γ that varies take the middle rate). ``step`` is the time
@@ -125,6 +130,7 @@ class Horde(HordeSteps):
         Learner(rule, 1, 1, **kind)
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
         self._group = None
+        self._makers = [_own(maker) for maker in self._makers]
 
     # ------------------------------------------------------------------ warming up
 
@@ -295,6 +301,16 @@ class Horde(HordeSteps):
                 return horde, checkpoints.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
+
+
+def _own(maker: Features) -> Features:
+    """The maker, or if another Horde has it already, a copy: it holds traces and ranges, which belong to one stream."""
+    if maker in _TAKEN:
+        maker = deepcopy(maker)
+        if maker._plan is not None:
+            maker.restart()
+    _TAKEN.add(maker)
+    return maker
 
 
 def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
