@@ -212,9 +212,9 @@ def test_a_maker_belongs_to_one_horde() -> None:
         assert first.observe(row).tolist() == lone.observe(row).tolist()
     # and one that has been warmed up, and used since, is taken as it was then
     x = log(missing=False)["x"]
-    one, other = (maker().warm_up(x[:90, None], names=["x"]) for _ in range(2))
+    one, two = (maker().warm_up(x[:90, None], names=["x"]) for _ in range(2))
     answers = []
-    for some in (one, one, other):
+    for some in (one, one, two):
         horde = Horde(questions, some).prepare(["x"])
         horde.begin({"x": 0.0})
         answers.append([horde.learn(0, 0.0, {"x": 9.0 + value}, False).tolist() for value in x])
