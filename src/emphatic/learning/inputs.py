@@ -313,10 +313,10 @@ def _largest(array: NDArray[Any]) -> float:
     """max |x|, or infinity or NaN if not all are finite, at memory speed."""
     if array.size < 4096:
         return float(np.abs(array).max(initial=0.0))
-    from emphatic.engines import scan
+    from emphatic.engines import magnitude
 
     integer = np.dtype(f"i{array.itemsize}").type
-    top = scan.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
+    top = magnitude.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
     return float(integer(top).view(array.dtype.type))
 
 
