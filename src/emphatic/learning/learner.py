@@ -25,7 +25,7 @@ __all__ = ["Learner"]
 
 #: What kernels take without a second look; masked arrays and other subclasses go the long way.
 _plain = np.ndarray
-_FLOAT64 = np.dtype(np.float64)
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 #: A log shorter than this may well lie within one episode, whose end is in the next call.
 _EPISODE = 10
 
@@ -76,12 +76,20 @@ class Learner(State):
         if step is not None:
             # The kernel looks at everything but types, and answers NaN or None where anything is amiss.
             try:
-                # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
-                if phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type is phi_next.dtype:
-                    delta = step(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                # (numba takes masked arrays for plain ones, and the bytes of another order as they come; which of the
+                # two dtypes is the learner's it knows itself, and to look it up here takes longer than all else)
+                if (
+                    phi.__class__ is _plain is phi_next.__class__
+                    and ((dtype := phi.dtype) is _FLOAT64 or dtype is _FLOAT32)
+                    and phi_next.dtype is dtype
+                ):
+                    one, one_next = phi, phi_next
                 else:
                     one, one_next = self._active(phi), self._active(phi_next)
+                if extra:
                     delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                else:  # (to unpack even an empty dict takes time)
+                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
                 if delta == delta if delta.__class__ is float else delta is not None:
                     return delta
             except Exception:  # not what a kernel takes: the long way says what is wrong
