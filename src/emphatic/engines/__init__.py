@@ -53,7 +53,8 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
     - chunked, with L steps a chunk: the products with the chunk, a quarter a feature, and 4/L for reading and writing
       the weights; L/8 and 20 for the steps within; and, shared by all learners, the products of the features with each
       other, and what a step and a call take to set up.
-    - sparse: 3 an active feature, besides a fixed 30; and 0.8 for each feature whose trace is still alive, which is
+    - sparse: 3 an active feature, besides a fixed 100 (30 as measured: the rest leaves small problems to the dense
+      engine, which compiles sooner); and 0.8 for each feature whose trace is still alive, which is
       visited when some learner's traces have faded: those of the last 200 steps, as far as the call goes.
 
     Features given by index are first expanded for the others, once for all learners.
@@ -68,7 +69,7 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
         expansion = (2 * n + 70_000 / T) / K
         cost = {name: own + expansion for name, own in cost.items()}
         alive = min(n, active * min(T, 200))
-        cost["sparse"] = 30 + 3 * active + 0.8 * alive + (450 + 8 * alive) / K
+        cost["sparse"] = 100 + 3 * active + 0.8 * alive + (450 + 8 * alive) / K
     return min(cost, key=lambda name: cost[name])
 
 
