@@ -55,7 +55,7 @@ def strange_value(rng: np.random.Generator) -> Any:
         lambda: True,
         lambda: 1j,
         lambda: [0.5],
-        lambda: {},
+        dict,
         Raises,
         lambda: np.array(0.5, ">f8"),
         lambda: np.ma.masked,

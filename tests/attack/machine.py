@@ -135,7 +135,7 @@ class LearnerMachine(RuleBasedStateMachine):
         theta = x.theta if x.K is None else x.theta[0]
         phi = np.clip(theta, -1.0, 1.0)
         values: dict[str, Any] = {"alpha": 0.01, "I": 1.0, "lambda_": 0.5, "rho": 1.0, "R": 0.5, "gamma_next": 0.5}
-        values |= {name: 0.5 for name in x.rule.extra}
+        values |= dict.fromkeys(x.rule.extra, 0.5)
         self.compare("learn", lambda each: each.learn(phi=phi, phi_next=phi, **values))
         before = state(x)
         for made in (x.predict(phi), x.predict(np.stack([phi, phi]))):
@@ -215,7 +215,7 @@ class LearnerMachine(RuleBasedStateMachine):
             else:
                 index = rng.integers(-3, x.n + 2, size=(T + 1, 2))
                 index = index.astype([np.int64, np.int8, np.float64, ">i4"][rng.integers(4)])
-                x.run(Active(index), 0.5, 0.5, alpha=0.01, **{name: 0.5 for name in x.rule.extra})
+                x.run(Active(index), 0.5, 0.5, alpha=0.01, **dict.fromkeys(x.rule.extra, 0.5))
         except Diverged:
             COUNTS["diverged"] += 1
         except ValueError:
