@@ -209,7 +209,6 @@ class LearnerMachine(RuleBasedStateMachine):
                 x.predict(strange_array(rng, (x.n,) if seed & 1 else (2, x.n)))
             elif kind == 3:
                 x.theta = strange_array(rng, (x.n,) if x.K is None else (x.K, x.n))
-                return self.settle()
             elif kind == 4:
                 x.select(strange_value(rng) if seed & 1 else [0, strange_value(rng)])
             else:

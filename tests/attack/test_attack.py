@@ -1,4 +1,4 @@
-"""The standing attack, a few seconds of it: fixed seeds, kernels as plain Python. ``python -m tests.attack`` is longer."""
+"""A few seconds of the standing attack, from fixed seeds, with kernels as plain Python: see ``tests.attack``."""
 
 from __future__ import annotations
 

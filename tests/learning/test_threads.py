@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic import Active, Learner
+from emphatic import GVF, Active, Horde, Learner
+from emphatic import features as f
 from emphatic.common.guard import Guard
 
 n = 64
@@ -200,6 +201,37 @@ def test_the_guard_itself() -> None:
             with pytest.raises(RuntimeError, match=f"This thing is {BUSY}"), entrance:
                 pass
     assert guard.users == 0
+
+
+def test_a_horde_too_belongs_to_one_thread_at_a_time(tmp_path: Any) -> None:
+    reached, go_on_ = threading.Event(), threading.Event()
+
+    def halting(observation: Any) -> float:
+        reached.set()
+        assert go_on_.wait(60)
+        return 1.0
+
+    features = f.Features([f.Bias(), f.SoftBins("x", bins=3)])
+    horde = Horde([GVF(halting, horizon=2, name="slow")], features, engine="reference")
+    go_on_.set()
+    horde.warm_up({"x": np.arange(9.0)})
+    go_on_.clear()
+    reached.clear()
+    other = threading.Thread(target=lambda: horde.observe({"x": 1.0}))
+    other.start()
+    assert reached.wait(60)
+    calls: list[Callable[[], object]] = [
+        horde.cut,
+        lambda: horde.observe({"x": 1.0}),
+        lambda: horde.save(tmp_path / "m"),
+    ]
+    for call in (*calls, lambda: horde.begin({"x": 1.0}), lambda: horde.run({"x": np.arange(3.0)})):
+        with pytest.raises(RuntimeError, match=f"This horde is {BUSY}"):
+            call()
+    go_on_.set()
+    other.join()
+    assert horde.rows == 1
+    horde.cut()
 
 
 # ------------------------------------------------------------------------------------------------ processes

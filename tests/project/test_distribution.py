@@ -1,4 +1,4 @@
-"""What is released: the wheel has the package, its data and its licence; the source distribution all that tests read."""
+"""What is released: a wheel with the package, its data and its licence, and the sources with all that tests read."""
 
 from __future__ import annotations
 

@@ -69,8 +69,12 @@ class RunLock:
                         )
                     time.sleep(0.001)  # its holder has not yet written its number
                 elif _is_at(descriptor, self.path):  # and its last holder has not just removed it
-                    os.ftruncate(descriptor, 0)
-                    os.write(descriptor, b"%d\n" % os.getpid())
+                    try:
+                        os.ftruncate(descriptor, 0)
+                        os.write(descriptor, b"%d\n" % os.getpid())
+                    except OSError:  # a full disk
+                        self.path.unlink()
+                        raise
                     self._descriptor = descriptor
             finally:
                 if self._descriptor < 0:

@@ -16,6 +16,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.guard import Guard
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
@@ -129,7 +130,7 @@ class Horde(HordeSteps):
         # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
         Learner(rule, 1, 1, **kind)
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
-        self._group = None
+        self._group, self._guard = None, Guard("horde")
         self._makers = [_own(maker) for maker in self._makers]
 
     # ------------------------------------------------------------------ warming up
@@ -204,7 +205,9 @@ class Horde(HordeSteps):
             action_name(action)
         actions, when = None if action is None else [action], None if time is None else np.array([time])
         chances = probability(mu, "observe")
-        predictions: Array = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)[0]
+        with self._guard:
+            answers = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)
+        predictions: Array = answers[0]
         return predictions
 
     def run(self, table: Any) -> Array:
@@ -226,7 +229,9 @@ class Horde(HordeSteps):
         clock = clock or table.clock()
         for block in table.blocks(BLOCK, start):
             gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
-            yield block, self._learn_rows(block.values, block.time, block.labels, None, None, gap)
+            with self._guard:
+                answers = self._learn_rows(block.values, block.time, block.labels, None, None, gap)
+            yield block, answers
 
     # ------------------------------------------------------------------ transitions
 
@@ -237,7 +242,8 @@ class Horde(HordeSteps):
         """
         self._require()
         values, labels = self._read(observation, "begin", np.nan)
-        return self._begin(values, labels, None, time)
+        with self._guard:
+            return self._begin(values, labels, None, time)
 
     @overload
     def learn(
@@ -275,12 +281,14 @@ class Horde(HordeSteps):
             if not isinstance(flag, bool | np.bool_):
                 raise refusal(what, "learn", "be True or False", repr(flag))
         values, labels = self._read(observation, "learn", reward)
-        return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
+        with self._guard:
+            return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
 
     def log(self) -> dict[str, Any]:
         """What was recorded: the arguments of ``Learner.run`` that lead to the same weights."""
-        self._require().catch_up()
-        return self._groups[0].recorded.log()
+        with self._guard:
+            self._require().catch_up()
+            return self._groups[0].recorded.log()
 
     # ------------------------------------------------------------------ keeping
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.common.guard import Guard
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
 from emphatic.hordes.group import Group
@@ -41,6 +42,7 @@ class HordeState:
     _mu: Behaviour
     _setup: Setup
     _group: Group | Groups | None
+    _guard: Guard
 
     # ------------------------------------------------------------------ what it is
 
@@ -145,7 +147,8 @@ class HordeState:
         ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
         """
         self._require()
-        checkpoint.write(path, *checkpoints.state(self, more))
+        with self._guard:
+            checkpoint.write(path, *checkpoints.state(self, more))
 
     # ------------------------------------------------------------------ inside
 

@@ -82,8 +82,9 @@ class Learner(State):
             if step is not None:
                 # The kernel checks everything but types, and returns NaN or None where something is wrong.
                 try:
-                    # (numba takes masked arrays for plain ones, and the bytes of another order as they come; which of
-                    # the two dtypes is the learner's it knows itself, and to look it up here takes longer than all else)
+                    # (numba takes masked arrays for plain ones, and the bytes of another order as they come; which
+                    # of the two dtypes is the learner's it knows itself, and to look it up here takes longer than all
+                    # else)
                     if (
                         phi.__class__ is _plain is phi_next.__class__
                         and ((dtype := phi.dtype) is _FLOAT64 or dtype is _FLOAT32)

@@ -52,9 +52,16 @@ class Unfinished:
                 return self
             except FileNotFoundError:  # another run has just ended, and has removed the folder
                 continue
+            except BaseException:
+                self._remove_empty()
+                raise
 
     def __exit__(self, *_: Any) -> None:
         self._lock.release()
+        self._remove_empty()
+
+    def _remove_empty(self) -> None:
+        """The folders that were made for this run, and that it has left nothing in."""
         for folder in (self.folder, *self._new):
             with suppress(OSError):  # there is something in it, or it is gone
                 folder.rmdir()
