@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emphatic
-from tests.support.contract import SINGLE, STRUCTURES
+from tests.support.contract import COMPILED, STRUCTURES
 from tests.support.equations import CORE, RULES, Array
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
@@ -383,7 +383,7 @@ def test_save_and_load_in_mid_stream(rule: str, engine: str, learners: int | Non
 def test_float32_stays_near(rule: str, engine: str, dtype: str) -> None:
     """In single precision the same, to single precision: one learner of every structure, and a few of the others."""
     K = None if rule in STRUCTURES else 2
-    stream = stream_for(rule, 20, T=301 if rule in SINGLE else 61, K=K)
+    stream = stream_for(rule, 20, T=301 if rule in COMPILED[dtype] else 61, K=K)
     theta_0 = start(20, *(() if K is None else (K,)), N)
     expected = stream.expected(rule, theta_0)
     learner = learner_at(rule, engine, theta_0, dtype=dtype)

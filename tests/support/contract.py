@@ -19,11 +19,10 @@ from tests.support.streams import TOLERANCE, Expected, Stream, make, relative_er
 Maker = Callable[[int, int | None], Learner]
 
 #: Rules of every structure: two vectors; w that scales itself; two weights and three traces, one feeding neither.
-#: Kernels that differ from others only in how they are entered, or in how they look features over, are compiled for
-#: these.
 STRUCTURES = ("true_online_etd", "tdrc", "true_online_gtd")
-#: Those of them that are compiled in float32 too: the simplest, and the one that rounds most delicately.
-SINGLE = STRUCTURES[:2]
+#: Those whose kernels are compiled, whatever the engine and the way in: each structure at least once, the simplest in
+#: both dtypes, and in float32 the one that rounds most delicately. As plain Python all kernels of all rules are tested.
+COMPILED = {"float64": ("true_online_etd", "true_online_gtd"), "float32": ("true_online_etd", "tdrc")}
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
 #: What a rule may remember of two of its vectors: their inner product.

@@ -1,7 +1,7 @@
 """Processes that start at once: forked from one that has imported the package and loaded the kernels of nexting.
 
-Such a process has its own pid, pipes, signals and exit code, like any other; it only skips the imports, which take longer
-than most tests. What happens at the start or the very end of an interpreter needs a ``subprocess``.
+Such a process has its own pid, pipes, signals and exit code, like any other; it only skips the imports, which take
+longer than most tests. What happens at the start or the very end of an interpreter needs a ``subprocess``.
 
 ``python -m tests.support.processes`` is the process to fork from. It gets one message for each process to start, with
 four file descriptors: standard input, output and error, and a pipe on which the pid and then the exit code go back.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import io
 import json
 import os
 import signal
@@ -181,7 +180,7 @@ def _execute(request: dict[str, Any]) -> int:
         os.environ.clear()
         os.environ.update(request["env"])
     sys.argv = ["-c", *request["arguments"]]
-    sys.stdin, sys.stdout, sys.stderr = (io.open(n, m, encoding="utf-8", closefd=False) for n, m in enumerate("rww"))
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, m, encoding="utf-8", closefd=False) for n, m in enumerate("rww"))
     code = 0
     try:
         exec(request["code"], {"__name__": "__main__"})
