@@ -235,21 +235,21 @@ def test_from_a_log_to_a_pipe(tmp_path: Path) -> None:
 
 
 def nonsense() -> Iterator[bytes]:
-    """A thousand times a good line and 999 hostile ones of every kind."""
+    """A thousand times a good line and 99 hostile ones of every kind."""
     rng = np.random.default_rng(0)
     kinds = [
         b"{", b"[]", b"null", b'"S1"', b"{}", b'{"other": 1}', b'{"S1": "abc"}', b'{"S1": [1]}', b'{"S1": {"a": 1}}',
-        b"\xff\xfe\x00binary\x00", b"[" * 2000, b'{"a":' * 2000, b"{'S1': 1}", b"1,2,3", b"NaN", b"\x00" * 50,
+        b"\xff\xfe\x00binary\x00", b"[" * 1500, b'{"a":' * 1500, b"{'S1': 1}", b"1,2,3", b"NaN", b"\x00" * 50,
         b'{"S1": 1e999999', b'{"S1": true, "S2"', b"--- ### ---",
     ]  # fmt: skip
-    hostile = b"".join(kinds[int(k)] + b"\n" for k in rng.integers(0, len(kinds), 999))
+    hostile = b"".join(kinds[int(k)] + b"\n" for k in rng.integers(0, len(kinds), 99))
     fine = b'{"time": %d, "S1": NaN, "S2": 1e999, "more": [1, 2]}\n'
     for i in range(1000):
         yield fine % (1_700_010_000 + i) + hostile
 
 
 def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
-    """A million lines, one of them of 10 MB; what is logged of them is bounded too."""
+    """A hundred thousand lines, one of them of 10 MB; what is logged of them is bounded too."""
     model = tmp_path / "m"
     model.write_bytes(whole[1].read_bytes())
 
@@ -259,9 +259,8 @@ def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], 
 
     with open(tmp_path / "stderr", "wb") as err, started("--model", str(model), stderr=err.fileno()) as process:
         thread = process.feed(text())
-        first, used = process.stdout.readline(), 0
-        for _ in process.stdout:
-            used = max(used, resident(process.pid))
+        first, used = process.stdout.readline(), [resident(process.pid)]
+        used += [resident(process.pid) for _ in process.stdout]
         assert process.wait(60) == 0
         thread.join(10)
     assert json.loads(first)["predictions"]["S1"]["2"] is not None
@@ -270,7 +269,7 @@ def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], 
     assert "line 3:" in stderr
     assert "malformed lines skipped." in stderr
     assert len(stderr) < 50_000
-    assert used < 400 * 2**20, "memory"
+    assert max(used) - used[0] < 20 * 2**20, "200 bytes a line"
     assert live_state(model)["step"] == ROWS + 1000
 
 
