@@ -11,7 +11,7 @@ import pytest
 
 import emphatic
 from emphatic import Learner
-from tests.support.contract import COMPILED, STRUCTURES
+from tests.support.contract import STRUCTURES
 from tests.support.plain import CHUNK, plain_python
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
@@ -45,14 +45,9 @@ def state(learner: Learner) -> dict[str, Any]:
 
 
 def kinds() -> list[Any]:
-    """Every rule as plain Python; some compiled."""
+    """Every rule as plain Python; those of every structure compiled."""
     every = [(rule, engine, False) for rule in emphatic.rules.names() for engine in ENGINES]
-    every += [
-        (rule, engine, True)
-        for rule in COMPILED["float64"]
-        for engine in ENGINES
-        if engine not in ("reference", "cuda")
-    ]
+    every += [(rule, engine, True) for rule in STRUCTURES for engine in ENGINES if engine not in ("reference", "cuda")]
     return [pytest.param(*kind, id=f"{kind[0]}-{kind[1]}" + "-compiled" * kind[2]) for kind in every]
 
 

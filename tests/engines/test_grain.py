@@ -9,7 +9,7 @@ import pytest
 
 import emphatic
 from emphatic import Learner
-from tests.support.contract import COMPILED
+from tests.support.contract import STRUCTURES
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = ("reference", "dense", "sparse", "chunked")
@@ -57,7 +57,7 @@ def test_a_run_in_pieces_of_the_grain(engine: str, K: int | None, rule: str, sep
 
 @pytest.mark.parametrize("engine", ["reference", "dense", "chunked"])
 @pytest.mark.parametrize("n", [6, 40])
-@pytest.mark.parametrize("rule", COMPILED["float64"])
+@pytest.mark.parametrize("rule", STRUCTURES[:2])
 def test_a_horde_in_parts_of_the_grain(engine: str, n: int, rule: str) -> None:
     """Learners of few features go side by side, those of more do not."""
     _, learners = Learner(rule, n, 2, engine=engine).grain
