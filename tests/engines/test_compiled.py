@@ -102,7 +102,7 @@ def files(folder: Path) -> dict[str, int]:
 
 
 def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
-    """All that was compiled is read from the disk, and nothing is written again. (Of the sparse engine: test_kernels.)"""
+    """All that was compiled is read from the disk, and nothing is written again. (The sparse engine: test_kernels.)"""
     env = environment(EMPHATIC_CACHE_DIR=tmp_path, NUMBA_CACHE_DIR=tmp_path / "numba")
     first, _ = start(env, "dense")
     kept = files(tmp_path)

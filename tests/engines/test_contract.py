@@ -12,7 +12,7 @@ import pytest
 import emphatic
 from emphatic.engines.chunked import engine as chunked
 from emphatic.engines.dense import lanes
-from tests.support.contract import COMPILED, T, violations
+from tests.support.contract import COMPILED, STRUCTURES, T, violations
 from tests.support.equations import RULES
 from tests.support.plain import CHUNK, plain_python
 from tests.support.streams import TOLERANCE, make, relative_error
@@ -51,12 +51,13 @@ def length(engine: str, K: int | None, compiled: bool) -> int:
 
 
 def kinds() -> list[Any]:
-    """Every rule in plain Python; compiled, rules of every structure in every number."""
+    """Every rule in plain Python, alone and in pairs; rules of every structure in more numbers, and compiled."""
     found = []
     for rule in emphatic.rules.names():
         for K in (None, 1, 2, 7, 64):
             for dtype in ("float64", "float32"):
-                if K in ((None, 2, 7) if dtype == "float64" else (2,)):
+                numbers = (None, 2, 7) if rule in STRUCTURES else (None, 2)
+                if K in (numbers if dtype == "float64" else (2,)):
                     found.append((rule, K, dtype, False))
                 if rule in COMPILED[dtype]:
                     found.append((rule, K, dtype, True))

@@ -260,7 +260,7 @@ def test_at_lambda_1_emphasis_is_interest(prefix: str, engine: str) -> None:
 
 
 @every_rule
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(cuts=st.sets(st.integers(1, 30), max_size=6), by_learn=st.sets(st.integers(0, 6)), seed=st.integers(0, 99))
 def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[int], seed: int) -> None:
     """One `run`, any split into several, and `learn` for any of the parts: the same predictions and state."""

@@ -45,9 +45,9 @@ def readings(rows: int = ROWS) -> list[bytes]:
     return [json.dumps(one).encode() + b"\n" for one in made]
 
 
-def started(*flags: str, **kinds: int) -> Any:
+def started(*flags: str, stderr: int = subprocess.PIPE) -> Any:
     """The command with pipes to all its ends, which are closed with it."""
-    return Forked(COMMAND, "nexting", "-", *flags, **kinds)
+    return Forked(COMMAND, "nexting", "-", *flags, stderr=stderr)
 
 
 def fed(text: bytes, *flags: str) -> tuple[int, list[dict[str, Any]], str]:

@@ -111,12 +111,13 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """The outcome of code on this standard input, as of ``subprocess.run`` with ``capture_output``."""
     with Forked(code, *arguments, env=env) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+        stdout, stderr = process.stdout, process.stderr
+        assert stdout is not None
+        assert stderr is not None
         wrong: list[bytes] = []
-        threads = [process.feed([input]), threading.Thread(target=lambda: wrong.append(process.stderr.read()))]
+        threads = [process.feed([input]), threading.Thread(target=lambda: wrong.append(stderr.read()))]
         threads[1].start()
-        out = process.stdout.read()
+        out = stdout.read()
         code_ = process.wait(timeout)
         for thread in threads:
             thread.join(timeout)
@@ -130,7 +131,12 @@ def _server() -> socket.socket:
     command = [sys.executable, "-m", "tests.support.processes", str(theirs.fileno())]
     server = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()])
     theirs.close()
-    atexit.register(lambda: (ours.close(), server.wait(10)))
+
+    def end() -> None:
+        ours.close()
+        server.wait(10)
+
+    atexit.register(end)
     return ours
 
 
