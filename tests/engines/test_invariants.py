@@ -245,6 +245,7 @@ def test_beta_as_gamma_and_as_0(prefix: str, engine: str) -> None:
         assert relative_error(a.e, b.e) < CLOSE
 
 
+@pytest.mark.plain  # compiled: tests/rules/test_emphasis.py
 @every_engine
 @pytest.mark.parametrize("prefix", ["", "true_online_"])
 def test_at_lambda_1_emphasis_is_interest(prefix: str, engine: str) -> None:
