@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def learn() -> None:
     needed = {"beta": 0.5, "pi": 0.5, "mu": 0.5, "xi": 1.0}
     for name in emphatic.rules.names():
         rule = emphatic.rules.get(name)
-        extra = {key: needed[key] for key in rule.extra if key in needed}
+        extra: dict[str, Any] = {key: needed[key] for key in rule.extra if key in needed}
         Learner(name, 12, engine="reference").run(Phi, R, 0.9, alpha=0.05, **extra)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"

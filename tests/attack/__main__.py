@@ -38,7 +38,7 @@ def attack(calls: int, first: int, limit: float) -> int:
     while _calls() < calls and time.monotonic() - began < limit:
         round_ += 1
         try:
-            run_state_machine_as_test(seed(round_)(LearnerMachine), settings=machine)  # type: ignore[no-untyped-call]
+            run_state_machine_as_test(seed(round_)(LearnerMachine), settings=machine)
         except Exception:
             failures["learners"] += 1
             print(f"learners, seed {round_}:\n{traceback.format_exc()[-3000:]}", flush=True)
@@ -80,7 +80,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     warnings.simplefilter("error", np.exceptions.ComplexWarning)  # a number read as another
     if given.compile_all:
-        LearnerMachine.compiled = emphatic.rules.names()
+        LearnerMachine.compiled = dict.fromkeys(LearnerMachine.compiled, emphatic.rules.names())
     failed = attack(given.calls, given.seed, given.seconds) if given.calls else 0
     failed += leaks() if given.leaks else 0
     failed += drift(given.drift) if given.drift else 0

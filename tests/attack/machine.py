@@ -12,6 +12,7 @@ import pickle
 import tempfile
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 import emphatic
 from emphatic import Active, Diverged, Learner
 from tests.attack.hostile import LARGEST, disguise, strange_array, strange_value
-from tests.support.contract import SINGLE, STRUCTURES
+from tests.support.contract import COMPILED, STRUCTURES
 from tests.support.plain import plain_python
 from tests.support.streams import TOLERANCE, Stream, make
 
@@ -61,7 +62,7 @@ class LearnerMachine(RuleBasedStateMachine):
 
     engines: tuple[str, ...] = ("dense", "sparse", "chunked")
     #: The rules whose kernels are compiled; the others' have the same structure, and run as plain Python.
-    compiled: tuple[str, ...] = tuple(STRUCTURES)
+    compiled: Mapping[str, tuple[str, ...]] = COMPILED
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +79,7 @@ class LearnerMachine(RuleBasedStateMachine):
         engine, dtype = str(rng.choice(self.engines)), str(rng.choice(["float64", "float32"], p=[0.75, 0.25]))
         K = [None, 1, 3, 9][rng.integers(4)]
         n = int(rng.choice(SIZES[K]))
-        if self.name not in self.compiled or (dtype == "float32" and self.name not in SINGLE):
+        if self.name not in self.compiled[dtype]:
             self.context.enter_context(plain_python())
         self.learner = Learner(self.name, n, K, dtype=dtype, engine=engine)
 
@@ -213,8 +214,9 @@ class LearnerMachine(RuleBasedStateMachine):
                 x.select(strange_value(rng) if seed & 1 else [0, strange_value(rng)])
             else:
                 index = rng.integers(-3, x.n + 2, size=(T + 1, 2))
-                index = index.astype([np.int64, np.int8, np.float64, ">i4"][rng.integers(4)])
-                x.run(Active(index), 0.5, 0.5, alpha=0.01, **dict.fromkeys(x.rule.extra, 0.5))
+                kinds: list[Any] = [np.int64, np.int8, np.float64, ">i4"]
+                extra: dict[str, Any] = dict.fromkeys(x.rule.extra, 0.5)
+                x.run(Active(index.astype(kinds[rng.integers(4)])), 0.5, 0.5, alpha=0.01, **extra)
         except Diverged:
             COUNTS["diverged"] += 1
         except ValueError:

@@ -18,7 +18,7 @@ def test_every_call_of_a_learner() -> None:
         max_examples=12, stateful_step_count=15, deadline=None, derandomize=True, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    run_state_machine_as_test(LearnerMachine, settings=some)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(LearnerMachine, settings=some)
     assert COUNTS.total() - before > 100
 
 
