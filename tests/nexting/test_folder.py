@@ -160,6 +160,30 @@ def test_parts_of_another_run_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert b"emphatic.run" not in (table.schema.metadata or {})
 
 
+def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
+    """Nor do a sweep and a run; what is refused leaves nothing, what is done nothing but its files."""
+    grid, out = {"rule": "td", "alpha": [0.01, 0.1]}, tmp_path / "new" / "out"
+    refusals = []
+
+    def progress(done: int, total: int) -> None:
+        for call in (
+            lambda: emphatic.studies.sweep("chain", grid, runs=1, steps=60, out=out),
+            lambda: Nexting({"x": np.arange(9.0)}, Settings(horizons=(2,)), out).run(),
+        ):
+            with pytest.raises(InUseError, match=f"process {os.getpid()}"):
+                call()
+            refusals.append(call)
+
+    emphatic.studies.sweep("chain", grid, runs=2, steps=50, out=out, progress=progress)
+    assert refusals
+    written = ["report.html", "results.parquet", "settings.parquet", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == written
+    assert json.loads((out / "summary.json").read_text("utf-8"))["learner_steps"] == 2 * 2 * 50
+    with pytest.raises(ValueError, match="rule"):
+        emphatic.studies.sweep("chain", {"rule": "no such"}, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_two_pipes_do_not_share_a_model(tmp_path: Path) -> None:
     """The second is refused; one that only predicts is not."""
     model = tmp_path / "model.safetensors"

@@ -9,14 +9,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["InUseError", "RunLock", "lock", "remove_abandoned"]
+__all__ = ["InUseError", "RunLock", "hold_folder", "hold_lock", "lock", "remove_abandoned"]
+
+
+#: The folder inside an output folder for what is unfinished, and in that the file that is locked.
+UNFINISHED, LOCK = ".unfinished", "lock"
 
 
 class InUseError(ValueError):
@@ -94,6 +99,39 @@ class RunLock:
 
     def __exit__(self, *_: Any) -> None:
         self.release()
+
+
+@contextmanager
+def hold_lock(path: Path, of: Path) -> Iterator[None]:
+    """Hold a ``RunLock`` in this file. Folders that had to be made for it are removed if nothing else is put there."""
+    new = [folder for folder in path.parents if not folder.exists()]
+    held = RunLock(path, of)
+    try:
+        while True:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # another run has just ended, and has removed the folder
+                held.acquire()
+                break
+        yield
+    finally:
+        held.release()
+        for folder in new:
+            with suppress(OSError):  # there is something in it, or it is gone
+                folder.rmdir()
+
+
+@contextmanager
+def hold_folder(out: Path) -> Iterator[Path]:
+    """The folder for what is unfinished in an output folder, for this run alone."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out}: there is a file of this name, where a folder is to be written.")
+    folder = out / UNFINISHED
+    try:
+        with hold_lock(folder / LOCK, out):
+            yield folder
+    finally:
+        with suppress(OSError):  # an interrupted run has left something there
+            folder.rmdir()
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -61,7 +61,7 @@ def _with_checksums(header: Mapping[str, Any], checksums: Mapping[str, str | Non
     return json.dumps({**header, _CHECKSUMS: digits}, allow_nan=False)
 
 
-def _hash_header(blank: str, arrays: Mapping[str, tensors.Layout]) -> str:
+def _hash_header(blank: str, arrays: Mapping[str, tensors.TensorLayout]) -> str:
     """The checksum of what stands before the arrays, from the text in which the checksums are zeros."""
     return xxhash.xxh3_64_hexdigest(tensors.encode_header({_KEY: blank}, arrays))
 

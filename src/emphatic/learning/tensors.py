@@ -40,7 +40,7 @@ _READ = 1 << 20
 _LONGEST = 1 << 24
 
 
-class Layout(Protocol):
+class TensorLayout(Protocol):
     """What the header says of an array, apart from its place."""
 
     @property
@@ -70,7 +70,7 @@ def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     yield from np.nditer(array, flags, order="C", casting="equiv", buffersize=_PIECE, **per)
 
 
-def encode_header(metadata: Mapping[str, str], arrays: Mapping[str, Layout]) -> bytes:
+def encode_header(metadata: Mapping[str, str], arrays: Mapping[str, TensorLayout]) -> bytes:
     """The first bytes of a file, up to the arrays."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
@@ -102,7 +102,7 @@ def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, Tenso
     return checksums
 
 
-def _order(arrays: Mapping[str, Layout]) -> list[str]:
+def _order(arrays: Mapping[str, TensorLayout]) -> list[str]:
     return sorted(arrays, key=lambda name: (_ORDER.index(_NAMES[arrays[name].dtype]), name))
 
 

@@ -13,11 +13,11 @@ import select
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emphatic.common.locks import RunLock
+from emphatic.common.locks import hold_lock
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.predictor import Every, Predictor
 from emphatic.nexting.settings import Settings
@@ -78,16 +78,8 @@ class Live:
         if not self.learn:
             yield
             return
-        folder = self.model.parent
-        new = [each for each in (folder, *folder.parents) if not each.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with RunLock(self.model.with_name(f".{self.model.name}.lock"), self.model):
-                yield
-        finally:
-            for each in new:
-                with suppress(OSError):  # the model is there
-                    each.rmdir()
+        with hold_lock(self.model.with_name(f".{self.model.name}.lock"), self.model):
+            yield
 
     def _predict(self, wake: int) -> None:
         predictor, saved = self.predictor, time.monotonic()

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.locks import hold_folder
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
@@ -81,7 +82,7 @@ class Nexting:
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
         self.unfinished = Unfinished(self.out)
-        with self.unfinished:
+        with hold_folder(self.out):
             return self._run(resume)
 
     def _run(self, resume: bool) -> list[dict[str, Any]]:

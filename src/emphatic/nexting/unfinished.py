@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from emphatic.common.files import atomic_file
-from emphatic.common.locks import RunLock
+from emphatic.common.locks import LOCK, UNFINISHED
 from emphatic.hordes.horde import Horde
 
 __all__ = ["Unfinished"]
@@ -28,48 +28,17 @@ class Unfinished:
     """The folder of a run that is not finished."""
 
     def __init__(self, out: Path) -> None:
-        if out.exists() and not out.is_dir():
-            raise ValueError(f"{out}: there is a file of this name, where a folder is to be written.")
-        self.out, self.folder = out, out / ".unfinished"
+        self.out, self.folder = out, out / UNFINISHED
         self.checkpoint = self.folder / "model.safetensors"
         #: What every part of this run is marked with.
         self.run_id = ""
-        self._lock = RunLock(self.folder / "lock", out)
-        #: The folders that were not there before, the innermost first.
-        self._new = [folder for folder in (self.folder, out, *out.parents) if not folder.exists()]
-
-    @property
-    def begun(self) -> bool:
-        """Whether the folder was there before: of a run that was interrupted."""
-        return self.folder not in self._new
-
-    def __enter__(self) -> Unfinished:
-        """Keep other runs out; InUseError, and nothing has changed, if there is one."""
-        while True:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                self._lock.acquire()
-                return self
-            except FileNotFoundError:  # another run has just ended, and has removed the folder
-                continue
-            except BaseException:
-                self._remove_empty()
-                raise
-
-    def __exit__(self, *_: Any) -> None:
-        self._lock.release()
-        self._remove_empty()
-
-    def _remove_empty(self) -> None:
-        """The folders that were made for this run, and that it has left nothing in."""
-        for folder in (self.folder, *self._new):
-            with suppress(OSError):  # there is something in it, or it is gone
-                folder.rmdir()
+        #: Whether the folder was there before: of a run that was interrupted.
+        self.begun = self.folder.exists()
 
     def begin(self) -> None:
         """An empty folder, whatever was there."""
         for path in self.folder.iterdir():
-            if path == self._lock.path:
+            if path.name == LOCK:
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 
 from emphatic.common.files import atomic_file
+from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.studies.scores import Scores
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "one_at_a_time"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
+    """Keep other runs from the folder ``out`` of this function, where it is given one."""
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **given: P.kwargs) -> R:
+        out: Any = given.get("out")
+        if out is None:
+            return function(*args, **given)
+        with hold_folder(Path(out)):
+            return function(*args, **given)
+
+    return alone
 
 
 class Parts:
@@ -27,11 +47,9 @@ class Parts:
         self._scores: dict[int, Scores] = {}
         #: What was spent on them, in all.
         self.seconds = 0.0
-        self.folder = None if out is None else out / ".unfinished" / identity[:16]
+        self.folder = None if out is None else out / UNFINISHED / identity[:16]
         if out is None or self.folder is None:
             return
-        if out.exists() and not out.is_dir():
-            raise ValueError(f"{out}: there is a file of this name, where a folder is to be written.")
         if not resume:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)

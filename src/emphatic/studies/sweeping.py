@@ -10,7 +10,7 @@ from typing import Any
 
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, get
-from emphatic.studies.parts import Parts
+from emphatic.studies.parts import Parts, one_at_a_time
 from emphatic.studies.plan import SweepPlan, Task
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.results import Sweep
@@ -24,6 +24,7 @@ __all__ = ["sweep"]
 Progress = Callable[[int, int], None]
 
 
+@one_at_a_time
 def sweep(
     problem: str | MDP | Callable[..., MDP] | Recorded,
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
