@@ -3,6 +3,7 @@
     python -m tests.attack --calls 1_000_000         all rules, engines and dtypes, compiled, and every other surface
     python -m tests.attack --leaks                   memory after 10⁶ learn, 10⁵ run, 10⁵ observe, a day of a live pipe
     python -m tests.attack --drift 10_000_000        every engine after that many steps, against the others
+    python -m tests.attack --costs                   what checksums and the guard of threads cost
 
 It prints what was tried, how often and what failed, and exits with 1 if anything did.
 """
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import emphatic
+from tests.attack.costs import costs
 from tests.attack.endurance import drift, leaks
 from tests.attack.machine import COUNTS, LearnerMachine
 from tests.attack.surfaces import SURFACES
@@ -76,6 +78,7 @@ def main() -> int:
     )
     parser.add_argument("--leaks", action="store_true")
     parser.add_argument("--drift", type=int, default=0)
+    parser.add_argument("--costs", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     warnings.simplefilter("error", np.exceptions.ComplexWarning)  # a number read as another
@@ -84,6 +87,8 @@ def main() -> int:
     failed = attack(given.calls, given.seed, given.seconds) if given.calls else 0
     failed += leaks() if given.leaks else 0
     failed += drift(given.drift) if given.drift else 0
+    if given.costs:
+        costs()
     return int(failed > 0)
 
 
