@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
-from emphatic.engines.cuda.cuda_products import inner, product, split
+from emphatic.engines.cuda.cuda_products import inner, load_rows_of, place_of_share, product, split
 
 if TYPE_CHECKING:
     from emphatic.engines.cuda.cuda_functions import (
@@ -65,7 +65,7 @@ def take_chunk(
     Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, parameters, varies, t0, L, turns, chunk, K, parts,
     APART: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """L steps on V, (parts, m, ROWS, K) in Z, from step t0 of a block on; W in its place, and A_total in TAIL.
+    """L steps on V, (m, ROWS, K) in Z, from step t0 of a block on; W in its place, and A_total in TAIL.
 
     FLAG is lowered to the chunk if a learner may overflow. Each of ``parameters`` is a pointer and its distances from
     step to step and from learner to learner; ``varies`` says which of them vary from step to step.
@@ -190,11 +190,14 @@ def spread(
 
 @triton.jit(do_not_specialize=["chunk"])
 def update(
-    X, Z, TAIL, FLAG, FROZEN, P, P_rest, chunk, K, n, span,
-    FIRST: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
-    THREE: tl.constexpr, STAGES: tl.constexpr,
+    X, Z, TAIL, FLAG, FROZEN, P, P_rest, SCALE, chunk, K, n, span,
+    ONE: tl.constexpr, OTHER: tl.constexpr, NEXT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    TILE: tl.constexpr, THREE: tl.constexpr, HALVES: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """X ← A_total X + W P for a block of learners and ``span`` columns, vectors FIRST to LAST; P is (n, ROWS)."""
+    """X ← A_total X + W P for a block of learners and ``span`` columns; of two vectors, or of one if they are the same.
+
+    P is (n, ROWS), or in HALVES (ROWS, n). With NEXT, also V = X Pᵀ of the next chunk's rows, as in ``project``.
+    """
     if tl.load(FLAG) <= chunk:
         return
     wide = tl.cast(K, tl.int64)
@@ -205,10 +208,16 @@ def update(
     i = tl.arange(0, TILE)
     first = tl.program_id(1) * span
     total = load_total(TAIL, wide, k, moves)
+    scale = tl.load(SCALE + chunk)
+    scale_next = tl.load(SCALE + chunk + 1) if NEXT else scale
+    COUNT: tl.constexpr = 1 if ONE == OTHER else 2
     W = ()
-    for r in tl.static_range(FIRST, LAST + 1):
-        w = tl.load(Z + (r * ROWS + j)[None, :] * wide + k[:, None], mask=ok[:, None], other=0.0)
-        W = W + (split(w, THREE),)
+    V = ()
+    for s in tl.static_range(COUNT):
+        row = ((OTHER if s else ONE) * ROWS + j)[None, :] * wide
+        w = tl.load(Z + row + k[:, None], mask=ok[:, None], other=0.0)
+        W = W + (split(w, THREE, HALVES),)
+        V = V + (tl.zeros((BLOCK, ROWS), REAL),)
     at = ()
     for r in tl.static_range(VECTORS):
         at = at + (X + (r * wide + k)[:, None] * n,)
@@ -219,12 +228,28 @@ def update(
         # Each program begins elsewhere, or all would ask the same few channels of memory at a time.
         c = first + (tile + tl.program_id(0)) % count * TILE + i
         inside = c < n
-        p = tl.load(P + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0)
-        rest = tl.load(P_rest + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0) if THREE else p
-        there = moves[:, None] & inside[None, :]
-        made = ()
-        for r in tl.static_range(FIRST, LAST + 1):
-            old = apply_to(r, total, at, c, there)
-            made = made + (product(W[r - FIRST][0], W[r - FIRST][1], p, rest, old, THREE),)
-        for r in tl.static_range(FIRST, LAST + 1):
-            tl.store(at[r] + c[None, :], made[r - FIRST], mask=there)
+        place = c[None, :] + j[:, None] * n if HALVES else c[None, :] * ROWS + j[:, None]
+        p = load_rows_of(P, place, inside[None, :], HALVES)
+        rest = load_rows_of(P_rest, place, inside[None, :], HALVES) if THREE else p
+        there = moves[:, None] if HALVES else moves[:, None] & inside[None, :]
+        old = ()
+        for s in tl.static_range(COUNT):
+            old = old + (apply_to(OTHER if s else ONE, total, at, c, there),)
+        if NEXT:
+            later = c[:, None] + (ROWS + j)[None, :] * n
+            q = load_rows_of(P, later, inside[:, None], HALVES)
+            q_rest = load_rows_of(P_rest, later, inside[:, None], HALVES) if THREE else q
+        sums = ()
+        for s in tl.static_range(COUNT):
+            x = product(W[s], p, rest, scale, old[s], THREE, HALVES)
+            tl.store(at[OTHER if s else ONE] + c[None, :], x, mask=there)
+            if NEXT:
+                sums = sums + (product(split(x, THREE, HALVES), q, q_rest, scale_next, V[s], THREE, HALVES),)
+            else:
+                sums = sums + (V[s],)
+        V = sums
+    if NEXT:
+        z = Z + place_of_share(VECTORS * ROWS * wide)
+        for s in tl.static_range(COUNT):
+            row = ((OTHER if s else ONE) * ROWS + j)[None, :] * wide
+            tl.store(z + row + k[:, None], V[s], mask=ok[:, None])

@@ -56,12 +56,12 @@ def vary_step(step, parameters, varies, when, k, ok):
 
 @inner
 def add_parts(z, wide, within, parts, ROWS: tl.constexpr):
-    """V as the sum of its parts, in their order."""
+    """V as the sum of its parts, in their order, which lie behind it."""
     i = tl.arange(0, GROUP)
     for row in range(0, VECTORS * ROWS, GROUP):
         at = z[None, :] + (row + i)[:, None] * wide
-        total = tl.load(at, mask=within, other=0.0)
-        for part in range(1, parts):
+        total = tl.load(at + VECTORS * ROWS * wide, mask=within, other=0.0)
+        for part in range(2, parts + 1):
             total += tl.load(at + part * VECTORS * ROWS * wide, mask=within, other=0.0)
         tl.store(at, total, mask=within)
 

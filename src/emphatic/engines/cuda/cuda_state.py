@@ -12,7 +12,7 @@ __all__ = ["CudaState"]
 class CudaState:
     """Memory, bounds and counts of steps of K learners, and which of them are frozen."""
 
-    def __init__(self, K: int, rows: int, device: str) -> None:
+    def __init__(self, K: int, rows: int, device: torch.device) -> None:
         self.K = K
         #: Memory and bounds, (rows, K), before a chunk and after it; and which of the two is the present one.
         self.pair = torch.zeros((2, rows, K), dtype=torch.float64, device=device)
