@@ -186,7 +186,7 @@ def share_out_the_learners(path: str) -> None:
     given: dict[str, Any] = stream[:8].parameters()
     fresh = Learner("td", 6, 3, engine="cuda", devices=[0, 0])
     made = fresh.run(stream.Phi[:9], predictions="device", **given)
-    assert relative_error(made.numpy(), expected[:8]) < 1e-12
+    assert relative_error(made.cpu().numpy(), expected[:8]) < 1e-12
     for devices in ([], [1], [-1], [0] * 4, 2, "00"):
         with pytest.raises(ValueError, match="The 'devices' parameter of Learner must be a list of GPUs"):
             Learner("td", 6, 3, engine="cuda", devices=devices)  # type: ignore[arg-type]
@@ -213,7 +213,7 @@ def take_other_arrays() -> None:
         learner = Learner("td", 6, 2, engine="cuda")
         given: dict[str, Any] = {name: kind(value) for name, value in stream.parameters().items()}
         made = learner.run(kind(stream.Phi), predictions="device", **given)
-        assert relative_error(np.from_dlpack(made), expected.predictions) < 1e-10
+        assert relative_error(np.from_dlpack(made.cpu()), expected.predictions) < 1e-10
         assert learner.predict(kind(stream.Phi[0])).shape == (2,)
         assert learner.predict(kind(stream.Phi)).shape == (18, 2)
     short = {"R": 1.0, "gamma_next": torch.ones(17, 1), "alpha": 0.0}
