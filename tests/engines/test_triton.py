@@ -54,9 +54,10 @@ def sources(rule: Rule, dtype: str, apart: bool) -> dict[str, tuple[Any, dict[st
     found = {}
     for form, others in ((dtype, {}), *halves):
         for name, shapes in cuda_part.SHAPES[form].items():
-            function, settings = functions[name], dict(shapes[0])
+            function, settings = functions[name.split()[0]], dict(shapes[0])
             options = {"num_warps": settings.pop("num_warps")}
             settings |= {"HALVES": form == "halves", "NEXT": form == "halves"}
+            settings |= {"OTHER": one} if name == "update of one" else {}
             given = {name: value for name, value in (constants | settings).items() if name in function.arg_names}
             signature = {name: (pointers | others).get(name, "i32") for name in function.arg_names}
             signature |= dict.fromkeys(given, "constexpr")

@@ -87,6 +87,8 @@ def take_chunk(
     top = tl.maximum(tl.load(TOP + chunk).to(REAL), 1.0)
     memory, size = load_state(BEFORE, wide, k, ok)
     constant = load_step(parameters, k, ok)
+    when = t0 + 0 * wide  # (in 64 bits: K steps of K numbers are beyond 32)
+    step = vary_step(constant, parameters, varies, when, k, ok & (none < L))
     i = tl.arange(0, GROUP)
     within = ok[None, :] & (i[:, None] < ROWS)
     if parts > 1:
@@ -107,10 +109,10 @@ def take_chunk(
         late = no_late(nought)
         for j in range(turns):
             t = first + j
-            when = t0 + t + 0 * wide  # (in 64 bits: K steps of K numbers are beyond 32)
             live = t + none < L
             h = H + (chunk * ROWS + t) * (2 * RING)
-            step = vary_step(constant, parameters, varies, when, k, ok & live)
+            # The next step's parameters are on their way from memory while this step is taken.
+            following = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
             x, x_next, g = products(ring[0], ring[1], h, nought, RING)
             delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
             size = bounds(c, size, top)
@@ -123,6 +125,8 @@ def take_chunk(
                 late = make_late(live, c, late)
                 before = move_late(c, before)
             of_group = multiply(c, of_group)
+            step = following
+            when += 1
         store_ring(y, wide, ok, ring, RING - GROUP, ROWS)
         scale = along_rows(round_total(of_group))
         tl.debug_barrier()

@@ -29,20 +29,23 @@ _SPAN = 256
 #: No chunk: the value of the flag while all is well.
 _NO_CHUNK = 2**31 - 1
 
-#: Learners in a program, columns in a turn, and how Triton arranges them: the first that the device has room for.
+#: Learners in a program, columns in a turn, and how Triton arranges them: the first for which the device has room.
 SHAPES: dict[str, dict[str, tuple[dict[str, int], ...]]] = {
     "float32": {
         "project": ({"BLOCK": 128, "TILE": 32, "STAGES": 3, "num_warps": 4},),
         "dual": ({"BLOCK": 32, "num_warps": 1},),
+        "dual of many": ({"BLOCK": 64, "num_warps": 2},),
         "update": ({"BLOCK": 64, "TILE": 64, "STAGES": 1, "num_warps": 4},),
     },
     "halves": {
         "project": ({"BLOCK": 128, "TILE": 32, "STAGES": 3, "num_warps": 4},),
         "update": tuple({"BLOCK": 128, "TILE": 32, "STAGES": stages, "num_warps": 8} for stages in (3, 2, 1)),
+        "update of one": tuple({"BLOCK": 128, "TILE": 32, "STAGES": stages, "num_warps": 8} for stages in (4, 2, 1)),
     },
     "float64": {
         "project": ({"BLOCK": 32, "TILE": 32, "STAGES": 1, "num_warps": 4},),
         "dual": ({"BLOCK": 64, "num_warps": 2},),
+        "dual of many": ({"BLOCK": 64, "num_warps": 2},),
         "update": ({"BLOCK": 32, "TILE": 32, "STAGES": 1, "num_warps": 4},),
     },
 }
@@ -68,6 +71,8 @@ class CudaPart:
         self.shares, self.span = self._share_columns()
         slots = self.shares + (self.shares > 1)
         self._refuse_too_many(slots)
+        #: Shapes that the device has no room for, by kernel and what is compiled in.
+        self._too_large: dict[Any, int] = {}
         self.state = CudaState(K, self.M + self.m, device)
         with device:
             self.X = torch.zeros((self.m, K, self.width), dtype=self.real)
@@ -139,7 +144,7 @@ class CudaPart:
 
     def dual(self, block: CudaBlock, chunk: int, at: int) -> None:
         """The chunk's steps on V, from state ``at`` to the other one; W in the place of V."""
-        shape = SHAPES[self.dtype]["dual"][0]
+        (shape,) = SHAPES[self.dtype]["dual of many" if self.m > 3 else "dual"]
         kernels(self.rule, self.dtype).dual[(-(-self.K // shape["BLOCK"]),)](
             self.Z, block.G, block.H, self.state.pair[at], self.state.pair[at ^ 1], self.tail, self.last_delta,
             self.flag, block.top, block.out, self.state.frozen, *block.pointers, block.t0(chunk), block.length(chunk),
@@ -152,9 +157,10 @@ class CudaPart:
         halves, more = block.fits[chunk], chunk + 1 < block.chunks
         both = halves and more and block.fits[chunk + 1]
         P = block.halves if halves else block.columns
+        kernel = kernels(self.rule, self.dtype).update
         for one, other in self.passes:
             self._launch(
-                "update", kernels(self.rule, self.dtype).update, self.K, halves,
+                "update of one" if halves and one == other else "update", kernel, self.K, halves,
                 self.X, self.Z, self.tail, self.flag, self.state.frozen, *P, block.scale, chunk, self.K, self.width,
                 self.span, ONE=one, OTHER=other, NEXT=both, ROWS=ROWS, THREE=self._three, HALVES=halves,
             )  # fmt: skip
@@ -164,13 +170,16 @@ class CudaPart:
     def _launch(self, name: str, kernel: Any, rows: int, halves: bool, *arguments: Any, **constants: Any) -> None:
         """Launch a kernel on so many rows of X, in the first shape that fits into the device's shared memory."""
         shapes = SHAPES["halves" if halves else self.dtype][name]
-        for shape in shapes:
+        kind = name, tuple(constants.values())
+        while True:
+            at = self._too_large.get(kind, 0)
             try:
-                kernel[(-(-rows // shape["BLOCK"]), self.shares)](*arguments, **constants, **shape)
+                kernel[(-(-rows // shapes[at]["BLOCK"]), self.shares)](*arguments, **constants, **shapes[at])
                 return
             except OutOfResources:
-                if shape is shapes[-1]:
+                if at + 1 == len(shapes):
                     raise
+                self._too_large[kind] = at + 1
 
     @property
     def _three(self) -> bool:
