@@ -19,6 +19,7 @@ from emphatic.engines.cuda.engine import Cuda
 from emphatic.engines.reference import Reference
 from emphatic.engines.watch import Watch
 from emphatic.rules import Rule, Scalars, Update
+from tests.support.foreign import Foreign
 from tests.support.streams import TOLERANCE, make, relative_error
 
 #: Rules of every structure.
@@ -192,19 +193,6 @@ def share_out_the_learners(path: str) -> None:
             Learner("td", 6, 3, engine="cuda", devices=devices)  # type: ignore[arg-type]
 
 
-class Foreign:
-    """An array of a library of which nothing is known but DLPack."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = np.ascontiguousarray(array)
-
-    def __dlpack__(self, **how: Any) -> Any:
-        return self._array.__dlpack__(**{name: how[name] for name in how if name != "stream"})
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._array.__dlpack_device__()
-
-
 def take_other_arrays() -> None:
     """DLPack in, and out; tensors of a graph of gradients."""
     stream = make(5, 17, 6, 2, rule="td")
@@ -216,6 +204,9 @@ def take_other_arrays() -> None:
         assert relative_error(np.from_dlpack(made.cpu()), expected.predictions) < 1e-10
         assert learner.predict(kind(stream.Phi[0])).shape == (2,)
         assert learner.predict(kind(stream.Phi)).shape == (18, 2)
+    for bad in (Foreign(stream.Phi, device=2), torch.ones((18, 6), dtype=torch.complex64)):
+        with pytest.raises(ValueError, match="'Phi' parameter of run must be"):
+            learner.run(bad, 1.0, 0.9, alpha=0.1)
     short = {"R": 1.0, "gamma_next": torch.ones(17, 1), "alpha": 0.0}
     with pytest.warns(emphatic.UndiscountedWarning):
         learner.run(stream.Phi, **short)

@@ -19,16 +19,25 @@ from emphatic.rules import Rule
 __all__ = ["features", "import_array", "parameters", "series"]
 
 
-def import_array(value: Any) -> Any:
+def import_array(name: str, value: Any, function: str) -> Any:
     """Whatever has ``__dlpack__`` as a torch tensor in the same memory; NumPy's arrays, and anything else, as it is."""
     if isinstance(value, torch.Tensor):
-        return value.detach()
-    return torch.from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray) else value
+        tensor = value.detach()
+    elif isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        return value
+    else:
+        try:
+            tensor = torch.from_dlpack(value)
+        except Exception as error:  # of whatever kind either library has for it
+            raise inputs.refusal(name, function, "be an array that torch can read", str(error)) from None
+    if tensor.is_complex():
+        raise inputs.refusal(name, function, "be real numbers", str(tensor.dtype))
+    return tensor
 
 
 def features(name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True) -> tuple[Any, float]:
     """``inputs.features``; of a tensor, one in the dtype on the same device."""
-    value = import_array(value)
+    value = import_array(name, value, function)
     if not isinstance(value, torch.Tensor):
         return inputs.features(name, value, function, n, dtype, look_over=look_over)
     inputs.check_shape(name, value.shape, function, n)
@@ -50,7 +59,7 @@ def parameters(
 
 def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> Any:
     """A number a step and learner: ``inputs.series``, where tensors and single precision stay what they are."""
-    value = import_array(value)
+    value = import_array(name, value, function)
     single = isinstance(value, np.ndarray) and value.dtype == np.float32
     if not isinstance(value, torch.Tensor) and not single:
         return inputs.series(function, T, K, rule, name, value)

@@ -54,12 +54,9 @@ def whole(name: str, value: Any, function: str = "Learner") -> int:
 def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     """Real numbers in a regular array."""
     try:
-        array = np.asarray(import_array(value))
-    except (ValueError, TypeError, RuntimeError, BufferError):
-        if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] not in _HOST:
-            wanted = "be on the host, or the engine 'cuda', which takes arrays on its device"
-            raise refusal(name, function, wanted, f"{type(value).__name__} on another device") from None
-        raise refusal(name, function, "be real numbers in a regular array", _format(value)) from None
+        array = np.asarray(import_array(name, value, function))
+    except (ValueError, TypeError):
+        raise _unreadable(name, value, function) from None
     if array.dtype.kind not in "fiub":
         raise refusal(name, function, "be real numbers", _format(value))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
@@ -67,11 +64,23 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     return array
 
 
-def import_array(value: Any) -> Any:
+def import_array(name: str, value: Any, function: str) -> Any:
     """An array of another library that NumPy would not read by itself, as NumPy's; anything else as it is."""
     if hasattr(value, "detach"):  # a torch tensor, which may belong to a graph of gradients
         return value.detach()
-    return value if hasattr(value, "__array__") or not hasattr(value, "__dlpack__") else np.from_dlpack(value)
+    if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+        return value
+    try:
+        return np.from_dlpack(value)
+    except (ValueError, TypeError, RuntimeError, BufferError):
+        raise _unreadable(name, value, function) from None
+
+
+def _unreadable(name: str, value: Any, function: str) -> ValueError:
+    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] not in _HOST:
+        wanted = "be on the host, or the engine 'cuda', which takes arrays on its device"
+        return refusal(name, function, wanted, f"{type(value).__name__} on another device")
+    return refusal(name, function, "be real numbers in a regular array", _format(value))
 
 
 def features(

@@ -203,7 +203,7 @@ class Learner(State):
                     return value
             except Exception:
                 pass
-        phi = self._inputs.import_array(phi)
+        phi = self._inputs.import_array("phi", phi, "predict")
         features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
         answer = self._engine.predict(fit(features, self._engine))
         one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
