@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -127,7 +128,7 @@ class State:
     @property
     def position(self) -> int:
         """The steps of the stream so far, whoever learned from them: frozen learners do not stop it."""
-        return self._ahead + int(self._engine.counts[self._leader])
+        return self._ahead + int(self._engine.scalars[self._leader, -1])
 
     @property
     def frozen(self) -> Any:
@@ -277,6 +278,9 @@ class State:
             lacking = engines.missing(name)
             if not lacking:
                 learner = cls._restored(header, arrays, engine, rule, devices)
+                if "horde" in header:
+                    what = f"{os.fsdecode(path)!r} holds a Horde, of which this is the learner alone: "
+                    warnings.warn(f"{what}emphatic.Horde.load opens the whole.", stacklevel=3)
                 return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
         wanted = f"name an engine for this machine, such as 'auto': {name!r} needs {lacking}"
         raise inputs.refusal("engine", "load", wanted, repr(engine) if engine else f"none, and the file's is {name!r},")
