@@ -1,4 +1,4 @@
-"""A log on its way to the device, a block of steps at a time: the next one travels while one is computed."""
+"""A log in blocks of steps on the device: the next block is copied while the current one is computed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["ROWS", "CudaBlock", "CudaLog"]
 
 #: Feature rows in a chunk.
 ROWS = 64
-#: Bytes of a log that are on the device at a time, about; at least one chunk is.
+#: About how many bytes of a log are on the device at a time; at least one chunk is.
 _BYTES = 1 << 29
-#: What FP16 halves hold in full, of the largest number.
+#: FP16 halves hold numbers down to this part of the largest in full.
 _FAINT = 2.0**-16
 
 
 class CudaBlock:
-    """Some steps of a log on the device, cut into chunks of ROWS rows and made ready for the kernels."""
+    """Some steps of a log on the device, in chunks of ROWS rows, in the forms that the kernels read."""
 
     def __init__(
         self, part: CudaPart, begin: int, phi: torch.Tensor, phi_next: torch.Tensor | None,
@@ -46,7 +46,7 @@ class CudaBlock:
         self.G = torch.bmm(self.P, self.P.transpose(1, 2))
         self.H = _windows(self.G, self.apart)
         self.scale = torch.ones(self.chunks, dtype=torch.float32, device=part.device)
-        #: Of which chunks P can be split into halves. (It takes a wait to know, and one chunk alone gains little.)
+        #: For which chunks P can be split into halves. (To know it the host waits, which a single chunk does not repay.)
         self.fits = [False] * self.chunks
         if part.dtype == "float32" and self.chunks > 1:
             self.scale, fits, *self.halves = _halve(self.P)
@@ -75,7 +75,7 @@ class CudaBlock:
 
     @cached_property
     def rows(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """P as it is in TF32, and what that leaves."""
+        """P rounded to TF32, and the remainder."""
         return _split(self.P)
 
     @cached_property
@@ -118,11 +118,11 @@ class CudaLog:
         self.apart = not _one_log(phi, phi_next)
         self.phi, self.phi_next = _tensor(phi), _tensor(phi_next)
         self.parameters = [_reduced(_tensor(p)) for p in parameters]
-        # What is the same at every step travels once, and may well be exact.
+        # What is the same at every step is copied once, in float64.
         self.constant = [
             p.to(part.device, torch.float64) if len(p) == 1 or self.T == 1 else None for p in self.parameters
         ]
-        # Numbers a step: φ, P in all its forms and its G; predictions; and what of the parameters is not there yet.
+        # Numbers a step: φ, P in all its forms and its G; predictions; and the parameters that are still to be copied.
         each = 8 * part.n * (1 + self.apart) + 2 * ROWS + part.K * keep
         each += sum(
             p.shape[1]
@@ -134,7 +134,7 @@ class CudaLog:
         self.size = max(1, _BYTES // (each * part.X.element_size() * steps)) * steps
         self._stream = torch.cuda.Stream() if part.device.type == "cuda" else None
         if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())  # what is on the device already may be in the making
+            self._stream.wait_stream(torch.cuda.current_stream())  # arrays on the device may still be being computed
         self._next: CudaBlock | None = None
         self._begin = 0
 
@@ -147,7 +147,7 @@ class CudaLog:
             yield block
 
     def fetch(self) -> bool:
-        """Send the next block on its way, unless that is done; False if there is none."""
+        """Begin to copy the next block, unless that is done; False if there is none."""
         if self._next is not None or self._begin >= self.T:
             return self._next is not None
         begin, end = self._begin, min(self._begin + self.size, self.T)
@@ -175,14 +175,14 @@ class CudaLog:
             if constant is not None:
                 parameters.append(constant)
             else:
-                # A number for each learner and step is most of what travels: in the learners' own precision.
+                # Numbers for each learner and step are most of the transfer: in the learners' own precision.
                 given = p.device == part.device and p.is_floating_point()
                 kind = p.dtype if given else part.real if p.shape[1] > 1 else torch.float64
                 parameters.append(self._sent(p[begin:end], kind))
         return CudaBlock(part, begin, phi, phi_next, self.top, parameters, self.keep)
 
     def _sent(self, some: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """On the device, in that type; from the host through pinned memory, so that nobody waits."""
+        """On the device, in that type; from the host through pinned memory, so that the copy is asynchronous."""
         device = self.part.device
         if some.device.type == device.type:
             return some.to(device, dtype)
@@ -205,7 +205,7 @@ def _reduced(p: torch.Tensor) -> torch.Tensor:
 
 
 def _one_log(phi: Any, phi_next: Any) -> bool:
-    """Whether φ' of every step is the next φ: the same memory, a row on."""
+    """Whether φ' of every step is the next φ: the same memory, one row further."""
     if isinstance(phi, torch.Tensor) and isinstance(phi_next, torch.Tensor):
         step = phi.stride(0) * phi.element_size()
         return bool(phi.stride() == phi_next.stride() and phi_next.data_ptr() == phi.data_ptr() + step)
@@ -227,7 +227,7 @@ def _windows(G: torch.Tensor, apart: bool) -> torch.Tensor:
 
 
 def _split(P: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """P as it is in TF32, and what that leaves; a float64 is not split."""
+    """P rounded to TF32, and the remainder; a float64 is not split."""
     if P.dtype == torch.float64:
         return P, P
     high = ((P.view(torch.int32) + 4096) & -8192).view(torch.float32)

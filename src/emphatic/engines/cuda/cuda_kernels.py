@@ -1,4 +1,4 @@
-"""The steps of a chunk on V, and what they make of X, in Triton.  Derived in CUDA.md.
+"""A chunk's steps on V, and the update of X, in Triton.  Derived in CUDA.md.
 
 One thread has one learner. A chunk's steps go in groups, and the numbers of a group's rows form a *ring*, a tuple of
 rows, which a GPU keeps in registers. Its first rows are those of the step's φ and φ'; a step moves all others and puts
@@ -76,14 +76,14 @@ def take_chunk(
     wide = tl.cast(K, tl.int64)
     k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     ok = k < K
-    # Frozen learners go along, and are not written down. No load of V is masked by this: Triton arranges a product by
-    # the smallest numbers that any of its factors depends on, and cannot do so for float64.
+    # Frozen learners are computed and not stored. No load of V is masked by this: Triton lays a product out by the
+    # narrowest type that any of its factors depends on, masks included, and fails to do so for float64.
     moves = ok & (tl.load(FROZEN + k, mask=ok, other=1) == 0)
-    none = 0 * k  # makes an answer of each learner's own of one for all: Triton's interpreter confuses masks otherwise
+    none = 0 * k  # makes scalars one value a learner: otherwise Triton's interpreter confuses masks
     nought = tl.zeros((BLOCK,), tl.float64)
     z = Z + k
     G += chunk * ROWS * ROWS
-    # From 1 on, sizes bound besides X all it is made of: W, as if a row were 1, and products of A, as if X were 1.
+    # Sizes that start at 1 or more bound, besides X, also W (as if a row were 1) and products of A (as if X were 1).
     top = tl.maximum(tl.load(TOP + chunk).to(REAL), 1.0)
     memory, size = load_state(BEFORE, wide, k, ok)
     constant = load_step(parameters, k, ok)
@@ -111,7 +111,7 @@ def take_chunk(
             t = first + j
             live = t + none < L
             h = H + (chunk * ROWS + t) * (2 * RING)
-            # The next step's parameters are on their way from memory while this step is taken.
+            # Load the next step's parameters while this step is computed.
             following = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
             x, x_next, g = products(ring[0], ring[1], h, nought, RING)
             delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
@@ -142,10 +142,10 @@ def take_chunk(
             store_rows(at, wide, within, moved, ROWS)
         tl.debug_barrier()
         if not APART:
-            # The first row's share from the step before the group, which V has had already.
+            # Add the first row's coefficient from the step before the group, which V already includes.
             store_late(y, ROWS * wide, ok, ring[1], before)
         total = compose(of_group, total)
-    # The last φ' of a chunk that ends with a group has a row of its own, of which only weights take.
+    # If a chunk ends with a group, its last φ' has a row of its own, with coefficients of weights only.
     if (L % GROUP == 0) & (L < ROWS) & (not APART):
         store_row(z + L * wide, wide, ok, late_row(late, nought), ROWS)
     tl.store(DELTA + k, delta_last, mask=moves)
@@ -178,7 +178,7 @@ def turn(ring, c, late, nought, h, STRIDE: tl.constexpr, RING: tl.constexpr):
 def spread(
     moved, near, y, wide, within, late, beyond, APART: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """V of rows to come with what the group's W adds: ``near`` are their products with its rows."""
+    """V of later rows with what the group's W adds; ``near`` are the products of those rows with the group's rows."""
     i = tl.arange(0, GROUP)
     more = ()
     for r in tl.static_range(VECTORS):
@@ -229,7 +229,7 @@ def update(
     P_rest += chunk * ROWS * n
     count = (tl.minimum(first + span, n) - first + TILE - 1) // TILE
     for tile in tl.range(0, count, num_stages=STAGES):
-        # Each program begins elsewhere, or all would ask the same few channels of memory at a time.
+        # Each program begins at another tile: otherwise all would read from the same few memory channels at once.
         c = first + (tile + tl.program_id(0)) % count * TILE + i
         inside = c < n
         place = c[None, :] + j[:, None] * n if HALVES else c[None, :] * ROWS + j[:, None]

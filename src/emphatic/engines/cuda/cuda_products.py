@@ -13,7 +13,7 @@ __all__ = ["inner", "load_rows_of", "place_of_share", "product", "project", "spl
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """A function that kernels call. Triton's interpreter runs it as it is, quicker than one that it is told of."""
+    """A function that kernels call. Under Triton's interpreter it stays plain Python, which runs faster."""
     return function if os.environ.get("TRITON_INTERPRET") == "1" else triton.jit(function)
 
 
@@ -72,7 +72,7 @@ def project(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr, THREE: tl.constexpr, HALVES: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
-    """V = X Pᵀ of the chunk's rows P (ROWS, n), in Z; where columns are shared out, the sums of each share after it."""
+    """V = X Pᵀ of the chunk's rows P (ROWS, n), stored in Z; with several shares of columns, their sums behind it."""
     if tl.load(FLAG) < chunk:
         return
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -86,7 +86,7 @@ def project(
     v = tl.zeros((BLOCK, ROWS), X.dtype.element_ty)
     count = (tl.minimum(first + span, n) - first + TILE - 1) // TILE
     for turn in tl.range(0, count, num_stages=STAGES):
-        # Each program begins elsewhere, or all would ask the same few channels of memory at a time.
+        # Each program begins at another tile: otherwise all would read from the same few memory channels at once.
         c = first + (turn + tl.program_id(0)) % count * TILE + i
         inside = c < n
         within = there[:, None] if HALVES else there[:, None] & inside[None, :]
@@ -100,12 +100,12 @@ def project(
 
 @inner
 def load_rows_of(P, place, inside, HALVES: tl.constexpr):
-    """Some columns of P. Tiles of HALVES end where rows do: no mask is faster by a thirtieth."""
+    """A tile of P. Tiles of HALVES always lie within the padded rows: without a mask they load faster."""
     return tl.load(P + place) if HALVES else tl.load(P + place, mask=inside, other=0.0)
 
 
 @inner
 def place_of_share(size):
-    """Where in Z this program's sums go: to the front, or behind it where there are several shares to add up."""
+    """The offset in Z of this program's sums: 0, or behind V where several shares are to be added up."""
     share = tl.program_id(1) + tl.where(tl.num_programs(1) > 1, 1, 0)
     return share.to(tl.int64) * size
