@@ -46,7 +46,7 @@ class CudaBlock:
         self.G = torch.bmm(self.P, self.P.transpose(1, 2))
         self.H = _windows(self.G, self.apart)
         self.scale = torch.ones(self.chunks, dtype=torch.float32, device=part.device)
-        #: For which chunks P can be split into halves. (To know it the host waits, which a single chunk does not repay.)
+        #: For which chunks P can be split into halves. (The host waits to know it, which one chunk does not repay.)
         self.fits = [False] * self.chunks
         if part.dtype == "float32" and self.chunks > 1:
             self.scale, fits, *self.halves = _halve(self.P)

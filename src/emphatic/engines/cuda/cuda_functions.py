@@ -45,7 +45,7 @@ REAL: Any
 _Function = Callable[..., Any]
 #: (z, z_next, h, nought, RING) → x, x_next and g in float64, of a step's two rows and its row of H.
 products: _Function
-#: (step, memory, x, x_next, g, live, nought) → δ, c, and the memory after the step. A learner that is not live keeps its memory.
+#: (step, memory, x, x_next, g, live, nought) → δ, c, and the memory after the step; as it was where not live.
 decide: _Function
 #: (c, size, top) → size after the step.
 bounds: _Function
