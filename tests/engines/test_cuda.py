@@ -89,6 +89,15 @@ def test_a_pass_takes_what_is_still_old() -> None:
     assert _passes(emphatic.rules.get("true_online_gtd").form[0]) == [(0, 2), (1, 4), (3, 3)]
 
 
+def test_it_is_only_ever_chosen_by_name() -> None:
+    sizes = (1, 100, 1_000_000)
+    chosen = {
+        emphatic.engines.choose(n, K, T, active)
+        for n in sizes for K in (None, *sizes) for T in sizes for active in (None, 1.0)
+    }  # fmt: skip
+    assert chosen <= {"dense", "sparse", "chunked"}
+
+
 def test_what_it_needs_is_said() -> None:
     if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
         assert "cuda" not in emphatic.engines.available()
