@@ -49,8 +49,7 @@ def test_several_chunks_and_shares_of_columns() -> None:
 
 
 def test_several_devices_and_arrays_of_other_libraries(tmp_path: Path) -> None:
-    interpreted("share_out_the_learners", str(tmp_path / "m.safetensors"))
-    interpreted("take_other_arrays")
+    interpreted("use_devices_and_arrays", str(tmp_path / "m.safetensors"))
 
 
 def test_halves_hold_what_they_claim_to() -> None:

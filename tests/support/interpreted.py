@@ -212,6 +212,12 @@ def take_other_arrays() -> None:
         learner.run(stream.Phi, **short)
 
 
+def use_devices_and_arrays(path: str) -> None:
+    """Both in one process: it takes seconds to import torch."""
+    share_out_the_learners(path)
+    take_other_arrays()
+
+
 def diverge_where_the_reference_does() -> None:
     def run(engine: str, **how: Any) -> tuple[Any, Learner]:
         devices = [0, 0] if engine == "cuda" else None
