@@ -43,7 +43,10 @@ def sources(rule: Rule, dtype: str, apart: bool) -> dict[str, tuple[Any, dict[st
     count = len(rule.parameters)
     constants: dict[str, Any] = {f"p{i}_varies": i == 5 for i in range(count)}
     constants |= {"p5_k": 1, "KEEP": True, "APART": apart, "ROWS": ROWS}
-    one, other = cuda_part._passes(rule.form[0])[0]
+    passes = cuda_part._passes(rule.form[0])
+    unused = {"dual" if len(rule.vectors) > 3 else "dual of many"}
+    unused |= set() if any(r == s for r, s in passes) else {"update of one"}
+    one, other = passes[0]
     constants |= {"ONE": one, "OTHER": other}
     constants |= {"PRECISION": "tf32x3", "THREE": True} if dtype == "float32" else {"PRECISION": "ieee", "THREE": False}
     pointers = dict.fromkeys(("X", "Z", "G", "H", "P", "P_rest", "TAIL", "OUT"), f"*fp{dtype[-2:]}")
@@ -54,6 +57,8 @@ def sources(rule: Rule, dtype: str, apart: bool) -> dict[str, tuple[Any, dict[st
     found = {}
     for form, others in ((dtype, {}), *halves):
         for name, shapes in cuda_part.SHAPES[form].items():
+            if name in unused:
+                continue
             function, settings = functions[name.split()[0]], dict(shapes[0])
             options = {"num_warps": settings.pop("num_warps")}
             settings |= {"HALVES": form == "halves", "NEXT": form == "halves"}
