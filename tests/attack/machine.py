@@ -34,8 +34,9 @@ __all__ = ["COUNTS", "LearnerMachine"]
 #: The calls made so far, by name; refusals and divergences among them.
 COUNTS: Counter[str] = Counter()
 SEEDS = st.integers(0, 2**32 - 1)
-#: A file for checkpoints, of this process.
-PATH = os.path.join(tempfile.gettempdir(), f"emphatic-attack-{os.getpid()}.safetensors")
+#: A file for checkpoints, removed at the end of this process.
+FOLDER = tempfile.TemporaryDirectory(prefix="attack-")
+PATH = os.path.join(FOLDER.name, "m.safetensors")
 #: For many learners of few features there is a kernel for each n: so that few are compiled.
 SIZES = {None: (1, 6, 13), 1: (6,), 3: (6, 13), 9: (6,)}
 

@@ -5,7 +5,6 @@ Each function makes one attempt from a seed, and raises AssertionError where any
 
 from __future__ import annotations
 
-import os
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -249,12 +248,13 @@ def _checkpoint() -> bytes:
 
 
 GOOD = _checkpoint()
+FOLDER = tempfile.TemporaryDirectory(prefix="attack-")
 
 
 def checkpoints(rng: Rng) -> None:
     """A damaged file does not load."""
     data = damage(rng, GOOD)
-    path = Path(tempfile.gettempdir()) / f"emphatic-attack-{os.getpid()}.damaged"
+    path = Path(FOLDER.name) / "damaged"
     path.write_bytes(data)
     try:
         emphatic.load(path)
