@@ -18,7 +18,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -71,14 +71,16 @@ WORK: dict[str, tuple[Work, Callable[[Path], None]]] = {
 }  # fmt: skip
 
 
-def limits(kind: str, most: int, fine: bool) -> Iterator[int]:
+def limits(kind: str, sizes: Collection[int], fine: bool) -> Iterator[int]:
     """Where the fault is to be: bytes of a file, or KiB of memory."""
     if kind == "signals":
         yield from range(20 if fine else 3)
     elif kind == "memory":
         yield from (0, *(2**k for k in range(0, 18, 1 if fine else 3)))
     else:
-        yield from range(0, most, max(1, most // (200 if fine else 5)))
+        # In the first byte, in the middle and in the last byte of every file; and in steps through the largest.
+        steps = range(0, max(sizes), max(1, max(sizes) // 200)) if fine else ()
+        yield from sorted({0, *(size // 2 for size in sizes), *(size - 1 for size in sizes), *steps})
 
 
 def child(work: Work, folder: Path, kind: str, limit: int) -> int:
@@ -123,7 +125,7 @@ def attack(name: str, fine: bool) -> Counter[str]:
         work(folder, True)
         new = {path.name: path.stat().st_size for path in folder.iterdir()}
         for kind in ("full", "kill", "signals", "memory"):
-            for limit in limits(kind, max(new.values()), fine):
+            for limit in limits(kind, new.values(), fine):
                 shutil.rmtree(folder)
                 folder.mkdir()
                 work(folder, False)

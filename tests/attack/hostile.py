@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LARGEST", "disguise", "strange_array", "strange_value"]
+__all__ = ["FOLDER", "LARGEST", "disguise", "strange_array", "strange_value"]
 
+#: For files, removed at the end of this process.
+FOLDER = Path(tempfile.mkdtemp(prefix="attack-"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 #: Beyond it a result says nothing about rounding any more.
 LARGEST = {"float64": 1e100, "float32": 1e12}
 

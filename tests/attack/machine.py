@@ -7,9 +7,7 @@ an error that the library documents, and change nothing, or be accepted by both.
 
 from __future__ import annotations
 
-import os
 import pickle
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -24,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 import emphatic
 from emphatic import Active, Diverged, Learner
-from tests.attack.hostile import LARGEST, disguise, strange_array, strange_value
+from tests.attack.hostile import FOLDER, LARGEST, disguise, strange_array, strange_value
 from tests.support.contract import COMPILED, STRUCTURES
 from tests.support.plain import plain_python
 from tests.support.streams import TOLERANCE, Stream, make
@@ -34,9 +32,7 @@ __all__ = ["COUNTS", "LearnerMachine"]
 #: The calls made so far, by name; refusals and divergences among them.
 COUNTS: Counter[str] = Counter()
 SEEDS = st.integers(0, 2**32 - 1)
-#: A file for checkpoints, removed at the end of this process.
-FOLDER = tempfile.TemporaryDirectory(prefix="attack-")
-PATH = os.path.join(FOLDER.name, "m.safetensors")
+PATH = FOLDER / "model.safetensors"
 #: For many learners of few features there is a kernel for each n: so that few are compiled.
 SIZES = {None: (1, 6, 13), 1: (6,), 3: (6, 13), 9: (6,)}
 

@@ -21,7 +21,7 @@ from emphatic.problems import MDP
 from emphatic.questions.expressions import Expression
 from emphatic.tables import open_table
 from emphatic.tables.pipe import Malformed, Readings
-from tests.attack.hostile import NUMBERS, strange_array, strange_value
+from tests.attack.hostile import FOLDER, NUMBERS, strange_array, strange_value
 
 __all__ = ["SURFACES"]
 
@@ -248,13 +248,12 @@ def _checkpoint() -> bytes:
 
 
 GOOD = _checkpoint()
-FOLDER = tempfile.TemporaryDirectory(prefix="attack-")
 
 
 def checkpoints(rng: Rng) -> None:
     """A damaged file does not load."""
     data = damage(rng, GOOD)
-    path = Path(FOLDER.name) / "damaged"
+    path = FOLDER / "damaged"
     path.write_bytes(data)
     try:
         emphatic.load(path)
