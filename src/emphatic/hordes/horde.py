@@ -337,7 +337,7 @@ class Horde:
             raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
         clock = clock or table.clock()
         for block in table.blocks(BLOCK, start):
-            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            gap = block.find_gaps(clock)
             yield block, self._learn_rows(block.values, block.time, block.labels, None, None, gap)
 
     def cut(self) -> None:
