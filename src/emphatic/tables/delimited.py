@@ -90,7 +90,7 @@ class Delimited:
         if table.num_rows == 0:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
-        self.style = fields.find_style([c.combine_chunks() for c in table.columns], self.delimiter)
+        self.style = fields.find_style([columns.plain(c) for c in table.columns], self.delimiter)
         if len(self.names) == 1 and columns.kind(columns.plain(table.column(0)), self.style) == "text":
             raise TableError(
                 f"{name}: the file has one column of text, {self.names[0][:60]!r}, when separated by "

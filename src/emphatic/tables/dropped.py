@@ -12,8 +12,8 @@ import pyarrow as pa
 __all__ = ["AFTER_DROP", "ROW", "DroppedRows", "ReadingPass"]
 
 #: Columns that the batches of a file of text have beside its own: the number of each row in the file, from 0 on, and
-#: whether a row was dropped since the one before it. No column of a file can have these names.
-ROW, AFTER_DROP = "\0row", "\0after drop"
+#: whether a row was dropped since the one before it.
+ROW, AFTER_DROP = "\x1erow", "\x1eafter drop"
 
 
 @dataclass

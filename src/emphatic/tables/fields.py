@@ -150,10 +150,12 @@ def find_style(columns: list[Any], delimiter: str | None) -> NumberStyle:
     >>> find_style([pa.array(["1.100,5", "2,25"])], ";"), find_style([pa.array(["1.5", "2"])], ",")
     (NumberStyle(comma=True, thousands='.', switch=False), NumberStyle(comma=False, thousands=None, switch=False))
     """
-    texts = [pc.utf8_trim_whitespace(text) for text in columns]
+    texts = pc.utf8_trim_whitespace(pa.concat_arrays(columns))
+    signs = "".join(_GROUPING)
+    texts = texts.filter(pc.match_substring_regex(texts, f"^[-+]?[0-9]+[{signs}][0-9]"))
 
     def count(pattern: str) -> int:
-        return sum(pc.sum(pc.match_substring_regex(text, f"^[-+]?{pattern}$")).as_py() or 0 for text in texts)
+        return int(pc.sum(pc.match_substring_regex(texts, f"^[-+]?{pattern}$")).as_py() or 0)
 
     exponent = "([eE][-+]?[0-9]+)?"
     commas, points = (count(rf"[0-9]+{sign}[0-9]+{exponent}") for sign in (",", r"\."))

@@ -139,6 +139,8 @@ def _candidates(look: Any, kinds: dict[str, str], style: NumberStyle) -> list[tu
         found.append((column, 0))
     for number in sorted((c for c in kinds if kinds[c] == "number"), key=lambda c: _rank(c)):
         rank = _rank(number)
+        if rank and not _is_large(look.column(number), style):
+            continue
         column = _column(look, kinds, (number,), style)
         day = column.formats == ("%Y%m%d",)
         if day and clocks:
@@ -147,6 +149,12 @@ def _candidates(look: Any, kinds: dict[str, str], style: NumberStyle) -> list[tu
         elif (column.dated and not (day and rank == 2)) or rank == 0:
             found.append((column, rank))
     return found
+
+
+def _is_large(column: Any, style: NumberStyle) -> bool:
+    """Whether some of the first numbers may be a date: most columns hold none, and there may be very many."""
+    first = columns.numbers(columns.plain(column.slice(0, 50)), style)[0]
+    return bool(np.any(first >= 1970 * min(_DIGITS.values())))
 
 
 def _wanted(name: str, look: Any, kinds: dict[str, str], wanted: str, style: NumberStyle) -> TimeColumn:
