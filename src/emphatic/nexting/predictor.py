@@ -214,7 +214,7 @@ class Predictor:
         waiting, self._waiting = self._waiting, []
         try:
             table, stray = collect_readings(waiting, readings, self.settings.time)
-            for line in stray:
+            for line in sorted(stray):
                 self.malformed += 1
                 logger.warning("line %d: a stray record, with none of the columns of the others; skipped.", line)
             waiting = [(line, reading) for line, reading in waiting if line not in stray]
@@ -231,6 +231,9 @@ class Predictor:
             self.step += len(predictions)
         self.settings = settings
         self._ready(horde, clock, table.notation)
+        if clock is not None and clock.backwards:
+            self.backwards = clock.backwards
+            logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
         for line, reading in waiting:
             self._report(line, self._parser.parse(reading).problems)
         for column, reason in table.ignored.items():

@@ -25,18 +25,17 @@ def rows_to_score(gamma: float) -> int:
     A return is known k rows before the end, where γᵏ ≤ 1 − .99.
 
     >>> rows_to_score(0.0), rows_to_score(0.5)
-    (4, 16)
+    (5, 17)
     """
     ahead = 1 if gamma <= 0.0 else math.ceil(math.log(1.0 - KNOWN) / math.log(gamma) - 1e-9)
-    return 2 * (max(ahead, 1) + 1)
+    return 2 * max(ahead, 1) + 3
 
 
 def check_rows(name: str, rows: int, horizons: Sequence[Any], gammas: Sequence[float]) -> None:
     """ValueError if the log is so short that no horizon can be scored."""
     shortest, gamma = min(zip(horizons, gammas, strict=True), key=lambda pair: pair[1])
     needed = rows_to_score(gamma)
-    # Of the least number of rows that can be scored at all, one return will do.
-    if rows < needed - 1:
+    if rows < needed:
         raise ValueError(
             f"{name}: {rows} rows are too few to learn from and to score: {needed:,} would do for the shortest "
             f"horizon, {shortest}. Use a longer log{'' if gamma <= 0.0 else ', or shorter horizons'}."
@@ -80,7 +79,7 @@ def _unscored(run: Any) -> list[dict[str, Any]]:
             found.append({"signal": name, "why": "it never changes"})
     for horizon, gamma in zip(run.settings.horizons or (), run.horde.gamma, strict=False):
         needed = rows_to_score(float(gamma))
-        if run.rows < needed - 1:
+        if run.rows < needed:
             found.append({"horizon": horizon, "why": f"the log is too short: {needed:,} rows would do", "rows": needed})
     return found
 

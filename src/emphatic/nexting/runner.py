@@ -123,7 +123,7 @@ class Nexting:
         _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
         for dropped in self.table.dropped.facts():
             _log.warning(
-                "%s: %d rows dropped, the first at line %d: %s", self.table.name, dropped["count"], dropped["first"],
+                "%s: rows dropped: %d, the first at line %d: %s", self.table.name, dropped["count"], dropped["first"],
                 dropped["why"],
             )  # fmt: skip
         frozen = int(self.horde.learner.frozen.sum())

@@ -120,6 +120,8 @@ class Delimited:
         with self.file.open() as stream:
             stream.read(self._skip)
             held, end, units = b"", False, bool(self.units)
+            if units:
+                now.dropped.add(UNITS, self._line)
             while not end:
                 more = stream.read(self._block)
                 end = not more
@@ -131,7 +133,6 @@ class Delimited:
                     held = rest + held
                     if units and len(batch):
                         units, batch = False, batch.slice(1)
-                        now.dropped.add(UNITS, self._line)
                     yield batch.slice(min(start, len(batch)))
                     start = max(0, start - len(batch))
 

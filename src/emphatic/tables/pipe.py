@@ -216,7 +216,7 @@ def collect(
     if delimiter is not None:
         frame.style = fields.find_style(columns, delimiter)
     frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, tuple(nested), tuple(unnamed), rare
-    return table_of("the readings", frame, time, pivot=())
+    return table_of("the readings", frame, time, pivot=(), ordered=False)
 
 
 def collect_readings(

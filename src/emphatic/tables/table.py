@@ -71,7 +71,7 @@ class Table:
 
     def __init__(
         self, name: str, source: Source, file: File | None, time: str | bool | None, sort: bool = False,
-        long: bool = False,
+        long: bool = False, ordered: bool = True,
     ) -> None:  # fmt: skip
         from emphatic.tables import arrange, columns, times
 
@@ -101,7 +101,7 @@ class Table:
                 raise TableError(f"{name}: there is no time to sort by: {self._no_time}. Name the column: time=…")
             self._source = source = arrange.sort(source, look.column_names, when)
             look = source.look()
-        elif disorder is not None:
+        elif disorder is not None and ordered:
             raise disorder
         self._header = tuple(look.column_names)
         self._when = when
@@ -324,14 +324,18 @@ def table_of(
     file: File | None = None,
     sort: bool = False,
     pivot: Sequence[str] | None = None,
+    ordered: bool = True,
 ) -> Table:
-    """The table that a source holds. ``pivot`` are the columns to pivot, () to take the rows as they are."""
+    """The table that a source holds. ``pivot`` are the columns to pivot, () to take the rows as they are.
+
+    Rows that are not ``ordered`` by time are refused, unless they need not be.
+    """
     with reading(name, file.not_utf8 if file else lambda: None):
         if pivot:
             from emphatic.tables import arrange
 
             source = arrange.pivot(name, source, pivot, time)
-        return Table(name, source, file, time, sort, pivot is not None)
+        return Table(name, source, file, time, sort, pivot is not None, ordered)
 
 
 def pivot_columns(pivot: str | Sequence[str] | bool | None, function: str) -> tuple[str, ...] | None:
