@@ -1,4 +1,4 @@
-"""A pipe of readings as people have them: read in the notation of the model's own log, or refused as a file would be."""
+"""A pipe of readings as people have them: read in the notation of the model's log, or refused as a file is."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def european(rows: int, start: int = 0) -> list[str]:
     when = [START + timedelta(minutes=i) for i in range(start, start + rows)]
     power = 1100 + 300 * np.sin(np.arange(start, start + rows) / 9)
     texts = [f"{p:,.1f}".translate(str.maketrans(",.", ".,")) for p in power]
-    return [f"{t:%d.%m.%Y};{t:%H:%M:%S};{p};{'EIN' if i % 2 else 'AUS'}" for i, (t, p) in enumerate(zip(when, texts, strict=True))]
+    return [
+        f"{t:%d.%m.%Y};{t:%H:%M:%S};{p};{'EIN' if i % 2 else 'AUS'}"
+        for i, (t, p) in enumerate(zip(when, texts, strict=True))
+    ]
 
 
 @pytest.fixture

@@ -865,7 +865,9 @@ def test_the_log_goes_to_standard_error_from_the_level_on(tmp_path: Path) -> Non
     given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out"]
     code, _, wrong = process(*given)
     assert code == 0
-    assert re.fullmatch(r"\S+ \S+ WARNING emphatic\.nexting\.runner: .*bad\.csv: rows dropped: 2, the first at line 101: .*\n", wrong)
+    assert re.fullmatch(
+        r"\S+ \S+ WARNING emphatic\.nexting\.runner: .*bad\.csv: rows dropped: 2, the first at line 101: .*\n", wrong
+    )
     assert process("--log-level", "error", *given)[2] == ""
     _, _, wrong = process("--log-level", "INFO", *given)
     assert "INFO emphatic.nexting.runner: learned from 198 rows" in wrong

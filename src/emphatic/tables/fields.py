@@ -150,19 +150,24 @@ def find_style(columns: list[Any], delimiter: str | None) -> NumberStyle:
     >>> find_style([pa.array(["1.100,5", "2,25"])], ";"), find_style([pa.array(["1.5", "2"])], ",")
     (NumberStyle(comma=True, thousands='.', switch=False), NumberStyle(comma=False, thousands=None, switch=False))
     """
-    texts = pc.utf8_trim_whitespace(pa.concat_arrays(columns))
-    signs = "".join(_GROUPING)
-    texts = texts.filter(pc.match_substring_regex(texts, f"^[-+]?[0-9]+[{signs}][0-9]"))
+    texts = pa.concat_arrays(columns)
+    signs = "".join(_GROUPING).replace(".", "")
+    # Most have one point, or none: these are only counted.
+    odd = texts.filter(pc.match_substring_regex(texts, rf"[0-9][{signs}][0-9]|\.[0-9]+\."))
+    if not len(odd):
+        return PLAIN
+    plain = int(pc.sum(pc.match_substring_regex(texts, r"^\s*[-+]?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?\s*$")).as_py() or 0)
+    texts = pc.utf8_trim_whitespace(odd)
 
     def count(pattern: str) -> int:
         return int(pc.sum(pc.match_substring_regex(texts, f"^[-+]?{pattern}$")).as_py() or 0)
 
     exponent = "([eE][-+]?[0-9]+)?"
-    commas, points = (count(rf"[0-9]+{sign}[0-9]+{exponent}") for sign in (",", r"\."))
+    commas = count(f"[0-9]+,[0-9]+{exponent}")
     if delimiter == ",":
         commas -= count("[0-9]{1,3},[0-9]{3}")
     commas += count(r"[0-9]{1,3}(\.[0-9]{3})+,[0-9]+")
-    points += count(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]+")
+    points = plain + count(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]+")
     comma = commas > points
     for sign in _GROUPING:
         if sign == ("," if comma else "."):

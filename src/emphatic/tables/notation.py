@@ -67,7 +67,7 @@ class ParsedRow:
     """One row: its readings (NaN missing), labels (None missing), time in seconds and as it was written.
 
     ``problems`` are what was there but could not be read, and so counts as missing: {what is wrong: the text}.
-    ``readable`` is whether anything was there that could.
+    ``readable`` is whether anything was there that could, or nothing was wrong but that values are missing.
     """
 
     values: list[float]
@@ -99,7 +99,6 @@ class RowParser:
     def parse(self, row: Mapping[str, Any]) -> ParsedRow:
         """One row."""
         problems: dict[str, str] = {}
-        readable = False
         values = []
         for name, style in zip(self.names, self._styles, strict=True):
             value, could = _number(row.get(name), style)
@@ -108,12 +107,12 @@ class RowParser:
             elif math.isinf(value):
                 problems[f"{name!r} is not finite"] = shorten(row[name])
                 value = math.nan
-            readable |= could and name in row
             values.append(value)
         labels = {name: fields.label(fields.as_text(row.get(name))) for name in self.categories}
         time, time_text, problem = self._time(row)
         present = any(name in row for name in (*self.names, *self.categories))
-        readable = present and (readable or any(labels.values()) or math.isfinite(time))
+        found = any(map(math.isfinite, values)) or any(labels.values()) or math.isfinite(time)
+        readable = present and (found or not problems)
         return ParsedRow(values, labels, time, time_text, problems | problem, readable)
 
     def _time(self, row: Mapping[str, Any]) -> tuple[float, Any, dict[str, str]]:

@@ -217,7 +217,7 @@ def _zone(array: Any) -> str | None:
         return str(array.type.tz) if array.type.tz else None
     if not columns.is_text(array):
         return None
-    texts = pc.utf8_trim_whitespace(array)
+    texts = pc.utf8_trim_whitespace(array.slice(0, 10_000))
     present = texts.filter(pc.invert(pc.is_in(texts, pa.array(fields.MISSING)))).drop_null()
     zones = set(pc.extract_regex(present, _ZONE).field("zone").to_pylist())
     if not zones or zones & {None, ""}:
