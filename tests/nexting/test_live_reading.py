@@ -18,7 +18,7 @@ import pytest
 import emphatic
 from emphatic import GVF
 from emphatic import features as f
-from emphatic.cli import nexting as terminal
+from emphatic.cli.common import FAILURES, report_error
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.live import Live
 from emphatic.nexting.predictor import Prediction, Predictor
@@ -61,8 +61,8 @@ def piped(text: bytes, model: Path, capsys: pytest.CaptureFixture[str], **more: 
     try:
         Live(model, more.pop("settings", SETTINGS), source=inward, sink=out, **more).run()
         code = 0
-    except terminal.FAILURES as error:
-        code = terminal.report_error(error)
+    except FAILURES as error:
+        code = report_error(error)
     os.close(inward)
     os.close(out)
     for thread in threads:

@@ -209,7 +209,7 @@ def test_long_format_with_other_names_numbers_for_sensors_and_holes(write: Any) 
 def test_a_log_with_a_mode_is_not_long(write: Any) -> None:
     """Ten rows a second in whole seconds, and words that come again within one."""
     lines = [
-        f"2024-03-01 00:{i // 600:02d}:{i // 10 % 60:02d},{'on idle'.split()[i % 7 > 2]},{i % 13}" for i in range(900)
+        f"2024-03-01 00:{i // 600:02d}:{i // 10 % 60:02d},{['on', 'idle'][i % 7 > 2]},{i % 13}" for i in range(900)
     ]
     assert open_table(write(["time,mode,x", *lines])).categories == ("mode",)
 

@@ -86,7 +86,8 @@ class Delimited:
                 f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name."
             )
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
-        self._check_fields(table, start)
+        if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
+            self._check_fields(start)
         if table.num_rows == 0:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
@@ -100,19 +101,17 @@ class Delimited:
             self.units = find_units(table, self.style)
         return table.slice(bool(self.units))
 
-    def _check_fields(self, table: Any, start: bytes) -> None:
-        """Refuse a file most of whose lines have other numbers of fields than the first one."""
-        filled = self.dropped.short if self.dropped.short * 2 > table.num_rows else 0
-        if self.dropped.count <= table.num_rows and not filled:
-            return
-        for i, line in enumerate(start.splitlines()):
-            have = len(split_fields(line.decode(), self.delimiter)[0])
-            if line and (have > len(self.names) or (have == 1 < len(self.names))):
-                raise TableError(
-                    f"{self.file.name}: line {self._line + i} has {have} fields where the first has "
-                    f"{len(self.names)} (separated by {_name(self.delimiter)}). "
-                    "If that is not the delimiter, pass delimiter=…; otherwise correct these lines."
-                )
+    def _check_fields(self, start: bytes) -> None:
+        """Refuse a file most of whose lines are no rows: they have too many fields, or one where there are names for more."""
+        width, lines = len(self.names), start.splitlines()
+        fields_in = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in lines]
+        wrong = [i for i, have in enumerate(fields_in) if have > width or have == 1 < width]
+        if 2 * len(wrong) > sum(map(bool, fields_in)):
+            raise TableError(
+                f"{self.file.name}: line {self._line + wrong[0]} has {fields_in[wrong[0]]} fields where the first has "
+                f"{width} (separated by {_name(self.delimiter)}). "
+                "If that is not the delimiter, pass delimiter=…; otherwise correct these lines."
+            )
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
         """All rows from ``start`` on, in batches of any length."""
