@@ -142,6 +142,14 @@ def test_unix_times_that_are_not_sorted_are_refused_too() -> None:
     np.testing.assert_array_equal(only(open_table({"x": X, "recorded_at": stamps}, sort=True)).time, np.sort(stamps))
 
 
+def test_a_count_of_seconds_that_is_not_sorted_is_refused_where_it_is_named() -> None:
+    order = np.random.default_rng(0).permutation(N)
+    with pytest.raises(TableError, match="not sorted by time: column 'elapsed'"):
+        open_table({"x": X[order], "elapsed": np.arange(N)[order]}, time="elapsed")
+    sessions = np.arange(N) % 200  # starts again once
+    assert open_table({"x": X, "elapsed": sessions}, time="elapsed").time == "elapsed"
+
+
 def test_a_clock_put_back_an_hour_is_no_disorder(write: Any) -> None:
     when = [t if i < 200 else t - timedelta(hours=1) for i, t in enumerate(TIMES)]
     table = open_table(write(["time,x", *(f"{t:%Y-%m-%d %H:%M},{x}" for t, x in zip(when, X, strict=True))]))

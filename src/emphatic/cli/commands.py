@@ -126,7 +126,9 @@ def nexting(
         typer.echo("Error: --sort and --pivot need a file: on a pipe, rows come in the order of time.", err=True)
         raise typer.Exit(2)
     if table == "-":
-        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        code = terminal.live(
+            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter
+        )
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)

@@ -42,14 +42,14 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
-    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int,
+    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, None)
+        settings = _settings(config, predict, horizons, time, delimiter)
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")

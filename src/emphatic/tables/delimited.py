@@ -102,7 +102,7 @@ class Delimited:
         return table.slice(bool(self.units))
 
     def _check_fields(self, start: bytes) -> None:
-        """Refuse a file most of whose lines are no rows: they have too many fields, or one where there are names for more."""
+        """Refuse a file most of whose lines have more fields than there are names, or one field for several names."""
         width, lines = len(self.names), start.splitlines()
         fields_in = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in lines]
         wrong = [i for i, have in enumerate(fields_in) if have > width or have == 1 < width]

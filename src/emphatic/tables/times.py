@@ -47,7 +47,7 @@ _NAME = re.compile(
 )
 _LIKE = re.compile(r"time|date|stamp|epoch|when|_at$|clock|^ts|ts$")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
-#: Dates may go back this often: clocks are put back an hour in autumn, and loggers start again.
+#: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
 _BACKWARDS = 0.01
 _ZONE = r":[0-9]{2}(?:[.,][0-9]+)? *(?P<zone>Z|[-+][0-9]{2}(?::?[0-9]{2})?)$"
 
@@ -109,14 +109,18 @@ def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None,
         return FoundTime(None, "it was left out on request")
     if isinstance(wanted, str):
         column = _wanted(name, look, kinds, wanted, style)
-        return FoundTime(column, "", _disorder(name, column, _steps(column.seconds(look))) if column.dated else None)
+        steps = _steps(column.seconds(look))
+        # A few numbers of no date may be what someone tries out.
+        disorder = _disorder(name, column, steps, _BACKWARDS) if column.dated or len(steps) >= 10 else None
+        return FoundTime(column, "", disorder)
     unsorted, why = None, "no column reads as a time"
     for column, rank in _candidates(look, kinds, style):
         steps = _steps(column.seconds(look))
         if len(steps) and not np.any(steps):
             why = f"column {column.name!r} never changes"
             continue
-        disorder, is_date = _disorder(name, column, steps), kinds[column.names[0]] == "date"
+        is_date = kinds[column.names[0]] == "date"
+        disorder = _disorder(name, column, steps, _BACKWARDS if is_date else 0.0)
         # A column whose name says nothing must come first, or go in even steps: it may count something else.
         likely = rank < 2 or column.names[0] == next(iter(kinds)) or _regular(steps)
         if disorder is None and (is_date or (len(steps) and likely)):
@@ -171,11 +175,10 @@ def _wanted(name: str, look: Any, kinds: dict[str, str], wanted: str, style: Num
     return _column(look, kinds, names, style)
 
 
-def _disorder(name: str, column: TimeColumn, steps: FloatArray) -> TableError | None:
-    """What is wrong with the order of the rows. Numbers must never go back, dates hardly ever."""
+def _disorder(name: str, column: TimeColumn, steps: FloatArray, allowed: float) -> TableError | None:
+    """What is wrong with the order of the rows, if more than this share of the steps go back."""
     back = int((steps < 0).sum())
-    of_text = column.formats[0] is not None
-    if not back or (of_text and back <= _BACKWARDS * len(steps) and np.any(steps > 0)):
+    if back <= allowed * len(steps):
         return None
     remedy = "or pass time=False to take the rows as they come."
     if np.mean(steps <= 0) >= 0.9:
