@@ -163,6 +163,14 @@ def test_a_line_of_garbage_before_the_header_is_skipped(caplog: pytest.LogCaptur
     assert predictor.malformed == 1
 
 
+def test_a_header_may_have_more_names_than_rows_have_fields() -> None:
+    text = [b"time,x,comment", *(b"%d,%d" % (t, t % 7) for t in range(120))]
+    predictor = Predictor(SETTINGS, warm_up=100)
+    assert len(predict(predictor, text)) == 20
+    assert predictor.horde is not None
+    assert predictor.horde.signals == ("x", "comment")
+
+
 @pytest.mark.parametrize("name", ["%s", "100%", "%(x)d", '"%s"', "a@b", ""])
 def test_columns_of_any_name_on_a_pipe(name: str, tmp_path: Path) -> None:
     lines = [json.dumps({name or "x": t % 5, "%d": 1 + t % 3}).encode() for t in range(110)]

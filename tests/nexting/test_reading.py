@@ -177,6 +177,14 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
     assert [row["variance_explained"] is None for row in written()[1]] == [False, False]
 
 
+def test_a_pipe_is_neither_sorted_nor_pivoted(capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["--sort"], ["--pivot", "a,b"]):
+        with pytest.raises(SystemExit) as stopped:
+            app(["nexting", "-", *given])
+        assert stopped.value.code == 2
+        assert "need a file" in capsys.readouterr().err
+
+
 def test_a_column_that_is_never_read_says_why_it_has_no_score(call: Call) -> None:
     code, out, _ = call(rows("time,x,y,z", lambda t, x: f"{t:%Y-%m-%d %H:%M},{x},,3"), "--horizons", 2)
     assert code == 0

@@ -92,6 +92,10 @@ def test_a_number_that_is_not_monotone_is_never_the_time(write: Any) -> None:
     table = open_table(write(["x,t", *(f"{x},{i % 100}" for i, x in enumerate(X))]))
     assert (table.names, table.time) == (("x", "t"), None)
     assert table.facts()["time"] == {"why": "column 't' goes backwards"}
+    nanoseconds = np.random.default_rng(0).normal(1.5e9, 1e8, N).round()
+    table = open_table({"x": X, "response_time": nanoseconds})
+    assert (table.names, table.time) == (("x", "response_time"), None)
+    assert table.facts()["time"] == {"why": "column 'response_time' goes backwards"}
     counter = [int(TIMES[0].timestamp()) + i * i for i in range(N)]  # it only counts: no even steps, no such name
     table = open_table(write(["x,bytes", *(f"{x},{c}" for x, c in zip(X, counter, strict=True))]))
     assert table.names == ("x", "bytes")

@@ -334,7 +334,7 @@ def test_columns_left_out_say_why(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"a": [1.0], "l": [[1, 2]], "t": [day], "u": [day]}), path)
     table = open_table(path)
     assert (table.names, table.time) == (("a",), "t")
-    assert table.ignored == {"l": "no number or text", "u": "another date"}
+    assert table.ignored == {"l": "neither numbers nor text", "u": "another date"}
     (tmp_path / "log.jsonl").write_text('{"a": 1, "b": {"c": 2}}\n{"a": 2, "later": 3}\n')
     table = open_table(tmp_path / "log.jsonl")
     assert (table.names, table.ignored) == (("a", "later"), {"b": "nested"})

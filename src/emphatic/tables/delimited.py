@@ -157,7 +157,7 @@ class Delimited:
             wrong.append(row)
             return "skip"
 
-        if self._header is not None and self._header in text:
+        if self._header is not None and (text.startswith(self._header) or b"\n" + self._header in text):
             return None
         last = text.rstrip(b"\r\n")[-_BLOCK:].rpartition(b"\n")[2]
         try:

@@ -24,13 +24,13 @@ class DroppedRows:
     short: int = 0
 
     def add(self, why: str, line: int, count: int = 1) -> None:
-        """Some more, the first of them at this line."""
+        """Count some more, the first of them at this line."""
         before, first = self.reasons.get(why, (0, line))
         self.reasons[why] = before + count, first
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """How many there are, for any reason."""
         return sum(count for count, _ in self.reasons.values())
 
     def facts(self) -> list[dict[str, Any]]:

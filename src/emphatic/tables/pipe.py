@@ -63,14 +63,14 @@ def lines(fd: int, wake: int | None = None) -> Iterator[bytes | None]:
 
 
 class Readings:
-    """The readings in lines of text, each with the number of its line; ``Malformed`` in place of what is none.
+    """The readings in lines of text, each with the number of its line; ``Malformed`` in place of any other line.
 
     The lines are JSON objects, or CSV as in files: names may be quoted or absent, and before them may come a byte order
     mark, comments and blank lines; units below them are skipped, and so are the names when they come again. A row of
     CSV is one line; fields at its end may be absent. ``known`` are the columns of a model, if there is one: the first
     line must have some of them, or be a row of the columns ``header`` that the model's own log had. ``delimiter`` is
     the first that is tried. Without a model, CSV is held back until ``look`` lines tell how it is written. A first line
-    that is no text, or names a column twice, is a ``TableError``.
+    that is not text, or names a column twice, is a ``TableError``.
 
     >>> list(Readings([b"time;power", b"0;1,5", b"1;2;3"], look=2))
     [(2, {'time': '0', 'power': '1,5'}), (3, Malformed('3 fields, where the header has 2'))]
@@ -172,9 +172,9 @@ class Readings:
         else:
             delimiter = self._given or find_delimiter(texts)
             header = read_header(first, delimiter)
-            widths = Counter(len(split_fields(text, delimiter)[0]) for text in texts)
-            if widths[len(header.names)] == 1 and widths.most_common(1)[0][1] > len(texts) / 2 > 1:
-                raise Malformed(f"{len(header.names)} fields, where the lines that follow have another number")
+            usual, lines = Counter(len(split_fields(text, delimiter)[0]) for text in texts).most_common(1)[0]
+            if len(header.names) < usual and lines > len(texts) / 2:
+                raise Malformed(f"{len(header.names)} fields, where the lines that follow have {usual}")
         repeated = find_repeated(header.names)
         if repeated is not None:
             raise TableError(f"the header has more than one column {repeated!r}. Give each its own name.")
@@ -264,7 +264,7 @@ def _text(line: bytes | None, number: int) -> str:
 
 
 def _refuse_encoding(line: bytes, number: int) -> None:
-    """An error, as of a file, if the first line is no text: then neither are those that follow."""
+    """An error, as of a file, if the first line is not text: then neither are those that follow."""
     if line.lstrip().startswith(b"{"):
         return
     if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:

@@ -20,13 +20,13 @@ _LINES, _BYTES = 1000, 1 << 20
 #: Of a quote that is not closed within its line: what follows may close it, or it is a stray one.
 _OPEN, _STRAY = 0, -1
 
-#: Why a line is no record.
+#: Why a line is not a record.
 QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
 
 
 def too_many(fields: int, names: int) -> str:
-    """Why a line with more fields than the header is no record."""
+    """Why a line with more fields than the header is not a record."""
     return f"{fields} fields, where the header has {names}"
 
 
@@ -48,7 +48,7 @@ def split_fields(line: str, delimiter: str) -> tuple[list[str], bool]:
 
 
 def is_blank(line: str, delimiter: str, width: int) -> bool:
-    """Whether a line is no row at all."""
+    """Whether a line is blank, and so not a row."""
     return not line or (width > 1 and not line.strip() and delimiter not in line)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Table", "open_source", "open_table", "pivot_columns", "table_of"]
 
-_IGNORED = {"date": "another date", "clock": "a time of day", "other": "no number or text"}
+_IGNORED = {"date": "another date", "clock": "a time of day", "other": "neither numbers nor text"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The errors of tables: which file, where in it, and what to do; and of one line, why it is no reading."""
+"""The errors of tables: which file, where in it, and what to do; and why a line of a pipe is not a reading."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TableError(ValueError):
 
 
 class Malformed(ValueError):
-    """A line of a pipe that is not a reading, and why: no error of the run."""
+    """A line of a pipe that is not a reading, and why. The run goes on without it."""
 
 
 @contextmanager

@@ -45,7 +45,7 @@ _NAME = re.compile(
     r"(t|ts|time|time[ _]?stamps?|date|date[ _]?time|epoch|unix|unix[ _]?time)"
     r"([ _]?[\[(]?(n|u|µ|m)?(s|sec|seconds)[\])]?)?"
 )
-_LIKE = re.compile(r"time|date|stamp|epoch|when|_at$|clock|^ts|ts$")
+_LIKE = re.compile(r"time|date|stamp|epoch|when|_at$|(^|_)ts(_|$)")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 #: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
 _BACKWARDS = 0.01
@@ -115,7 +115,8 @@ def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None,
         return FoundTime(column, "", disorder)
     unsorted, why = None, "no column reads as a time"
     for column, rank in _candidates(look, kinds, style):
-        steps = _steps(column.seconds(look))
+        time = column.seconds(look)
+        steps = _steps(time)
         if len(steps) and not np.any(steps):
             why = f"column {column.name!r} never changes"
             continue
@@ -125,9 +126,10 @@ def find(name: str, look: Any, kinds: dict[str, str], wanted: str | bool | None,
         likely = rank < 2 or column.names[0] == next(iter(kinds)) or _regular(steps)
         if disorder is None and (is_date or (len(steps) and likely)):
             return FoundTime(column)
-        if disorder is not None and rank < 2 and column.dated:
+        # Of a name that may mean a duration, times are only those that would go in even steps if they were sorted.
+        if disorder is not None and column.dated and rank < 2 and (rank == 0 or _regular(_steps(np.sort(time)))):
             unsorted = unsorted or FoundTime(column, "", disorder)
-        elif rank == 0:
+        elif disorder is not None and rank < 2:
             why = f"column {column.name!r} goes backwards"
     return unsorted or FoundTime(None, why)
 
