@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from emphatic.tables import columns, fields
-from emphatic.tables.dropped import ReadingPass
-from emphatic.tables.records import Records, split_fields
+from emphatic.tables.csv_records import Records, split_fields
+from emphatic.tables.dropped_rows import ReadingPass
 from emphatic.tables.table_errors import TableError
 
 if TYPE_CHECKING:

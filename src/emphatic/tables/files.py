@@ -14,7 +14,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from emphatic.tables.delimited import Delimited
-from emphatic.tables.dropped import DroppedRows
+from emphatic.tables.dropped_rows import DroppedRows
 from emphatic.tables.fields import PLAIN, NumberStyle
 from emphatic.tables.jsonlines import JsonLines
 from emphatic.tables.table_errors import TableError, reading

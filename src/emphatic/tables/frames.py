@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from emphatic.learning.inputs import refusal
-from emphatic.tables.dropped import AFTER_DROP, ROW, DroppedRows
+from emphatic.tables.dropped_rows import AFTER_DROP, ROW, DroppedRows
 from emphatic.tables.fields import PLAIN
 from emphatic.tables.files import LOOK_ROWS
 from emphatic.tables.table_errors import CALLER, Caller, TableError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from emphatic.tables import fields
-from emphatic.tables.dropped import ReadingPass
+from emphatic.tables.dropped_rows import ReadingPass
 from emphatic.tables.table_errors import Malformed, TableError
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from emphatic.tables import fields
+from emphatic.tables.csv_records import HEADER_AGAIN, QUOTE, is_blank, split_fields, too_many
 from emphatic.tables.delimited import (
     DELIMITERS,
     LOOK_LINES,
@@ -26,7 +27,6 @@ from emphatic.tables.delimited import (
 from emphatic.tables.frames import Frame
 from emphatic.tables.jsonlines import read_object
 from emphatic.tables.notation import shorten
-from emphatic.tables.records import HEADER_AGAIN, QUOTE, is_blank, split_fields, too_many
 from emphatic.tables.table import Table, table_of
 from emphatic.tables.table_errors import Malformed, TableError
 

@@ -16,7 +16,7 @@ from emphatic.tables.clock import Clock
 from emphatic.tables.table_errors import CALLER, Caller, TableError, reading
 
 if TYPE_CHECKING:
-    from emphatic.tables.dropped import DroppedRows
+    from emphatic.tables.dropped_rows import DroppedRows
     from emphatic.tables.files import File, Source
     from emphatic.tables.notation import Notation
 
@@ -73,7 +73,7 @@ class Table:
         self, name: str, source: Source, file: File | None, time: str | bool | None, sort: bool = False,
         long: bool = False, ordered: bool = True,
     ) -> None:  # fmt: skip
-        from emphatic.tables import arrange, columns, times
+        from emphatic.tables import arrangement, columns, times
 
         self.name = name
         self._source = source
@@ -89,7 +89,7 @@ class Table:
             raise TableError(f"{name}: the table has columns but no rows.")
         kinds = {column: columns.kind(array, source.style) for column, array in first.items()}
         when, self._no_time, disorder = times.find(name, look, kinds, time, source.style)
-        found = None if long or time is False else arrange.find_long(look, kinds, when, source.style)
+        found = None if long or time is False else arrangement.find_long(look, kinds, when, source.style)
         if found is not None:
             raise TableError(
                 f"{name}: this is long format, with a row for each reading: {found[0]!r} names the sensor, "
@@ -99,7 +99,7 @@ class Table:
         if sort:
             if when is None:
                 raise TableError(f"{name}: there is no time to sort by: {self._no_time}. Name the column: time=…")
-            self._source = source = arrange.sort(source, look.column_names, when)
+            self._source = source = arrangement.sort(source, look.column_names, when)
             look = source.look()
         elif disorder is not None and ordered:
             raise disorder
@@ -215,7 +215,7 @@ class Table:
     def _block(self, row: int, parts: list[Any]) -> Block:
         """Parts are converted one by one: their types may differ (text, where a part did not keep to its type)."""
         from emphatic.tables import columns, fields
-        from emphatic.tables.dropped import AFTER_DROP, ROW
+        from emphatic.tables.dropped_rows import AFTER_DROP, ROW
 
         C, B = len(self.names), sum(len(part) for part in parts)
         values = np.empty((B, C))
@@ -332,9 +332,9 @@ def table_of(
     """
     with reading(name, file.not_utf8 if file else lambda: None):
         if pivot:
-            from emphatic.tables import arrange
+            from emphatic.tables import arrangement
 
-            source = arrange.pivot(name, source, pivot, time)
+            source = arrangement.pivot(name, source, pivot, time)
         return Table(name, source, file, time, sort, pivot is not None, ordered)
 
 

@@ -10,7 +10,7 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from emphatic.tables.dropped import DroppedRows
+from emphatic.tables.dropped_rows import DroppedRows
 
 __all__ = ["HEADER_AGAIN", "QUOTE", "Records", "is_blank", "split_fields", "too_many"]
 

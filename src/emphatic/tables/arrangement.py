@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from emphatic.tables import columns, fields, times
-from emphatic.tables.dropped import ROW
+from emphatic.tables.dropped_rows import ROW
 from emphatic.tables.fields import NumberStyle
 from emphatic.tables.frames import Frame
 from emphatic.tables.table_errors import TableError
