@@ -16,6 +16,7 @@ import pytest
 import emphatic
 from emphatic.cli import app
 from emphatic.nexting.reading_facts import rows_to_score
+from emphatic.streams import open_table
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 N = 300
@@ -148,6 +149,25 @@ def test_switches_are_predicted(call: Call) -> None:
     table, summary = written()
     assert table.column_names == ["row", "time", "pump@2"]
     assert summary[0]["variance_explained"] > 0.5
+
+
+def test_a_switch_whose_words_are_named_stays_words() -> None:
+    log = {"x": X, "move": ["yes", "no", "yes"] * 100}
+    policy = {"column": "move", "target": {"yes": 1.0}}
+    config = {"horizons": [2], "rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "x"}]}
+    question = {"cumulant": "x", "horizon": 2, "name": "q", "policy": policy}
+    result = emphatic.nexting.run(log, config=config | {"questions": [question]})
+    assert result.model.categories == ("move",)
+    assert result.predictions.column_names == ["row", "x@2", "q"]
+    horde = emphatic.Horde(
+        [emphatic.GVF("x", horizon=2, policy=emphatic.Policy(**policy), name="q")],
+        emphatic.features.Features([emphatic.features.Bias()]),
+    )
+    horde.run(log)
+    assert horde.categories == ("move",)
+    horde.run(log)  # and so it stays
+    with pytest.raises(ValueError, match="have a target of numbers, for its column 'move' holds numbers"):
+        emphatic.Horde(horde.questions, emphatic.features.Features([emphatic.features.Bias()])).run(open_table(log))
 
 
 def test_a_horizon_shorter_than_the_step_is_refused(call: Call) -> None:

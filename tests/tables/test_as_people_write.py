@@ -247,15 +247,16 @@ def test_units_below_the_header_are_dropped_and_told(write: Any) -> None:
 
 @pytest.mark.parametrize(("yes", "no"), [("ON", "OFF"), ("yes", "no"), ("Open", "Closed")])
 def test_switches_are_numbers(yes: str, no: str, write: Any) -> None:
-    lines = rows("time,valve,mode", lambda t, x: f"{t:%Y-%m-%d %H:%M},{yes if x > 0 else no},{'heat' if x > 0 else no}")
-    lines[7] = lines[7].replace(yes, "")
-    lines[8] = lines[8].replace(yes, yes.swapcase())
+    words = [(yes, "heat") if x > 0 else (no, no) for x in X]
+    words[6], words[7] = ("", "heat"), (yes.swapcase(), "heat")
+    lines = ["valve,mode,x", *(f"{valve},{mode},{x}" for (valve, mode), x in zip(words, X, strict=True))]
     table = open_table(write(lines))
-    assert (table.names, table.categories) == (("valve",), ("mode",))
+    assert (table.names, table.categories) == (("valve", "x"), ("mode",))
     expected = (X > 0).astype(float)
     expected[6] = np.nan
     np.testing.assert_array_equal(only(table).values[:, 0], expected)
     assert table.notation.switches == ("valve",)
+    assert open_table(write(lines), words=["valve"]).categories == ("valve", "mode")
 
 
 def test_short_rows_are_filled_and_long_ones_dropped(write: Any) -> None:
@@ -294,10 +295,11 @@ def test_a_stray_quote_costs_its_own_row(write: Any) -> None:
     assert table.broken == 0
 
 
-def test_the_header_again_is_no_row(write: Any) -> None:
-    table = open_table(write(["a,b", "1,2", "3,4", "a,b", "5,6"]))
+@pytest.mark.parametrize(("line", "why"), [("a,b", "the header again"), ("# started again", "a comment")])
+def test_the_header_again_and_comments_are_no_rows(line: str, why: str, write: Any) -> None:
+    table = open_table(write(["a,b", "1,2", "3,4", line, "5,6"]))
     assert only(table).values.tolist() == [[1, 2], [3, 4], [5, 6]]
-    assert table.facts()["rows_dropped"] == [{"why": "the header again", "count": 1, "first": 4}]
+    assert table.facts()["rows_dropped"] == [{"why": why, "count": 1, "first": 4}]
     assert only(table).find_gaps(None).tolist() == [False, False, True]
 
 

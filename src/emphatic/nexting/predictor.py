@@ -213,7 +213,7 @@ class Predictor:
         """The warm-up is complete: make the horde, and learn from the readings that wait."""
         waiting, self._waiting = self._waiting, []
         try:
-            table, stray = collect_readings(waiting, readings, self.settings.time)
+            table, stray = collect_readings(waiting, readings, self.settings.time, self.settings.words())
             for line in sorted(stray):
                 self.malformed += 1
                 logger.warning("line %d: a stray record, with none of the columns of the others; skipped.", line)

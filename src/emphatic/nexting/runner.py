@@ -66,7 +66,7 @@ class Nexting:
         self.table = keep_first_rows(
             open_source(
                 self.source, Caller("run", "data"), time=self.settings.time, delimiter=self.settings.delimiter,
-                sort=bool(self.settings.sort), pivot=self.settings.pivot,
+                sort=bool(self.settings.sort), pivot=self.settings.pivot, words=self.settings.words(),
             )
         )  # fmt: skip
         self.rows = self._count()

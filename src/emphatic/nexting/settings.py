@@ -165,6 +165,12 @@ class Settings:
         step = None if clock is None else clock.step
         return [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in self.horizons or ()]
 
+    def words(self) -> set[str]:
+        """The columns whose words features or questions name: ON and OFF stay words there."""
+        policies = [GVF.from_config(table).policy for table in self.questions]
+        one_hot = [part["of"] for part in self.features or () if part["kind"] == "one_hot"]
+        return {*one_hot, *(policy.column for policy in policies if policy is not None and policy.column is not None)}
+
     def gvfs(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the settings."""
         plain = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]

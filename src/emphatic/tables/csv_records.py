@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from emphatic.tables.dropped_rows import DroppedRows
 
-__all__ = ["HEADER_AGAIN", "QUOTE", "Records", "is_blank", "split_fields", "too_many"]
+__all__ = ["COMMENT", "HEADER_AGAIN", "QUOTE", "Records", "is_blank", "split_fields", "too_many"]
 
 #: Lines that a quoted field may go on over, and their bytes.
 _LINES, _BYTES = 1000, 1 << 20
@@ -23,6 +23,7 @@ _OPEN, _STRAY = 0, -1
 #: Why a line is not a record.
 QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
+COMMENT = "a comment"
 
 
 def too_many(fields: int, names: int) -> str:
@@ -84,6 +85,8 @@ class Records:
             why = QUOTE if count < 1 else None
             if lines[i] == header:
                 why = HEADER_AGAIN
+            elif len(record) != width and lines[i].startswith(b"#"):
+                why = COMMENT
             elif len(record) > width:
                 why = too_many(len(record), width)
             if why is None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from emphatic.tables import fields
-from emphatic.tables.csv_records import HEADER_AGAIN, QUOTE, is_blank, split_fields, too_many
+from emphatic.tables.csv_records import COMMENT, HEADER_AGAIN, QUOTE, is_blank, split_fields, too_many
 from emphatic.tables.delimited import (
     DELIMITERS,
     LOOK_LINES,
@@ -189,6 +189,8 @@ class Readings:
             raise Malformed(f"not CSV: {error}") from None
         if not closed:
             raise Malformed(QUOTE)
+        if len(values) != len(names) and text.startswith("#"):
+            raise Malformed(COMMENT)
         if len(values) > len(names):
             raise Malformed(too_many(len(values), len(names)))
         if header.present and names[0] in (values[0], values[0].strip()):
@@ -203,6 +205,7 @@ def collect(
     delimiter: str | None = None,
     unnamed: Sequence[str] = (),
     time: str | bool | None = None,
+    words: Collection[str] = (),
 ) -> Table:
     """A table of readings, as if they had been read from a file: of JSON lines, or of CSV with that delimiter.
 
@@ -216,20 +219,23 @@ def collect(
     if delimiter is not None:
         frame.style = fields.find_style(columns, delimiter)
     frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, tuple(nested), tuple(unnamed), rare
-    return table_of("the readings", frame, time, pivot=(), ordered=False)
+    return table_of("the readings", frame, time, pivot=(), ordered=False, words=words)
 
 
 def collect_readings(
-    numbered: Sequence[tuple[int, Reading]], readings: Readings, time: str | bool | None = None
+    numbered: Sequence[tuple[int, Reading]],
+    readings: Readings,
+    time: str | bool | None = None,
+    words: Collection[str] = (),
 ) -> tuple[Table, set[int]]:
     """The table of numbered readings, and the lines of stray ones: those that have none of its columns but the time."""
     rows = [row for _, row in numbered]
-    table = collect(rows, readings.delimiter, readings.unnamed, time)
+    table = collect(rows, readings.delimiter, readings.unnamed, time, words)
     columns = {*table.names, *table.categories}
     stray = {line for line, row in numbered if not columns & row.keys()}
     if stray:
         rows = [row for line, row in numbered if line not in stray]
-        table = collect(rows, readings.delimiter, readings.unnamed, time)
+        table = collect(rows, readings.delimiter, readings.unnamed, time, words)
     return table, stray
 
 

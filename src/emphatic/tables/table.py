@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ class Table:
 
     def __init__(
         self, name: str, source: Source, file: File | None, time: str | bool | None, sort: bool = False,
-        long: bool = False, ordered: bool = True,
+        long: bool = False, ordered: bool = True, words: Collection[str] = (),
     ) -> None:  # fmt: skip
         from emphatic.tables import arrangement, columns, times
 
@@ -88,6 +88,7 @@ class Table:
         if look.num_rows == 0:
             raise TableError(f"{name}: the table has columns but no rows.")
         kinds = {column: columns.kind(array, source.style) for column, array in first.items()}
+        kinds |= {column: "text" for column in words if kinds.get(column) == "switch"}
         when, self._no_time, disorder = times.find(name, look, kinds, time, source.style)
         found = None if long or time is False else arrangement.find_long(look, kinds, when, source.style)
         if found is not None:
@@ -256,6 +257,7 @@ def open_table(
     names: Sequence[str] | None = None,
     sort: bool = False,
     pivot: str | Sequence[str] | bool | None = None,
+    words: Collection[str] = (),
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
@@ -268,6 +270,7 @@ def open_table(
     reading, is refused unless ``pivot``, "sensor,value", names its columns of sensors and values: then each sensor
     becomes a column, in memory. (``pivot=False`` takes the rows as they are.)
 
+    A column of ON and OFF (yes and no, open and closed) is one of numbers, 1 and 0, unless ``words`` names it.
     A column of text counts as numbers if most of its first values are; what is later not a number is missing, and
     counted. A bad table raises a ``TableError``.
 
@@ -279,7 +282,7 @@ def open_table(
     0 [0.0, 1.0] [[4.2], [nan]] ['open', 'shut']
     2 [2.0] [[5.4]] ['shut']
     """
-    return open_source(source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot)
+    return open_source(source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words)
 
 
 def open_source(
@@ -291,6 +294,7 @@ def open_source(
     names: Sequence[str] | None = None,
     sort: bool = False,
     pivot: str | Sequence[str] | bool | None = None,
+    words: Collection[str] = (),
 ) -> Table:
     """``open_table``; errors name what the user called."""
     function = caller.function
@@ -306,7 +310,7 @@ def open_source(
     if not isinstance(source, str | os.PathLike):
         from emphatic.tables.frames import Frame
 
-        return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns)
+        return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns, words=words)
     if names is not None:
         raise refusal("names", function, "be left out for a file", repr(list(names)))
     from emphatic.tables.files import open_file
@@ -314,7 +318,7 @@ def open_source(
     name = os.fspath(source)
     with reading(name):
         opened, file = open_file(name, delimiter)
-    return table_of(name, opened, time, file, sort, columns)
+    return table_of(name, opened, time, file, sort, columns, words=words)
 
 
 def table_of(
@@ -325,6 +329,7 @@ def table_of(
     sort: bool = False,
     pivot: Sequence[str] | None = None,
     ordered: bool = True,
+    words: Collection[str] = (),
 ) -> Table:
     """The table that a source holds. ``pivot`` are the columns to pivot, () to take the rows as they are.
 
@@ -335,7 +340,7 @@ def table_of(
             from emphatic.tables import arrangement
 
             source = arrangement.pivot(name, source, pivot, time)
-        return Table(name, source, file, time, sort, pivot is not None, ordered)
+        return Table(name, source, file, time, sort, pivot is not None, ordered, words)
 
 
 def pivot_columns(pivot: str | Sequence[str] | bool | None, function: str) -> tuple[str, ...] | None:
