@@ -153,7 +153,7 @@ def test_switches_are_predicted(call: Call) -> None:
 
 def test_a_switch_whose_words_are_named_stays_words() -> None:
     log = {"x": X, "move": ["yes", "no", "yes"] * 100}
-    policy = {"column": "move", "target": {"yes": 1.0}}
+    policy: dict[str, Any] = {"column": "move", "target": {"yes": 1.0}}
     config = {"horizons": [2], "rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "x"}]}
     question = {"cumulant": "x", "horizon": 2, "name": "q", "policy": policy}
     result = emphatic.nexting.run(log, config=config | {"questions": [question]})

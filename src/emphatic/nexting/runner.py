@@ -34,7 +34,7 @@ from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.tables import Clock, Hold
-from emphatic.tables.table import open_source
+from emphatic.tables.opening import open_source
 from emphatic.tables.table_errors import Caller
 
 __all__ = ["Nexting", "Progress"]

@@ -19,7 +19,7 @@ from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
-from emphatic.tables.table import pivot_columns
+from emphatic.tables.opening import pivot_columns
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 

@@ -27,7 +27,8 @@ from emphatic.tables.delimited import (
 from emphatic.tables.frames import Frame
 from emphatic.tables.jsonlines import read_object
 from emphatic.tables.notation import shorten
-from emphatic.tables.table import Table, table_of
+from emphatic.tables.opening import table_of
+from emphatic.tables.table import Table
 from emphatic.tables.table_errors import Malformed, TableError
 
 __all__ = ["Malformed", "Reading", "Readings", "collect", "collect_readings", "lines"]

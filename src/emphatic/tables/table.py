@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
+from emphatic.tables.block import Block
 from emphatic.tables.clock import Clock
-from emphatic.tables.table_errors import CALLER, Caller, TableError, reading
+from emphatic.tables.table_errors import CALLER, TableError, reading
 
 if TYPE_CHECKING:
     from emphatic.tables.dropped_rows import DroppedRows
     from emphatic.tables.files import File, Source
     from emphatic.tables.notation import Notation
 
-__all__ = ["Block", "Table", "open_source", "open_table", "pivot_columns", "table_of"]
+__all__ = ["Block", "Table", "open_table"]
 
 _IGNORED = {"date": "another date", "clock": "a time of day", "other": "neither numbers nor text"}
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Some rows of a table, the first of them row number ``row``.
-
-    ``values`` is (B, C) with NaN where missing; ``time`` is (B,) in seconds since the epoch or in the time column's own
-    unit, NaN where missing, or None without a time column; ``labels`` has each text column, None where missing.
-    ``unreadable`` and ``infinite`` count, for each signal, the values that were there but no number, or not finite:
-    both are missing in ``values``. ``numbers`` (B,) are the numbers of the rows in the file, counted from 0 and with
-    those that were dropped; ``after_drop`` (B,) marks rows before which one was dropped.
-    """
-
-    row: int
-    values: NDArray[np.float64]
-    time: NDArray[np.float64] | None
-    labels: dict[str, NDArray[np.object_]]
-    unreadable: NDArray[np.int64] = field(repr=False)
-    infinite: NDArray[np.int64] = field(repr=False)
-    numbers: NDArray[np.int64] | None = field(default=None, repr=False)
-    after_drop: NDArray[np.bool_] | None = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def find_gaps(self, clock: Clock | None) -> NDArray[np.bool_]:
-        """For each row, whether it does not follow on the one before it: by its time, or for a row that was dropped."""
-        after = np.zeros(len(self), np.bool_) if self.after_drop is None else self.after_drop
-        return after if clock is None or self.time is None else clock.find_gaps(self.time, after)
 
 
 class Table:
@@ -282,77 +251,9 @@ def open_table(
     0 [0.0, 1.0] [[4.2], [nan]] ['open', 'shut']
     2 [2.0] [[5.4]] ['shut']
     """
+    from emphatic.tables.opening import open_source
+
     return open_source(source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words)
-
-
-def open_source(
-    source: Any,
-    caller: Caller,
-    *,
-    time: str | bool | None = None,
-    delimiter: str | None = None,
-    names: Sequence[str] | None = None,
-    sort: bool = False,
-    pivot: str | Sequence[str] | bool | None = None,
-    words: Collection[str] = (),
-) -> Table:
-    """``open_table``; errors name what the user called."""
-    function = caller.function
-    if time is True or not isinstance(time, str | bool | None):
-        raise refusal("time", function, "be the name of a column, False or None", repr(time))
-    if not isinstance(sort, bool):
-        raise refusal("sort", function, "be True or False", repr(sort))
-    if delimiter is not None and (
-        not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
-    ):
-        raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
-    columns = pivot_columns(pivot, function)
-    if not isinstance(source, str | os.PathLike):
-        from emphatic.tables.frames import Frame
-
-        return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns, words=words)
-    if names is not None:
-        raise refusal("names", function, "be left out for a file", repr(list(names)))
-    from emphatic.tables.files import open_file
-
-    name = os.fspath(source)
-    with reading(name):
-        opened, file = open_file(name, delimiter)
-    return table_of(name, opened, time, file, sort, columns, words=words)
-
-
-def table_of(
-    name: str,
-    source: Source,
-    time: str | bool | None = None,
-    file: File | None = None,
-    sort: bool = False,
-    pivot: Sequence[str] | None = None,
-    ordered: bool = True,
-    words: Collection[str] = (),
-) -> Table:
-    """The table that a source holds. ``pivot`` are the columns to pivot, () to take the rows as they are.
-
-    Rows that are not ``ordered`` by time are refused, unless they need not be.
-    """
-    with reading(name, file.not_utf8 if file else lambda: None):
-        if pivot:
-            from emphatic.tables import arrangement
-
-            source = arrangement.pivot(name, source, pivot, time)
-        return Table(name, source, file, time, sort, pivot is not None, ordered, words)
-
-
-def pivot_columns(pivot: str | Sequence[str] | bool | None, function: str) -> tuple[str, ...] | None:
-    """The columns to pivot; () to take the rows as they are, None if nothing was said."""
-    if pivot is None or pivot is False:
-        return None if pivot is None else ()
-    if isinstance(pivot, str):
-        pivot = [part.strip() for part in next(csv.reader([pivot], skipinitialspace=True), [])]
-    names = () if pivot is True else tuple(pivot)
-    if len(names) < 2 or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise refusal("pivot", function, "name two columns, 'sensor,value', or be False", repr(pivot))
-    return names
 
 
 def _idle(array: Any) -> bool:
