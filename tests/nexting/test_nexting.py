@@ -90,9 +90,14 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
         with pytest.raises(SystemExit) as stopped:
             app(["nexting", *map(str, given)])
         assert isinstance(stopped.value.code, int)
-        return stopped.value.code, *capsys.readouterr()
+        said, wrong = capsys.readouterr()
+        return stopped.value.code, said, without_progress(wrong)
 
     return command
+
+
+def without_progress(lines: str) -> str:
+    return re.sub(r"(?m)^emphatic: (reading|compiling|learning|scoring)\b.*\n", "", lines)
 
 
 def started(*given: object, code: str = "from emphatic.cli import app; app()", **more: Any) -> subprocess.Popen[str]:
@@ -110,7 +115,7 @@ def started(*given: object, code: str = "from emphatic.cli import app; app()", *
 def process(*given: object, **more: Any) -> tuple[int, str, str]:
     child = started(*given, **more)
     out, err = child.communicate(timeout=120)
-    return child.returncode, out, err
+    return child.returncode, out, without_progress(err)
 
 
 def loaded(out: Path) -> tuple[Any, list[dict[str, Any]]]:
@@ -313,7 +318,8 @@ def test_asked_to_stop_it_says_how_to_go_on(log: Path, tmp_path: Path, number: s
         assert child.stdout.readline() == "now\n"
         child.send_signal(number)
         said, wrong = child.communicate(timeout=60)
-    assert (child.returncode, said, wrong) == (expected, "", "Stopped; continue with --resume.\n")
+    going_on = f"Stopped; continue with --resume --out {tmp_path / 'out'}.\n"
+    assert (child.returncode, said, without_progress(wrong)) == (expected, "", going_on)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
 
 
@@ -349,7 +355,7 @@ def test_resume_knows_its_table_and_settings(
     assert loaded(out)[0].column("row").to_pylist() == list(range(1500))
     code, _, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, wrong) == (2, f"Error: {out}: nothing to resume: the run there is finished.\n")
-    assert call(small, "--horizons", 3, "--out", out)[0] == 0
+    assert call(small, "--horizons", 3, "--out", out, "--overwrite")[0] == 0
 
 
 def test_an_unfinished_run_of_an_earlier_version_is_refused(
@@ -370,8 +376,8 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused(
     horde.save(model, **more)
     code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, said) == (2, "")
-    assert "is of an earlier version. Start again without --resume." in wrong
-    assert call(small, "--horizons", 2, "--out", out)[0] == 0
+    assert "is of an earlier version. Start again with --overwrite." in wrong
+    assert call(small, "--horizons", 2, "--out", out, "--overwrite")[0] == 0
 
 
 def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
@@ -392,7 +398,7 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nexting.Nexting, "begin", stop)
-    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; continue with --resume.\n")
+    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; nothing was saved.\n")
     assert not Path("a").exists()
 
 
@@ -583,7 +589,7 @@ def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
     assert call("odd.parquet", "--horizons", 2, "--predict", '"a,b", q"x,a@b')[0] == 0
     out = Path("nexting/odd")
     assert loaded(out)[0].column_names == ["row", "a,b@2", 'q"x@2', "a@b@2"]
-    assert call("odd.parquet", "--horizons", 2)[0] == 0
+    assert call("odd.parquet", "--horizons", 2, "--overwrite")[0] == 0
     assert loaded(out)[0].column_names == ["row", *(f"{name}@2" for name in names)]
     page = (out / "report.html").read_text("utf-8")
     assert "<b>&</b>" not in page
@@ -783,7 +789,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         t = np.arange(rows)
         made = {f"x{i}": np.sin(t / (9 + i)) for i in range(4)} | {"time": START + t * np.timedelta64(1, "s")}
         pq.write_table(pa.table(made), path, row_group_size=20_000)
-        given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / "out"]
+        given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / f"out{rows}"]
         code, said, wrong = process(*given, code=MEMORY)
         assert (code, wrong) == (0, "")
         peaks.append(int(said.splitlines()[-1]))
@@ -861,7 +867,7 @@ def test_the_old_names_are_there() -> None:
 def test_the_log_goes_to_standard_error_from_the_level_on(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_bytes(NUMBERS + b"1,2\n1,2,3,4\n" + NUMBERS.partition(b"\n")[2])
-    given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out"]
+    given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out", "--overwrite"]
     code, _, wrong = process(*given)
     assert code == 0
     assert re.fullmatch(r"\S+ \S+ WARNING emphatic\.nexting\.runner: .*bad\.csv: 2 malformed lines skipped\n", wrong)

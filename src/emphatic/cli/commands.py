@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,6 @@ import typer
 app = typer.Typer(
     name="emphatic",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -85,12 +85,19 @@ def nexting(
         str | None,
         typer.Option(help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d)."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output folder; default: nexting/NAME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; default: nexting/NAME, or NAME-2 … if that is taken.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
     time: Annotated[str | None, typer.Option(help="Column of time stamps, '' for none; default: detected.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Column separator of CSV; default: detected.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
+    no_offline: Annotated[
+        bool, typer.Option("--no-offline", help="Skip the offline fit that the predictions are compared with.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     model: Annotated[
         Path | None,
         typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel="Live"),
@@ -117,13 +124,17 @@ def nexting(
     """
     from emphatic.cli import nexting as terminal
 
+    if quiet:
+        logging.getLogger("emphatic").setLevel(logging.ERROR)
     if table == "-":
         code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
-    raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
+    options = terminal.Options(resume=resume, overwrite=overwrite, offline=not no_offline, quiet=quiet)
+    code = terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, options)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -4,34 +4,78 @@ from __future__ import annotations
 
 import csv
 import statistics
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from emphatic.cli.common import FAILURES, as_horizon, bars, carry_out, report_error
+from emphatic.cli.common import FAILURES, as_horizon, carry_out, report_error
+from emphatic.cli.progress import bars, compile_notice
 
-__all__ = ["live", "nexting"]
+__all__ = ["Options", "live", "nexting"]
+
+
+class Options(NamedTuple):
+    """How to run, as opposed to what to predict."""
+
+    resume: bool = False
+    overwrite: bool = False
+    offline: bool = True
+    quiet: bool = False
 
 
 def nexting(
     source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
-    print_config: bool, time: str | None, delimiter: str | None, resume: bool,
+    print_config: bool, time: str | None, delimiter: str | None, options: Options,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
-    from emphatic import nexting as library
+    folder = out
+
+    def rate(phase: str, speed: float) -> str:
+        return f"{speed:,.0f} rows/s" if phase != "scoring" else ""
 
     def command() -> int:
-        settings = _settings(config, predict, horizons, time, delimiter)
-        path = source or _household()
-        folder = out or Path("nexting") / _stem(path)
-        if print_config:
-            print(library.Nexting(path, settings, folder).open().settings.toml(), end="")
-            return 0
-        with bars(lambda phase, speed: f"{speed:,.0f} rows/s" if phase != "scoring" else "") as progress:
-            result = library.run(path, out=folder, config=settings, resume=resume, progress=progress)
-        _show(result, folder)
+        nonlocal folder
+        with bars(rate, "rows", options.quiet or print_config) as progress:
+            progress("reading", 0, 0)  # before anything is imported that takes a while
+            from emphatic import nexting as library
+
+            settings, path = _settings(config, predict, horizons, time, delimiter), source or _household()
+            if print_config:
+                print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
+                return 0
+            folder = out or _default_folder(path, options)
+            with compile_notice(progress):
+                result = library.run(
+                    path, out=folder, config=settings, resume=options.resume, overwrite=options.overwrite,
+                    offline=options.offline, progress=progress,
+                )  # fmt: skip
+        if not options.quiet:
+            _show(result, folder)
         return 0
 
-    return carry_out(command, "Stopped; continue with --resume.")
+    return carry_out(command, lambda: _stopped(folder))
+
+
+def _default_folder(path: str, options: Options) -> Path:
+    """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; the last that is not, to resume or overwrite."""
+    from emphatic.nexting.job import holds_results
+
+    name, taken = _stem(path), None
+    for number in count(1):
+        folder = Path("nexting") / (name if number == 1 else f"{name}-{number}")
+        if not holds_results(folder):
+            return folder if taken is None or not (options.resume or options.overwrite) else taken
+        taken = folder
+    raise AssertionError
+
+
+def _stopped(folder: Path | None) -> str:
+    """What to say after Ctrl-C."""
+    from emphatic.nexting.unfinished import Unfinished
+
+    if folder is not None and Unfinished(folder).checkpoint.exists():
+        return f"Stopped; continue with --resume --out {folder}."
+    return "Stopped; nothing was saved."
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emphatic.cli.common import bars, carry_out
+from emphatic.cli.common import carry_out
+from emphatic.cli.progress import bars
 
 if TYPE_CHECKING:
     from emphatic.studies.agreement import Check, Outcome
@@ -39,7 +40,7 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
             print(f"All studies: {out / 'index.html'}")
         return 0 if all(outcome.agree for outcome in outcomes) else 1
 
-    return carry_out(command, "Stopped.")
+    return carry_out(command, lambda: "Stopped.")
 
 
 def _named(name: str, progress: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emphatic.cli.common import bars, carry_out
+from emphatic.cli.common import carry_out
+from emphatic.cli.progress import bars
 
 __all__ = ["sweep"]
 
@@ -47,7 +48,7 @@ def sweep(
         _show(found, folder)
         return 0
 
-    return carry_out(command, "Stopped; the same command goes on from here.")
+    return carry_out(command, lambda: "Stopped; the same command goes on from here.")
 
 
 def _step(text: str) -> int:

@@ -27,10 +27,11 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.nexting.first_rows import FIRST, keep_first_rows
+from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
 from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
+from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.tables import Clock, Hold, open_table
 
@@ -55,6 +56,7 @@ class Nexting:
     settings: Settings
     out: Path
     progress: Progress = lambda phase, done, total: None
+    offline: bool = True
     seconds: dict[str, float] = field(default_factory=dict)
 
     def open(self) -> Nexting:
@@ -93,7 +95,8 @@ class Nexting:
                 else:
                     self.horde, self.clock, self.counts = state
                     self._initial = self._warm_up().features.save()
-                self._learn(began)
+                with catch_stop() as request:
+                    self._learn(began, request)
                 self._spend("learning", began)
                 self._log_learning()
                 began = time.perf_counter()
@@ -109,6 +112,7 @@ class Nexting:
                 self.unfinished.give_up()
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(self.out)  # a full disk does not say which
+            close(self.table)
             raise
         return self.summary
 
@@ -168,11 +172,11 @@ class Nexting:
         if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
             raise ValueError(
                 f"{self.out}: the unfinished run there is of another table or with other settings. "
-                "Resume with the same, or start again without --resume."
+                "Resume with the same, or start again with --overwrite."
             )
         if "counts" not in more:
             raise ValueError(
-                f"{self.out}: the unfinished run there is of an earlier version. Start again without --resume."
+                f"{self.out}: the unfinished run there is of an earlier version. Start again with --overwrite."
             )
         self.seconds["learning"] = more["seconds"]
         self.unfinished.drop(horde.rows)
@@ -189,8 +193,8 @@ class Nexting:
         names, categories = list(self.table.names), list(self.table.categories)
         return {"rows": self.rows, "names": names, "categories": categories, "bytes": size, "is": digest.hexdigest()}
 
-    def _learn(self, began: float) -> None:
-        """All rows from where the horde stands; parts and checkpoints as it goes."""
+    def _learn(self, began: float, request: StopRequest) -> None:
+        """All rows from where the horde stands; parts and checkpoints as it goes, and one before it stops."""
         spent = self.seconds.get("learning", 0.0)
         begin, saved = self.horde.rows, time.perf_counter()
         if begin == self.rows:  # stopped while scoring
@@ -207,7 +211,8 @@ class Nexting:
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
             width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
-            full, due = (rows - begin) * width >= WAITING, now - saved >= SAVE
+            full = (rows - begin) * width >= WAITING
+            due = now - saved >= SAVE or request.signal is not None
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
                 self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers))
@@ -216,6 +221,7 @@ class Nexting:
                     more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
                     self.unfinished.save(self.horde, more)
                     saved = time.perf_counter()
+                    request.stop()
         self._check_rows(self.horde.rows)
 
     def _more(self, seconds: float) -> dict[str, Any]:
