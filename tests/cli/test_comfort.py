@@ -56,7 +56,7 @@ def test_a_folder_that_holds_results_is_refused(call: Call, wave: Path, tmp_path
     assert "Error: out: this folder holds the results of an earlier run" in wrong
     assert "--overwrite" in wrong
     assert contents(tmp_path / "out") == before
-    with pytest.raises(ValueError, match="holds the results of an earlier run.*overwrite=True"):
+    with pytest.raises(ValueError, match=r"holds the results of an earlier run.*overwrite=True"):
         emphatic.nexting.run(wave, horizons=3, out=tmp_path / "out")
     assert contents(tmp_path / "out") == before
     assert call(wave, "--horizons", 3, "--out", "out", "--overwrite", "--resume")[0] == 2

@@ -79,6 +79,13 @@ class Nexting:
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
+        try:
+            return self._run(resume)
+        finally:
+            if hasattr(self, "table"):
+                close(self.table)
+
+    def _run(self, resume: bool) -> list[dict[str, Any]]:
         self.unfinished = Unfinished(self.out)
         self.open()
         self._identity = self._identify()  # before the first rows are let go
@@ -112,7 +119,6 @@ class Nexting:
                 self.unfinished.give_up()
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(self.out)  # a full disk does not say which
-            close(self.table)
             raise
         return self.summary
 
