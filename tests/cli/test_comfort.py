@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,8 +82,9 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
     code, said, wrong = call(wave, "--horizons", 2, "--out", "b")
     assert code == 0
     assert "learned online" in said
-    phases = [line.removeprefix("emphatic: ").split()[0].strip(",") for line in wrong.splitlines()]
-    assert [phase for phase in phases if phase != "compiling"] == ["reading", "learning", "scoring"]
+    lines = [line.removeprefix("emphatic: ") for line in wrong.splitlines() if line != "emphatic: compiling"]
+    assert [line.split()[0].strip(",") for line in lines] == ["reading", "6", "learning", "scoring"]
+    assert re.fullmatch(r"6 learners × \d+ features: about \d+ MB of memory and 1 s to learn\.", lines[1])
     assert "emphatic: learning 100%, 600 of 600 rows\n" in wrong
     code, said, wrong = call("nothing.csv", "--quiet")
     assert (code, said) == (2, "")

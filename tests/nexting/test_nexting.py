@@ -97,7 +97,7 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 
 def without_progress(lines: str) -> str:
-    return re.sub(r"(?m)^emphatic: (reading|compiling|learning|scoring)\b.*\n", "", lines)
+    return re.sub(r"(?m)^emphatic: .*\n", "", lines)
 
 
 def started(*given: object, code: str = "from emphatic.cli import app; app()", **more: Any) -> subprocess.Popen[str]:
@@ -321,6 +321,26 @@ def test_asked_to_stop_it_says_how_to_go_on(log: Path, tmp_path: Path, number: s
     going_on = f"Stopped; continue with --resume --out {tmp_path / 'out'}.\n"
     assert (child.returncode, said, without_progress(wrong)) == (expected, "", going_on)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
+
+
+def test_without_the_offline_fit_it_resumes_too(
+    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(run: nexting.Nexting) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nexting.Nexting, "_score", stop)
+        assert call(small, "--horizons", 2, "--out", "out")[0] == 130
+    code, said, wrong = call(small, "--horizons", 2, "--out", "out", "--resume", "--no-offline")
+    assert (code, wrong) == (0, "")
+    assert "2: no offline fit, skipped, as requested with --no-offline." in said
+    assert call(small, "--horizons", 2, "--out", "whole")[0] == 0
+    without, whole = loaded(Path("out"))[1], loaded(Path("whole"))[1]
+    for one, other in zip(without, whole, strict=True):
+        assert one["offline"] == {"rmse": None, "variance_explained": None}
+        for key in ("rmse", "variance_explained", "skill", "persistence", "mean", "first_half"):
+            assert one[key] == other[key]
 
 
 def test_resume_knows_its_table_and_settings(

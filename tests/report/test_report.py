@@ -151,7 +151,7 @@ def test_unknown_numbers_are_dashes() -> None:
     assert not re.search(r">\s*(None|nan|inf)\s*<", body)
     rows = re.findall(r"<tr>(.*?)</tr>", body.split('id="scores"')[1].split("</section>")[0])
     cells = re.findall(r"<td[^>]*>(.*?)</td>", rows[-1])
-    assert cells[1:] == ["30 steps", "0.95", "–", "0.90", "–", "–", "0.90", "0.123", "–", "0.200", "–", "135"]
+    assert cells[1:] == ["30 steps", "0.951", "–", "0.90", "–", "–", "0.90", "0.123", "–", "0.200", "–", "135"]
 
 
 def test_nothing_but_scores_is_needed() -> None:
@@ -257,10 +257,10 @@ def test_the_best_as_shown_is_marked() -> None:
         Column("b", "b", share, rival="r"),
         Column("c", "c", share, rival="r"),
     ]
-    html = table(columns, [{"a": 0.951, "b": 0.949, "c": -0.9}, {"a": None, "b": -2.0, "c": np.float32(-3)}])
+    html = table(columns, [{"a": 0.941, "b": 0.939, "c": -0.9}, {"a": None, "b": -2.0, "c": np.float32(-3)}])
     assert re.findall(r'class="number( best)?"[^>]*>([^<]*)<', html)[3:] == [
-        (" best", "0.95"),
-        (" best", "0.95"),
+        (" best", "0.94"),
+        (" best", "0.94"),
         ("", "−0.90"),
         ("", "–"),
         (" best", "−2.00"),

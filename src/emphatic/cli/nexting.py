@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import statistics
+import sys
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emphatic.cli.common import FAILURES, as_horizon, carry_out, report_error
 from emphatic.cli.progress import bars, compile_notice
+from emphatic.report.tables import NONE, share
 
 __all__ = ["Options", "live", "nexting"]
 
@@ -47,13 +49,17 @@ def nexting(
             with compile_notice(progress):
                 result = library.run(
                     path, out=folder, config=settings, resume=options.resume, overwrite=options.overwrite,
-                    offline=options.offline, progress=progress,
+                    offline=options.offline, progress=progress, announce=None if options.quiet else _announce,
                 )  # fmt: skip
         if not options.quiet:
             _show(result, folder)
         return 0
 
     return carry_out(command, lambda: _stopped(folder))
+
+
+def _announce(text: str) -> None:
+    print(f"emphatic: {text}", file=sys.stderr)
 
 
 def _default_folder(path: str, options: Options) -> Path:
@@ -140,20 +146,26 @@ def _show(result: Any, folder: Path) -> None:
     table.add_column("horizon")
     for name in ("learned online", "offline fit", "persistence", "mean"):
         table.add_column(name, justify="right")
+    empty: dict[str, list[str]] = {}
     for horizon in result.settings.horizons:
         rows = [row for row in result.summary if row["horizon"] == horizon]
-        shown = [_median([row["variance_explained"] for row in rows])]
-        shown += [
-            _median([row[name]["variance_explained"] for row in rows]) for name in ("offline", "persistence", "mean")
-        ]
-        table.add_row(str(horizon), *shown)
+        online, offline = _median(rows, ""), _median(rows, "offline")
+        table.add_row(str(horizon), online, offline, _median(rows, "persistence"), _median(rows, "mean"))
+        if online == NONE:
+            empty.setdefault(f"no scores, {rows[0]['reasons']['variance_explained']}", []).append(str(horizon))
+        elif offline == NONE:
+            empty.setdefault(f"no offline fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
     Console().print(table)
-    frozen = int(result.model.learner.frozen.sum())
+    for reason, horizons in empty.items():
+        print(f"{', '.join(horizons)}: {reason}.")
+    frozen = sum(int(learner.frozen.sum()) for learner in result.model.learners)
     if frozen:
-        print(f"{frozen} of {result.model.learner.K} learners are frozen after diverging.")
+        print(f"{frozen} of {sum(learner.K for learner in result.model.learners)} learners are frozen after diverging.")
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 
-def _median(values: list[float | None]) -> str:
+def _median(rows: list[dict[str, Any]], baseline: str) -> str:
+    """The median of the variance explained, online or by a baseline."""
+    values = [(row[baseline] if baseline else row)["variance_explained"] for row in rows]
     known = [value for value in values if value is not None]
-    return f"{statistics.median(known):.3f}" if known else "–"
+    return share(statistics.median(known), 3).replace("−", "-") if known else NONE

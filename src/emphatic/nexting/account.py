@@ -17,11 +17,11 @@ def page(run: Any) -> str:
     """The whole page, of a finished ``emphatic.nexting.runner.Nexting``."""
     from emphatic.nexting.page import NextingPage, nexting_page
 
-    n, K = run.horde.features.n, run.horde.learner.K
+    n = max(maker.n for maker in run.horde.makers)
     rule = "true online emphatic TD(λ)" if run.settings.rule == "true_online_etd" else run.settings.rule
     intro = (
         f"{run.rows:,} rows, {len(run.settings.predict or ())} signals at {len(run.settings.horizons or ())} horizons, "
-        f"learned online in one pass by {rule}: {K:,} learners on {n:,} features."
+        f"learned online in one pass by {rule}: {run.learners:,} learners on {n:,} features."
     )
     return nexting_page(
         NextingPage(
@@ -53,16 +53,16 @@ def _quality(run: Any) -> dict[str, Any]:
         quality["irregular steps"] = clock.irregular
         quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
     quality["missing"] = {n: (int(a), int(b)) for n, a, b in zip(names, hold.missing, hold.longest, strict=True) if a}
-    quality["clipped"] = {n: both for n, both in run.horde.features.clipped.items() if any(both)}
+    clipped = {n: both for maker in run.horde.makers for n, both in maker.clipped.items()}
+    quality["clipped"] = {n: both for n, both in clipped.items() if any(both)}
     unreadable = {name: a + b for name, a, b in zip(names, counts.unreadable, counts.infinite, strict=True)}
     quality["unreadable"] = {name: count for name, count in unreadable.items() if count}
     quality["constant"] = run.constant
     quality["ignored columns"] = run.table.ignored | _unused(run)
     if run.table.broken:
         quality["malformed lines skipped"] = run.table.broken
-    frozen = int(run.horde.learner.frozen.sum())
-    if frozen:
-        quality["learners frozen after diverging"] = frozen
+    if run.frozen:
+        quality["learners frozen after diverging"] = run.frozen
     return quality
 
 

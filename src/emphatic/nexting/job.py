@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +81,7 @@ def run(
     overwrite: bool = False,
     offline: bool = True,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
@@ -95,7 +96,8 @@ def run(
     resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
     nothing is left on the disk; a temporary folder is used meanwhile, and the predictions are then held in memory.
     ``offline=False`` skips the offline fit that the predictions are compared with. ``progress(phase, done, total)`` is
-    called now and then, with a total of 0 while it is not known.
+    called now and then, with a total of 0 while it is not known; ``announce(text)`` once before learning begins, with
+    how many learners and features there are, and about how much memory and time they will take.
 
     >>> import numpy as np
     >>> import emphatic
@@ -121,6 +123,8 @@ def run(
         job = Nexting(data, settings, folder, offline=offline)
         if progress is not None:
             job.progress = progress
+        if announce is not None:
+            job.announce = announce
         job.run(resume)
         result = NextingResult(
             job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, folder if out is not None else None

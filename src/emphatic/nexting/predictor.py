@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.features import Features
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.related import make_makers
 from emphatic.nexting.settings import Settings
 from emphatic.questions import durations
 from emphatic.tables import Clock
@@ -184,9 +184,8 @@ class Predictor:
         except ValueError as error:
             raise ValueError(f"the first {len(rows)} readings cannot be learned from: {error}") from None
         clock = table.clock()
-        features = Features.from_config(settings.features or ())
         step = None if clock is None else clock.step
-        horde = Horde(settings.gvfs(), features, settings.rule, rates=settings.rates, step=step)
+        horde = Horde(settings.gvfs(), make_makers(settings), settings.rule, rates=settings.rates, step=step)
         horde.warm_up(table, len(rows))
         for _, predictions in horde.blocks(table, clock):
             self.step += len(predictions)

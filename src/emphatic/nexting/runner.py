@@ -29,6 +29,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
 from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
+from emphatic.nexting.related import expected_size, make_makers, shares
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
 from emphatic.nexting.stopping import StopRequest, catch_stop
@@ -57,6 +58,7 @@ class Nexting:
     out: Path
     progress: Progress = lambda phase, done, total: None
     offline: bool = True
+    announce: Callable[[str], None] = lambda text: None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def open(self) -> Nexting:
@@ -101,7 +103,8 @@ class Nexting:
                     self.begin()
                 else:
                     self.horde, self.clock, self.counts = state
-                    self._initial = self._warm_up().features.save()
+                    self._initial = [maker.save() for maker in self._warm_up().makers]
+                self.announce(expected_size(self.horde, self.rows).text(self.settings))
                 with catch_stop() as request:
                     self._learn(began, request)
                 self._spend("learning", began)
@@ -126,9 +129,18 @@ class Nexting:
         _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
         if self.table.broken:
             _log.warning("%s: %d malformed lines skipped", self.table.name, self.table.broken)
-        frozen = int(self.horde.learner.frozen.sum())
-        if frozen:
-            _log.warning("%d of %d learners are frozen after diverging", frozen, self.horde.learner.K)
+        if self.frozen:
+            _log.warning("%d of %d learners are frozen after diverging", self.frozen, self.learners)
+
+    @property
+    def learners(self) -> int:
+        """How many there are."""
+        return sum(learner.K or 1 for learner in self.horde.learners)
+
+    @property
+    def frozen(self) -> int:
+        """How many of them have diverged, and stay as they were."""
+        return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
 
     def _spend(self, phase: str, began: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
@@ -154,19 +166,19 @@ class Nexting:
         self.clock = self.table.clock()
         self.counts = ReadingCounts.none(len(self.table.names))
         self.horde = self._warm_up()
-        self._initial = self.horde.features.save()
+        self._initial = [maker.save() for maker in self.horde.makers]
         return self
 
     def _warm_up(self) -> Horde:
         clock = self.table.clock()
         return Horde(
-            self.settings.gvfs(), Features.from_config(self.settings.features or ()), self.settings.rule,
+            self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, step=None if clock is None else clock.step,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
-    def _features(self) -> Features:
-        """A maker of features as it was before the first row."""
-        return Features.load(*self._initial)
+    def _features(self, which: int) -> Features:
+        """One of the makers of features as it was before the first row."""
+        return Features.load(*self._initial[which])
 
     def _load_unfinished(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
         """The state of an unfinished run; None if there is none to resume."""
@@ -252,10 +264,12 @@ class Nexting:
         import pyarrow.parquet as pq
 
         names, horizons = self.settings.predict or (), self.settings.horizons or ()
+        plain = self.horde.names[: len(names) * len(horizons)]
         scoring = Scoring(
             self.unfinished, self.table.names, self.table.categories, names, horizons,
-            self.horde.gamma[: len(horizons)], self.horde.names[: len(names) * len(horizons)], self.rows, self.counts,
-            self._features, self.table.dated, lambda done, total: self.progress("scoring", done, total),
+            self.horde.gamma[: len(horizons)], plain, self.rows, self.counts, self._features,
+            shares(self.settings, plain), self.table.dated, self.offline,
+            lambda done, total: self.progress("scoring", done, total),
         )  # fmt: skip
         with ExitStack() as stack:
             writer: Any = None
@@ -282,11 +296,10 @@ class Nexting:
         return held[:, at], missing[:, at], gap
 
     def phi(self) -> Iterator[Active]:
-        """The features of the whole table, from the start."""
-        maker, hold = self._features(), Hold(len(self.table.names))
+        """The features of the whole table, from the start; where questions have their own, those of the first."""
+        maker, hold = self._features(0), Hold(len(self.table.names))
         for rows in self._rows():
-            for phi, _, _ in make_features(maker, hold, rows):
-                yield phi
+            yield Active(*make_features(maker, rows, *hold.fill(rows.values)))
 
     def _rows(self) -> Iterator[KeptReadings]:
         """The table from the start, in blocks."""
