@@ -74,7 +74,7 @@ def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, m
     # It goes on, live.
     model = tmp_path / "out" / "model.safetensors"
     predictor = Predictor.restore(*emphatic.Horde.load_with(model))
-    lines = [json.dumps({name: 1.0 for name in log()}).encode()]
+    lines = [json.dumps(dict.fromkeys(log(), 1.0)).encode()]
     [prediction] = predictor.take(Readings(lines, predictor.columns))
     assert prediction is not None
     assert prediction.values.shape == (2 * (C + 1),)

@@ -138,6 +138,18 @@ def nexting(
 
 
 @app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="The whole log instead of the close-up.")] = False,
+) -> None:
+    """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
+    from emphatic.cli.figures import figures as command
+
+    raise typer.Exit(command(folder, out, whole))
+
+
+@app.command()
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,

@@ -79,7 +79,7 @@ def compile_notice(progress: Report) -> Iterator[None]:
     """While kernels are compiled, which a first run does, show that as a phase of its own."""
     from numba.core import event
 
-    class Listener(event.Listener):  # type: ignore[misc]
+    class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
             progress("compiling", 0, 0)
 

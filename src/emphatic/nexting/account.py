@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from emphatic.common.versions import versions
+from emphatic.nexting.overview import FILES
+from emphatic.nexting.score_sections import count
 from emphatic.nexting.settings import WORDS
 from emphatic.questions.durations import format_duration
 
@@ -20,8 +22,7 @@ def page(run: Any) -> str:
     n = max(maker.n for maker in run.horde.makers)
     rule = "true online emphatic TD(λ)" if run.settings.rule == "true_online_etd" else run.settings.rule
     intro = (
-        f"{run.rows:,} rows, {len(run.settings.predict or ())} signals at {len(run.settings.horizons or ())} horizons, "
-        f"learned online in one pass by {rule}: {run.learners:,} learners on {n:,} features."
+        f"{_span(run)} Learned online in one pass by {rule}: {count(run.learners, 'learner')} on {count(n, 'feature')}."
     )
     return nexting_page(
         NextingPage(
@@ -34,8 +35,27 @@ def page(run: Any) -> str:
             settings=run.settings.table(),
             seconds=run.seconds,
             versions=versions("pyarrow"),
+            upcoming=run.upcoming,
+            when=_moment(run, run.last_time),
+            worst=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in run.worst],
+            reading=getattr(run, "reading", None) or {},
+            files=FILES,
+            command="tail -f READINGS | emphatic nexting - --model model.safetensors",
+            toml=run.settings.toml(),
         )
     )
+
+
+def _span(run: Any) -> str:
+    """From when to when, how many rows and which columns."""
+    rows, signals = count(run.rows, "row"), list(run.table.names)
+    first, last = (_moment(run, time) for time in (run.first_time, run.last_time))
+    listed = ", ".join(signals[:8]) + (f" and {len(signals) - 8:,} more" if len(signals) > 8 else "")
+    others = len(run.table.categories)
+    columns = f"{count(len(signals), 'signal')} ({listed})" + (
+        f" and {count(others, 'column')} of words" if others else ""
+    )
+    return f"{f'{first} to {last}, ' if first and last else ''}{rows}; {columns}."
 
 
 def _curves(curves: list[dict[str, Any]]) -> dict[str, Any]:
@@ -72,6 +92,11 @@ def _unused(run: Any) -> dict[str, str]:
     used |= {question.policy.column for question in run.horde.questions if question.policy is not None}
     why = f"text without 2 to {WORDS} different words in the first rows"
     return {name: why for name in run.table.categories if name not in used}
+
+
+def _moment(run: Any, time: float | None) -> str:
+    """A time as it is written on the page; "" if there is none."""
+    return "" if time is None or not np.isfinite(time) else _when(run, time)
 
 
 def _when(run: Any, time: float) -> str:

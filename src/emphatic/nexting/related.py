@@ -58,7 +58,7 @@ class Size(NamedTuple):
 
 
 def choose_related(table: Table, rows: int) -> dict[str, list[str]]:
-    """For each signal the others whose readings in the first ``rows`` correlate most with its own, the closest first."""
+    """For each signal the others whose readings in the first ``rows`` correlate most with its own, closest first."""
     values = next(table.blocks(rows)).values
     present = np.isfinite(values)
     known = np.where(present, values, 0.0)

@@ -281,7 +281,9 @@ class Nexting:
                     writer = stack.enter_context(pq.ParquetWriter(path, part.schema, compression="zstd"))
                 writer.write_table(part)
 
-            self.summary, self.curves, self.plots, self.constant = scoring.score(write)
+            found = scoring.score(write)
+        self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
+        self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """The signals to predict, (T, C), the last reading held; which of them are missing; and rows after a gap, (T,).

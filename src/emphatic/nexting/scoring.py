@@ -14,7 +14,8 @@ Without the offline fit they are not made here at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -28,24 +29,32 @@ from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_f
 from emphatic.nexting.signals import SignalPlot, SignalSketch
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.scores.answers import PlainAnswers
+from emphatic.scores.measures import finite
 from emphatic.scores.offline import ROOM, FirstHalf, OfflineFit
 from emphatic.scores.returns import Returns
 from emphatic.scores.summary import LogScores
+from emphatic.scores.worst import WorstErrors
 from emphatic.tables import Hold
 
 __all__ = ["Scoring", "ScoringResult"]
 
+#: How many of the largest errors are reported.
+WORST = 10
 #: Why there is no offline fit where none was wanted.
 SKIPPED = "skipped, as requested with --no-offline"
 
 
 class ScoringResult(NamedTuple):
-    """Scores and learning curves, a dict a question; a plot a signal; and the signals that never changed."""
+    """Scores and learning curves, a dict a question; a plot a signal; the signals that never changed; the predictions
+    from the last row, a dict a signal; the largest error of each signal, the worst first; the first and last time."""
 
     summary: list[dict[str, Any]]
     curves: list[dict[str, Any]]
     plots: list[SignalPlot]
     constant: list[str]
+    upcoming: list[dict[str, Any]]
+    worst: list[dict[str, Any]]
+    span: tuple[float | None, float | None]
 
 
 class _Rows(NamedTuple):
@@ -109,14 +118,49 @@ class Scoring:
             SignalSketch(name, self.rows, self.horizons, self.horizons, int(self._last[c * H : c * H + H].min()))
             for c, name in enumerate(self.predict)
         ]
+        worst, begins = WorstErrors(len(self.names), half.half), None
         for rows in self._forwards(self.rows, half.half, write):
+            time = rows.readings.time
+            begins = float(time[0]) if begins is None and time is not None else begins
+            worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
             offline = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
             held, missing = rows.held[:, self._at], rows.missing[:, self._at]
             scored.add(rows.start, held, missing, rows.predictions, offline, rows.G, rows.known)
             self._draw(sketches, rows, held)
         constant = [name for name, varies in zip(self.signals, self._lowest < self._highest, strict=True) if not varies]
         summary = scored.scores([SKIPPED] * len(self.names) if fits is None else fits.reasons)
-        return ScoringResult(summary, scored.curves(), [sketch.plot() for sketch in sketches], constant)
+        return ScoringResult(
+            summary, scored.curves(), [sketch.plot() for sketch in sketches], constant,
+            self._upcoming(rows.predictions[-1], held[-1]), self._worst(worst, summary),
+            (begins, None if time is None else float(time[-1])),
+        )  # fmt: skip
+
+    def _upcoming(self, predictions: Array, reading: Array) -> list[dict[str, Any]]:
+        H = len(self.horizons)
+        return [
+            {
+                "signal": name,
+                "now": finite(float(reading[c])),
+                "predictions": {h: finite(float(predictions[c * H + i])) for i, h in enumerate(self.horizons)},
+            }
+            for c, name in enumerate(self.predict)
+        ]
+
+    def _worst(self, errors: WorstErrors, summary: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The largest error of each signal, in standard deviations of the return, the worst first."""
+        found: dict[str, dict[str, Any]] = {}
+        for q, score in enumerate(summary):
+            explained, rmse = score["variance_explained"], score["rmse"]
+            if explained is None or not rmse or errors.row[q] < 0:
+                continue
+            off = abs(float(errors.prediction[q] - errors.actual[q])) * math.sqrt(1.0 - explained) / rmse
+            if off > found.get(score["signal"], {"off": 0.0})["off"]:
+                found[score["signal"]] = {
+                    "signal": score["signal"], "horizon": score["horizon"], "row": int(errors.row[q]),
+                    "time": float(errors.time[q]), "prediction": float(errors.prediction[q]),
+                    "actual": float(errors.actual[q]), "off": off,
+                }  # fmt: skip
+        return sorted(found.values(), key=lambda row: -row["off"])[:WORST]
 
     def _go_backwards(self, half: FirstHalf) -> None:
         """Note what each part's returns need of the rows after it, and all that must be known before going forwards."""

@@ -59,7 +59,7 @@ def backward(
 
 @jit_for((_f1, types.float64, _out_f1, _out_f1), fastmath=False)
 def forward(x: Floats, gamma: float, state: Floats, trace: Floats) -> None:
-    """The trace of x, s ← s + (1 − γ)(x − s), from its first value on; NaN before. ``state`` is s before the first row."""
+    """The trace of x, s ← s + (1 − γ)(x − s), from its first value on; NaN before. ``state`` is s before these rows."""
     s = state[0]
     for t in range(x.shape[0]):
         s = x[t] if math.isnan(s) else s + (1.0 - gamma) * (x[t] - s)

@@ -179,7 +179,8 @@ class OfflineFit:
         out = np.zeros((len(index), self._W.shape[1]))
         if len(self._W):
             kernels.apply(self._place[index], value, self._W, out)
-        return out.T + np.einsum("qa,aqt->qt", self._w, u) + (self._c + self._centre)[:, None]
+        predictions: Array = out.T + np.einsum("qa,aqt->qt", self._w, u) + (self._c + self._centre)[:, None]
+        return predictions
 
 
 def offline(
@@ -189,7 +190,8 @@ def offline(
     """The predictions (Q, T − T//2) of the second half, and each question's ridge strength (Q,), in rows.
 
     ``phi()`` gives the T rows of n features anew, in blocks; ``G`` and ``known`` are (Q, T), with H questions a
-    signal; ``answers`` (a, Q, T), such as the present reading, are regressed on besides, without shrinkage. NaN where nothing could be fitted or no strength chosen, and with more than some 4000 active features.
+    signal; ``answers`` (a, Q, T), such as the present reading, are regressed on besides, without shrinkage. NaN where
+    nothing could be fitted or no strength chosen, and with more than some 4000 active features.
     """
     T = G.shape[1]
     first = FirstHalf(T, np.array([g[k].mean() if k.any() else 0.0 for g, k in zip(G, known, strict=True)]))

@@ -183,9 +183,10 @@ def summary(
 
     ``values`` (T, C) have the last reading held where one is ``missing``; a row with ``gap`` (T,) does not follow on
     the one before; ``phi()`` gives the rows' n features anew. Each object has the measures of the second half,
-    ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the second half ``persistence`` (the last reading), ``mean`` (of the readings so far) and
-    ``offline`` (see ``emphatic.scores.offline``), then ``ratio_to_offline``, of the variance explained,
-    ``known``, the rows of the second half that could be scored, and ``reasons``, why a number is None. All are scored on the same rows: where the return
+    ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the second half ``persistence`` (the last reading),
+    ``mean`` (of the readings so far) and ``offline`` (see ``emphatic.scores.offline``), then ``ratio_to_offline``, of
+    the variance explained, ``known``, the rows of the second half that could be scored, and ``reasons``, why a number
+    is None. All are scored on the same rows: where the return
     is known and the signal has been seen. A curve has the errors in each of 20 pieces of the log, and the row
     where each ends. ``progress`` is called with the share that is done, up to 1.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,8 @@ class Sums(NamedTuple):
 
     def plus(self, more: Sums) -> Sums:
         """The sums over these rows and more."""
-        return Sums(*(own + other for own, other in zip(self, more, strict=True)))
+        both: list[Any] = [own + other for own, other in zip(tuple(self), tuple(more), strict=True)]  # type: ignore[operator]
+        return Sums(*both)
 
     def of(self, questions: NDArray[np.bool_]) -> Sums:
         """The same of some questions."""
@@ -122,7 +123,7 @@ class MaskedSums:
                     U[:, own],
                     self._D[part, own],
                     self._d[part, own],
-                )  # fmt: skip
+                )
             )
         return both[0], both[1]
 
