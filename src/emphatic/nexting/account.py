@@ -38,7 +38,7 @@ def page(run: Any) -> str:
             upcoming=run.upcoming,
             when=_moment(run, run.last_time),
             worst=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in run.worst],
-            reading=getattr(run, "reading", None) or {},
+            reading=run.summary[0].get("reading", {}) if run.summary else {},
             files=FILES,
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
             toml=run.settings.toml(),

@@ -95,7 +95,7 @@ def _how_it_was_read(reading: Mapping[str, Any]) -> dict[str, Any]:
     elif time:
         found["time"] = " + ".join(map(str, time.get("columns") or ()))
         found |= {f"time {name}": time[name] for name in ("format", "zone") if time.get(name)}
-    known_elsewhere = ("time", "step", "gaps", "rows", "rows_dropped", "columns_left_out")
+    known_elsewhere = ("time", "step", "step_text", "gaps", "rows", "rows_dropped", "columns_left_out", "unscored")
     return found | {name: value for name, value in reading.items() if name not in known_elsewhere and value is not None}
 
 
