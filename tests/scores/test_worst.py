@@ -18,7 +18,7 @@ def test_the_worst_is_found_in_the_second_half(edges: list[int]) -> None:
     known[4, first:] = False  # nothing to be wrong about
     ours[50, 0] = np.nan
     G[1, 60] = np.nan
-    time = np.arange(T) * 60.0
+    time = np.arange(T, dtype=np.float64) * 60.0
     worst = WorstErrors(Q, first)
     for a, b in pairwise(edges):
         worst.add(a, ours[a:b], G[:, a:b], known[:, a:b], time[a:b])

@@ -66,12 +66,12 @@ def _default_folder(path: str, options: Options) -> Path:
     """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; the last that is not, to resume or overwrite."""
     from emphatic.nexting.job import holds_results
 
-    name, taken = _stem(path), None
+    name, last = _stem(path), None
     for number in count(1):
         folder = Path("nexting") / (name if number == 1 else f"{name}-{number}")
         if not holds_results(folder):
-            return folder if taken is None or not (options.resume or options.overwrite) else taken
-        taken = folder
+            return folder if last is None or not (options.resume or options.overwrite) else last
+        last = folder
     raise AssertionError
 
 

@@ -46,15 +46,15 @@ class Size(NamedTuple):
 
     def text(self, settings: Settings) -> str:
         """The same in words."""
-        told = f"{self.learners:,} learners × {self.features:,} features: about {self.memory / 1e6:,.0f} MB of memory"
-        told += (
+        text = f"{self.learners:,} learners × {self.features:,} features: about {self.memory / 1e6:,.0f} MB of memory"
+        text += (
             f" and {max(1, self.seconds):,.0f} s to learn."
             if self.seconds < 120
             else (f" and {self.seconds / 60:,.0f} min to learn.")
         )
         if settings.related is None:
-            return told
-        return f"{told} There are so many signals that a question sees its own and the {MOST} most related ones."
+            return text
+        return f"{text} There are so many signals that a question sees its own and the {MOST} most related ones."
 
 
 def choose_related(table: Table, rows: int) -> dict[str, list[str]]:

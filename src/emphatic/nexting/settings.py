@@ -110,11 +110,11 @@ class Settings:
             if getattr(self, key) == ():
                 raise ValueError(f"{name}: {key!r} must not be empty; leave it out for the default.")
         for table in self.questions:
-            asked = GVF.from_config(table)
-            if not isinstance(asked.name, str) or asked.name in ("row", "time"):
+            question = GVF.from_config(table)
+            if not isinstance(question.name, str) or question.name in ("row", "time"):
                 raise ValueError(f"{name}: a question's name must be text other than 'row' and 'time'. Got {table!r}.")
-            if not isinstance(asked.policy, Policy | None):
-                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {asked.policy!r} instead.")
+            if not isinstance(question.policy, Policy | None):
+                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {question.policy!r} instead.")
         if self.features is not None:
             f.Features.from_config(self.features)
         if self.related is not None and not (

@@ -154,10 +154,10 @@ def _times(low: float, high: float) -> tuple[list[float], list[str]]:
 
 def names(plots: Sequence[tuple[str, Any, Any]]) -> list[str]:
     """A name for the file of each plot: what its label says first, and a number where that is not enough."""
-    taken: dict[str, int] = {}
+    counts: dict[str, int] = {}
     found = []
     for label, _, _ in plots:
         name = re.sub(r"[^\w.-]+", "_", label.split(":")[0]).strip("._")[:80] or "plot"
-        taken[name] = taken.get(name, 0) + 1
-        found.append(name if taken[name] == 1 else f"{name}-{taken[name]}")
+        counts[name] = counts.get(name, 0) + 1
+        found.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
     return found
