@@ -114,7 +114,7 @@ def nexting(
     ] = "30s",
     warm_up: Annotated[
         int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel="Live")
-    ] = 500,
+    ] = 100,
 ) -> None:
     """Learn to predict every signal of a table at several horizons, in one pass.
 
