@@ -37,6 +37,7 @@ from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
 from emphatic.nexting.first_rows import keep_first_rows
 from emphatic.streams import open_table
+from emphatic.tables.delimited import Delimited
 from tests.support.processes import COMMAND, Forked, run
 
 T = 4 * BLOCK + 1234
@@ -523,7 +524,7 @@ def test_an_error_leaves_what_was_there(
     assert call(small, "--out", out) == (2, "", f"Error: {out}: No space left on device.\n")
     assert list(out.iterdir()) == []
     (out / "summary.json").write_text("before")
-    assert call(small, "--out", out)[0] == 2
+    assert call(small, "--out", out, "--overwrite")[0] == 2
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [("summary.json", "before")]
 
 
@@ -769,6 +770,29 @@ def test_first_rows_are_kept_until_something_reads_on() -> None:
     for one, other in zip(table.blocks(1000), table.blocks(1000), strict=True):
         np.testing.assert_array_equal(one.values, other.values)
     assert other.values[-1, 0] == 24_999
+
+
+def test_what_is_still_open_is_closed(monkeypatch: pytest.MonkeyPatch, small: Path, tmp_path: Path) -> None:
+    """A reader that reads ahead must not be alive when the program ends, however it ends."""
+    open_: list[int] = []
+    batches = Delimited.batches
+
+    def counted(self: Delimited, names: tuple[str, ...], start: int) -> Iterator[Any]:
+        open_.append(1)
+        try:
+            yield from batches(self, names, start)
+        finally:
+            open_.pop()
+
+    monkeypatch.setattr(Delimited, "batches", counted)
+    run = nexting.Nexting(small, settings.Settings(horizons=(2,)), Path("/proc/x"))
+    with pytest.raises(OSError, match="No such file"):
+        run.run()
+    assert open_ == []
+    run = nexting.Nexting(small, settings.Settings(predict=("nothing",)), tmp_path / "out")
+    with pytest.raises(ValueError, match="no numeric column 'nothing'"):
+        run.run()
+    assert open_ == []
 
 
 MEMORY = """
