@@ -13,6 +13,7 @@ import pytest
 import emphatic
 from emphatic.nexting import related
 from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.settings import Settings
 from emphatic.streams import open_table
 from emphatic.tables.pipe import Readings
 
@@ -122,3 +123,24 @@ def test_why_a_number_is_missing_is_said() -> None:
     assert summary[0]["reasons"] == {"offline": "skipped, as requested with --no-offline"}
     assert "no return is known in the second half" in summary[1]["reasons"]["variance_explained"]
     assert "does not vary" in summary[2]["reasons"]["variance_explained"]
+
+
+def test_of_500_signals_the_weights_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 signals × 400 rows at the four default horizons: under 200 MB, where it would be 1.5 GB."""
+    monkeypatch.setattr(related, "LIMIT", 1 << 27)
+    monkeypatch.setattr(related, "MOST", 7)
+    x = np.cumsum(np.random.default_rng(0).normal(size=(400, 500)), axis=0)
+    table = open_table({f"s{i}": column for i, column in enumerate(x.T)})
+    chosen = Settings().filled(table, 400)
+    assert chosen.related is not None
+    assert all(len(others) == 7 for others in chosen.related.values())
+    makers = related.make_makers(chosen)
+    assert isinstance(makers, dict)
+    assert len({id(maker) for maker in makers.values()}) == 500
+    n = makers["s0@2"].warm_up(x, names=table.names).n
+    learners = len(chosen.gvfs()) * len(chosen.rates)
+    assert learners == 6000
+    assert 16 * learners * n < 200e6
+    # Of sixty, every question sees all.
+    few = open_table({f"s{i}": column for i, column in enumerate(x.T[:60])})
+    assert Settings().filled(few, 400).related is None
