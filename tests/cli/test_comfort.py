@@ -71,9 +71,13 @@ def test_without_out_a_new_folder_is_found(call: Call, wave: Path) -> None:
         code, said, _ = call(wave, "--horizons", 2)
         assert code == 0
         assert f"nexting/{name}/report.html" in said.replace("\n", "")
-    before = contents(Path("nexting/wave"))
+    before = contents(Path("nexting/wave-3"))
     assert call(wave, "--horizons", 3, "--overwrite")[0] == 0
-    assert contents(Path("nexting/wave")) == before
+    assert json.loads(Path("nexting/wave/summary.json").read_text("utf-8"))[0]["horizon"] == 3
+    code, _, wrong = call(wave, "--horizons", 2, "--resume")
+    assert code == 2
+    assert "wave-3: nothing to resume: the run there is finished" in wrong
+    assert contents(Path("nexting/wave-3")) == before
     assert sorted(path.name for path in Path("nexting").iterdir()) == ["wave", "wave-2", "wave-3"]
 
 

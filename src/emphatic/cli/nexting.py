@@ -63,16 +63,18 @@ def _announce(text: str) -> None:
 
 
 def _default_folder(path: str, options: Options) -> Path:
-    """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; the last that is not, to resume or overwrite."""
+    """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; to overwrite, NAME; to resume, the last of them."""
     from emphatic.nexting.job import holds_results
 
-    name, last = _stem(path), None
-    for number in count(1):
-        folder = Path("nexting") / (name if number == 1 else f"{name}-{number}")
-        if not holds_results(folder):
-            return folder if last is None or not (options.resume or options.overwrite) else last
-        last = folder
-    raise AssertionError
+    folder = first = Path("nexting") / _stem(path)
+    if options.overwrite:
+        return first
+    for number in count(2):
+        following = first.with_name(f"{first.name}-{number}")
+        if not holds_results(following if options.resume else folder):
+            break
+        folder = following
+    return folder
 
 
 def _stopped(folder: Path | None) -> str:
