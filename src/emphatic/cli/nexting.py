@@ -17,8 +17,10 @@ __all__ = ["Options", "live", "nexting"]
 
 
 class Options(NamedTuple):
-    """How to run, as opposed to what to predict."""
+    """How to read the table and how to run, as opposed to what to predict."""
 
+    sort: bool = False
+    pivot: str | None = None
     resume: bool = False
     overwrite: bool = False
     offline: bool = True
@@ -41,7 +43,8 @@ def nexting(
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
 
-            settings, path = _settings(config, predict, horizons, time, delimiter), source or _household()
+            settings = _settings(config, predict, horizons, time, delimiter, options.sort, options.pivot)
+            path = source or _household()
             if print_config:
                 print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
                 return 0
@@ -93,14 +96,14 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
-    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int,
+    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, None)
+        settings = _settings(config, predict, horizons, time, delimiter)
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -113,8 +116,9 @@ def live(
 
 
 def _settings(
-    config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None
-) -> Any:
+    config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
+    sort: bool = False, pivot: str | None = None,
+) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
 
@@ -124,6 +128,8 @@ def _settings(
         horizons=None if horizons is None else tuple(map(as_horizon, _listed(horizons))),
         time=False if time == "" else time,
         delimiter="\t" if delimiter == "\\t" else delimiter,
+        sort=sort or None,
+        pivot=False if pivot == "" else pivot,
     )
 
 
@@ -141,6 +147,8 @@ def _show(result: Any, folder: Path) -> None:
     """Median scores for each horizon, and where the files are."""
     from rich.console import Console
     from rich.table import Table
+
+    from emphatic.nexting.reading_facts import reading_lines
 
     C = len(result.settings.predict)
     median = f"median over {C} signals, " if C > 1 else ""
@@ -163,6 +171,8 @@ def _show(result: Any, folder: Path) -> None:
     frozen = sum(int(learner.frozen.sum()) for learner in result.model.learners)
     if frozen:
         print(f"{frozen} of {sum(learner.K for learner in result.model.learners)} learners are frozen after diverging.")
+    for line in reading_lines(result.reading):
+        print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 

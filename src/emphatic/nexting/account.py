@@ -8,8 +8,8 @@ import numpy as np
 
 from emphatic.common.versions import versions
 from emphatic.nexting.overview import FILES
+from emphatic.nexting.reading_facts import unused_columns
 from emphatic.nexting.score_sections import count
-from emphatic.nexting.settings import WORDS
 from emphatic.questions.durations import format_duration
 
 __all__ = ["page"]
@@ -78,20 +78,12 @@ def _quality(run: Any) -> dict[str, Any]:
     unreadable = {name: a + b for name, a, b in zip(names, counts.unreadable, counts.infinite, strict=True)}
     quality["unreadable"] = {name: count for name, count in unreadable.items() if count}
     quality["constant"] = run.constant
-    quality["ignored columns"] = run.table.ignored | _unused(run)
+    quality["ignored columns"] = run.table.ignored | unused_columns(run)
     if run.table.broken:
         quality["malformed lines skipped"] = run.table.broken
     if run.frozen:
         quality["learners frozen after diverging"] = run.frozen
     return quality
-
-
-def _unused(run: Any) -> dict[str, str]:
-    """Columns of text that neither features nor questions use."""
-    used = {part["of"] for part in run.settings.features or () if part["kind"] == "one_hot"}
-    used |= {question.policy.column for question in run.horde.questions if question.policy is not None}
-    why = f"text without 2 to {WORDS} different words in the first rows"
-    return {name: why for name in run.table.categories if name not in used}
 
 
 def _moment(run: Any, time: float | None) -> str:

@@ -42,6 +42,7 @@ class FirstGuesses:
 
     def __init__(self, settings: Settings, horizons: Sequence[float | str]) -> None:
         self._predict, self._horizons, self._time = settings.predict, settings.horizons or horizons, settings.time
+        self._words = settings.words()
         self._parser: RowParser | None = None
         self._last: dict[str, float] = {}
 
@@ -52,7 +53,7 @@ class FirstGuesses:
         if self._parser is None or len(waiting) % _AGAIN == 0:
             rows = [reading for _, reading in waiting]
             try:
-                table = collect(rows, readings.delimiter, readings.unnamed, self._time)
+                table = collect(rows, readings.delimiter, readings.unnamed, self._time, self._words)
             except ValueError:  # it is said when the warm-up is complete
                 return None
             self._parser = RowParser(table.names, table.categories, table.notation)
