@@ -91,12 +91,13 @@ def _how_it_was_read(reading: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     time = reading.get("time") or {}
     if time.get("why"):
-        found["time"] = f"none: {time['why']}"
+        found["time column"] = f"none: {time['why']}"
     elif time:
-        found["time"] = " + ".join(map(str, time.get("columns") or ()))
+        found["time column"] = " + ".join(map(str, time.get("columns") or ()))
         found |= {f"time {name}": time[name] for name in ("format", "zone") if time.get(name)}
     known_elsewhere = ("time", "step", "step_text", "gaps", "rows", "rows_dropped", "columns_left_out", "unscored")
-    return found | {name: value for name, value in reading.items() if name not in known_elsewhere and value is not None}
+    rest = {name: value for name, value in reading.items() if name not in known_elsewhere and value}
+    return found | {name.replace("_", " "): value for name, value in rest.items()}
 
 
 def _percent(value: Any) -> str:
