@@ -144,7 +144,8 @@ class Learner(State):
         The cuda engine also takes torch tensors; those on its device are used where they are.
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
-        each update, or before each ``probe_every``-th one: the result is then (predictions, error).
+        each update, or before each ``probe_every``-th one: the result is then (predictions, error). ``v`` and ``d`` are
+        (S,), or with K learners (K, S): then learner k is judged by its own values v[k] and weights d[k].
 
         With ``on_divergence="freeze"`` a learner that would diverge keeps its last finite weights from there on, and
         the others go on; ``frozen`` says which these are. By default ``Diverged`` is raised.
@@ -163,7 +164,7 @@ class Learner(State):
             self._features(Phi, Phi_next)  # no step will look at the one row there is
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
         check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
-        goal = None if probe is None else inputs.probe(probe, self.n)
+        goal = None if probe is None else inputs.probe(probe, self.n, self._K)
         every = inputs.whole("probe_every", probe_every, "run")
         _warn_of(check.least_rows(log.parameters[4]))
         self._decide(log.phi, T)

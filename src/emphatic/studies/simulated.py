@@ -125,7 +125,7 @@ class Simulated:
                 here = (points >= begin) & (points < end)
                 curve[here] = error[(points[here] - begin) // every]
         curve[(points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
-        error = inputs.probe(mdp.probe, mdp.n)
+        error = inputs.probe(mdp.probe, mdp.n, None)
         usual = error(np.stack([self._theta(mdp), np.zeros(mdp.n)])).max()  # the first weights may be the best
         return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(usual))
 
