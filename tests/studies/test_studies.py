@@ -72,7 +72,7 @@ def test_a_rule_takes_its_own_parameters() -> None:
     assert list(parameters(emphatic.rules.get("tdrc"))) == ["alpha", "lambda", "eta", "beta", "kappa"]
     assert list(parameters(emphatic.rules.get("abtd"))) == ["alpha", "zeta", "xi"]  # it has no λ
     made = settings({"rule": ["td", "gtd", "abtd"], "alpha": [0.1, 0.2], "lambda": [0, 1], "eta": [1, 2], "zeta": 0})
-    assert [(one.rule, len(one)) for one in made] == [("td", 4), ("gtd", 8), ("abtd", 2)]
+    assert [(one.name, len(one)) for one in made] == [("td", 4), ("gtd", 8), ("abtd", 2)]
     assert made[1].values["eta"].tolist() == [1, 2] * 4
 
 

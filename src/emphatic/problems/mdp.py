@@ -267,16 +267,25 @@ class MDP:
     @cached_property
     def best(self) -> FloatArray:
         """The θ of least mean squared value error under d_μ·I; the shortest one if there are several."""
-        root = np.sqrt(self.objective)
-        found = np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0]
-        return kept(np.asarray(found, np.float64))
+        return kept(self.best_for())
+
+    def best_for(self, d: ArrayLike | None = None) -> FloatArray:
+        """The same under other weights ``d``, (S,)."""
+        root = np.sqrt(self.checked_weights(d, "best_for"))
+        return np.asarray(np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0], np.float64)
+
+    def checked_weights(self, d: ArrayLike | None, function: str) -> FloatArray:
+        """Weights of the states' errors, (S,), by default d_μ·I; ValueError where they cannot be such."""
+        weight = self.objective if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, function)
+        if not weight.any():
+            got = "0 everywhere" if d is not None else "d_μ·I, which is: there is no interest where behaviour goes"
+            raise refusal("d", function, "not be 0 in every state", got)
+        return weight
 
     def msve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
         """Σ d (Φθ − v_π)² / Σ d with d = d_μ·I unless given; ``theta`` is (n,), or (…, n) for an array of errors."""
         weights = checks.weights(theta, self.n, "msve")
-        weight = self.objective if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, "msve")
-        if not weight.any():
-            raise refusal("d", "msve", "not be 0 in every state", "0 everywhere")
+        weight = self.checked_weights(d, "msve")
         with np.errstate(over="ignore", invalid="ignore"):
             error = (weights @ self.Phi.T - self.v_pi) ** 2 @ weight / weight.sum()
         return float(error) if weights.ndim == 1 else error

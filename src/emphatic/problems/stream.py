@@ -79,7 +79,7 @@ class Stream:
 
         ``stream.inputs(rule) | {"lambda_": 0.9}`` has another λ. λ' is left to follow it unless the MDP's λ varies.
         """
-        of = rule if isinstance(rule, rules.Rule) else rules.get(rule)
+        of = rules.get(rule) if isinstance(rule, str) else rule
         if self.runs is not None:
             raise ValueError(f"'inputs' is of one run and this stream has {self.runs}: say stream[i].inputs(…).")
         if of.action_values and (self.rho != 1.0).any():

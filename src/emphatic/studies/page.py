@@ -83,7 +83,7 @@ def _given(column: NDArray[np.float64]) -> list[float | str]:
 
 def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule the errors over α: a line for each λ, a panel for each choice of the rest."""
-    mean, se = over_runs(sweep.mean)
+    mean, se = sweep.over_runs("mean")
     share = sweep.diverged.mean(axis=1)
     rules = np.array(sweep.rules)
     for rule in dict.fromkeys(sweep.rules):
@@ -134,27 +134,28 @@ def _learning(sweep: Sweep, best: Sequence[dict[str, Any]]) -> list[dict[str, An
 
 
 def _bests(sweep: Sweep) -> list[dict[str, Any]]:
-    """The rows of the table, each with the standard error of its distance from the best: runs share their streams."""
-    least = min(sweep.best, key=lambda row: float(row["mean"]))
-    with np.errstate(invalid="ignore"):
-        apart = [sweep.mean[[row["setting"]]] - sweep.mean[[least["setting"]]] for row in sweep.best]
-    return [_best(row) | {"apart_se": float(over_runs(one)[1][0])} for row, one in zip(sweep.best, apart, strict=True)]
-
-
-def _best(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table: α and λ, the rest in words."""
-    known = ("rule", "setting", "alpha", "lambda", "mean", "mean_se", "final", "final_se", "diverged", "runs")
-    second = {name: value for name, value in row.items() if name not in known}
-    return {name: row.get(name) for name in known} | {"second": _words(second)}
+    """The rows of the table: α and λ, and the other parameters in words."""
+    parameters = set(sweep.parameters)
+    reported = sweep.rerun or sweep
+    numbers = sweep.choose() if reported is sweep else list(range(len(sweep.best)))
+    least = min(numbers, key=lambda number: reported.over_runs("mean")[0][number])
+    rows = []
+    for row, number in zip(sweep.best, numbers, strict=True):
+        with np.errstate(invalid="ignore"):
+            apart = over_runs((reported.mean[number] - reported.mean[least])[None])[1]
+        second = {name: value for name, value in row.items() if name in parameters - {"alpha", "lambda"}}
+        own = {name: value for name, value in row.items() if name not in second}
+        rows.append({"alpha": None, "lambda": None, "apart_se": float(apart[0])} | own | {"second": _words(second)})
+    return rows
 
 
 def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
     """What was tried of each rule; a rule that is in several grids has several numbers."""
     grids: dict[str, Any] = {}
     for some in settings:
-        same = sum(one.rule == some.rule for one in settings[: len(grids)])
+        same = sum(one.name == some.name for one in settings[: len(grids)])
         spans = {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
-        grids[f"{some.rule}, grid {same + 1}" if same else some.rule] = spans
+        grids[f"{some.name}, grid {same + 1}" if same else some.name] = spans
     return grids
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
 from emphatic.learning import inputs
 from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
@@ -172,8 +171,8 @@ class Recorded:
             digest.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
         return digest.hexdigest()
 
-    def points(self, count: int, every: int) -> NDArray[np.int64]:
-        """Where the pieces of the log end."""
+    def points(self, count: int, every: int, early: bool = False) -> NDArray[np.int64]:
+        """Where the pieces of the log end, all of one length."""
         return np.unique(np.round(np.linspace(0, self.steps, min(count, self.steps) + 1)).astype(np.int64))[1:]
 
     def baselines(self, runs: int) -> dict[str, float]:
@@ -184,7 +183,7 @@ class Recorded:
 
     def score(self, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side."""
-        K, rule = len(settings), rules.get(settings.rule)
+        K, rule = len(settings), settings.rule
         given = self._given(settings)
         learner = Learner(rule, self.n or 1, K)
         edges = np.unique([0, *points, self.steps])
@@ -217,7 +216,7 @@ class Recorded:
 
     def _given(self, settings: GridSettings) -> dict[str, NDArray[np.float64]]:
         """What ``run`` takes beside the features: (T,), (1, K) or a number."""
-        rule, gamma = rules.get(settings.rule), np.asarray(self.gamma_next)
+        rule, gamma = settings.rule, np.asarray(self.gamma_next)
         if not rule.interest and self.I is not None and np.any(self.I != 1.0):
             raise inputs.refusal("rule", "sweep", "take interest, as the log has it", repr(rule.name))
         if rule.action_values and np.any(self.rho != 1.0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,3 +37,11 @@ class Scores(NamedTuple):
         most = _BEYOND * (usual or 1.0)
         with np.errstate(over="ignore"):
             return cls(mean, final, curve.T.astype(np.float32), ~((mean <= most) & (final <= most)))
+
+    @classmethod
+    def averaged(cls, tasks: Sequence[Scores]) -> Scores:
+        """The mean over several tasks; who diverged in one of them has diverged."""
+        if len(tasks) == 1:
+            return tasks[0]
+        mean, final, curve = (np.mean([getattr(one, name) for one in tasks], axis=0) for name in cls._fields[:3])
+        return cls(mean, final, curve, np.any([one.diverged for one in tasks], axis=0))
