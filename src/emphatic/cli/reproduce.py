@@ -52,16 +52,19 @@ def _show(outcome: Outcome, out: Path) -> None:
     from rich.table import Table
 
     from emphatic.report import seconds
+    from emphatic.studies.agreement import ORIGINS
     from emphatic.studies.reproduction_page import verdict
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")
-    for column in ("published", "ours", "tolerance"):
+    origins = [origin for origin in ORIGINS if any(check.origin == origin for check in outcome.checks)]
+    for column in (*origins, "ours", "tolerance"):
         table.add_column(column, justify="right")
     table.add_column("")
     for check in outcome.checks:
         tolerance = _number(check.tolerance, 2)
-        table.add_row(check.name, _number(check.published), _number(check.ours), tolerance, _verdict(check))
+        published = [_number(check.published) if check.origin == origin else "" for origin in origins]
+        table.add_row(check.name, *published, _number(check.ours), tolerance, _verdict(check))
     Console().print(table)
     print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
     print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)

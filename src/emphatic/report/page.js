@@ -139,6 +139,15 @@
     return [...bands, ...levels, ...lines, ...marks];
   }
 
+  // Buttons that save a figure as it is shown: drawn lines as SVG, or points at three times the size as PNG.
+  const save = (format, title) => ({
+    name: format, title, icon: { width: 24, height: 24, path: "M5 20h14v-2H5zM19 9h-4V3H9v6H5l7 7z" },
+    click: (element) => Plotly.downloadImage(element, {
+      format, scale: format === "png" ? 3 : 1, width: element.clientWidth, height: element.clientHeight, filename: plots[element.dataset.plot].group,
+    }),
+  });
+  const saving = { displayModeBar: "hover", displaylogo: false, modeBarButtons: [[save("svg", "Save as SVG"), save("png", "Save as PNG")]] };
+
   function draw(element) {
     const plot = plots[element.dataset.plot];
     const panels = plot.views[chosen[plot.group] ?? plot.first];
@@ -159,7 +168,7 @@
       own.scale !== "linear" || panels.some((p) => p.marks.length) ? 0.03 : 0);
     const layout = {
       width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, showlegend: false, annotations: [],
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: plot.closest ? "closest" : "x unified",
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: plot.closest ? "closest" : "x unified",
       dragmode: touch ? false : "zoom", font: { family: "system-ui, sans-serif", size: 11.5, color: colour("soft") },
       hoverlabel: { bgcolor: colour("card"), bordercolor: colour("faint"), font: { color: colour("ink") } },
     };
@@ -215,7 +224,7 @@
         });
       }
     });
-    Plotly.react(element, traces, layout, { displayModeBar: false });
+    Plotly.react(element, traces, layout, own && !touch ? saving : { displayModeBar: false });
     drawn.add(element);
   }
 

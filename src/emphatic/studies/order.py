@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -47,6 +50,7 @@ class Order:
     points: int | list[int] | None = None
     seed: int | None = None
     theta: list[float] | str | None = None
+    rerun: int | None = None
     predict: str | None = None
     horizon: float | str | None = None
     time: str | bool | None = None
@@ -71,8 +75,8 @@ class Order:
     @staticmethod
     def usual(rule: str | None) -> dict[str, Any]:
         """What a grid of these rules has where nothing is said; no λ where none of them has it."""
-        chosen = _listed(rule or _USUAL["rule"])
-        known = {name for one in chosen if one in rules.names() for name in parameters(rules.get(one))}
+        found = [_resolve(one) for one in _listed(rule or _USUAL["rule"])]
+        known = {name for one in found if not isinstance(one, str) for name in parameters(one)}
         return {name: value for name, value in _USUAL.items() if name in ("rule", *known) or not known}
 
     @property
@@ -83,8 +87,9 @@ class Order:
 
     @property
     def grids(self) -> list[dict[str, Any]]:
-        """The grids, rules as lists."""
-        return [dict(one) | {"rule": _listed(one.get("rule"))} for one in self.grid or (_USUAL,)]
+        """The grids, rules as lists; those that are written MODULE:NAME are imported."""
+        grids = [dict(one) | {"rule": _listed(one.get("rule"))} for one in self.grid or (_USUAL,)]
+        return [one | {"rule": _resolve(one["rule"])} for one in grids]
 
     def source(self) -> Callable[..., Any] | Recorded:
         """What the sweep learns from."""
@@ -109,7 +114,7 @@ class Order:
     @property
     def arguments(self) -> dict[str, Any]:
         """What it says beside that, as ``sweep`` takes it."""
-        names = ("runs", "steps", "every", "points", "seed", "theta")
+        names = ("runs", "steps", "every", "points", "seed", "theta", "rerun")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
@@ -123,3 +128,20 @@ class Order:
 
 def _listed(rule: Any) -> Any:
     return [part.strip() for part in rule.split(",")] if isinstance(rule, str) else rule
+
+
+def _resolve(rule: Any) -> Any:
+    """Rules by their names; MODULE:NAME is imported, from here or wherever Python finds it. Other words stay."""
+    if isinstance(rule, list):
+        return [_resolve(one) for one in rule]
+    if not isinstance(rule, str) or ":" not in rule:
+        return rules.get(rule) if rule in rules.names() else rule
+    module, _, name = rule.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise ValueError(f"--rule {rule}: the module {module!r} cannot be imported: {error}.") from error
+    except AttributeError:
+        raise ValueError(f"--rule {rule}: the module {module!r} has no {name!r}.") from None

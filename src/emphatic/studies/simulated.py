@@ -72,9 +72,15 @@ class Simulated:
 
     def mdp(self, run: int) -> MDP | Tasks:
         """The problem of a run."""
-        made: Any = self.problem
-        if not isinstance(made, MDP | Tasks):
-            made = made(seed=(self.seed, run)) if self.fresh else made()
+        return self._made(seed=(self.seed, run)) if self.fresh else self._only
+
+    @functools.cached_property
+    def _only(self) -> MDP | Tasks:
+        """The one problem of all runs, which keeps what was computed of it."""
+        return self._made()
+
+    def _made(self, **seed: Any) -> MDP | Tasks:
+        made = self.problem if isinstance(self.problem, MDP | Tasks) else self.problem(**seed)
         if not isinstance(made, MDP | Tasks):
             raise refusal("problem", "sweep", "be a problem, or a function that makes one", repr(made))
         return made

@@ -25,6 +25,8 @@ __all__ = ["find", "names", "reproduce"]
 _NAMES = (
     "random-walk",
     "collision",
+    "four-rooms",
+    "four-rooms-high-variance",
     "chain",
     "two-theta",
     "baird",
