@@ -16,7 +16,7 @@ from typing import Any
 
 from emphatic import problems, rules
 from emphatic.common.names import check_names
-from emphatic.studies.grid import parameters
+from emphatic.studies.grid import find_rule, parameters
 from emphatic.studies.recorded import Recorded
 
 __all__ = ["Order"]
@@ -140,7 +140,7 @@ def _resolve(rule: Any) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return getattr(importlib.import_module(module), name)
+        return find_rule(getattr(importlib.import_module(module), name))
     except ImportError as error:
         raise ValueError(f"--rule {rule}: the module {module!r} cannot be imported: {error}.") from error
     except AttributeError:

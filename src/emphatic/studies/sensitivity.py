@@ -246,7 +246,7 @@ def _on_log_axes(panel: Panel) -> Panel:
     """The same from step 1 on, without what such an axis cannot show."""
 
     def positive(values: Any) -> Any:
-        return None if values is None else [v if known(v) and v > 0 else math.nan for v in values]
+        return None if values is None else [v if v is not None and v > 0 else math.nan for v in values]
 
     lines = [
         replace(line, x=[step + 1 for step in line.x], y=positive(line.y), low=positive(line.low), high=line.high)  # type: ignore[union-attr]
