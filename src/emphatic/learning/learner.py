@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from operator import mul
 from typing import Any, Literal
@@ -167,6 +168,8 @@ class Learner(State):
         goal = None if probe is None else inputs.probe(probe, self.n, self._K)
         every = inputs.whole("probe_every", probe_every, "run")
         _warn_of(check.least_rows(log.parameters[4]))
+        if "lambda_next" in self.rule.extra and "lambda_next" not in extra:
+            _warn_of_lambda_next(self.rule, log.parameters[2])
         self._decide(log.phi, T)
 
         collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
@@ -318,3 +321,13 @@ def _warn_of(gamma: NDArray[np.float64]) -> None:
     constant = len(gamma) > 1 and gamma.strides[0] == 0
     if constant or len(gamma) >= _EPISODE:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)
+
+
+def _warn_of_lambda_next(rule: Rule, lambda_: Any) -> None:
+    """A warning where λ varies over the steps, and λ' is λ of the same step for want of another."""
+    if len(lambda_) > 1 and (lambda_[1:] != lambda_[:-1]).any():
+        warnings.warn(
+            f"lambda_ varies over the steps, rule {rule.name!r} uses λ of the next step too, and 'lambda_next' was not "
+            "given: λ of the same step is used in its place. Give lambda_next=, row t being λ_{t+1}.",
+            stacklevel=3,
+        )
