@@ -58,7 +58,7 @@ def distances(target: str, within: str) -> dict[tuple[int, int], int]:
 @pytest.mark.parametrize("high_variance", [False, True])
 def test_the_definition(k: int, high_variance: bool) -> None:
     rooms = problems.four_rooms(k, high_variance)
-    room, target, other = TASKS[k]
+    room, target, other = tuple(TASKS[k])
     cells = [number for number in range(121) if at(number % 11, number // 11) != "#"]
     assert rooms.cells.tolist() == cells
     assert len(cells) == rooms.S == 104
@@ -175,7 +175,7 @@ def test_undefined_policies() -> None:
     """Allowed where there is no interest, as zeros or NaN; refused where the way on would lead there."""
     P = np.zeros((2, 2, 2))
     P[0, :, 1] = P[1, :, 0] = 1.0
-    half = {"P": P, "R": 1.0, "mu": [0.5, 0.5], "I": [1.0, 0.0]}
+    half: dict[str, Any] = {"P": P, "R": 1.0, "mu": [0.5, 0.5], "I": [1.0, 0.0]}
     for none in (0.0, np.nan):
         mdp = MDP(gamma=[0.9, 0.0], pi=[[1.0, 0.0], [none, none]], **half)
         assert mdp.defined.tolist() == [True, False]

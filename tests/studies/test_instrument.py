@@ -23,7 +23,7 @@ from emphatic.studies import Recorded, page, sweep
 from emphatic.studies.plan import fingerprint
 
 RUNNER = CliRunner()
-OWN = '''
+OWN = """
 from emphatic import Rule
 
 
@@ -33,8 +33,9 @@ def step(step, memory, x, x_next, g):
     return ((1.0,),), ((s, 0.0),), ()
 
 
-damped = Rule("damped_td", step, weights=("theta",), traces=(), memory=(), extra=("damping",), defaults={"damping": 1.0})
-'''
+vectors = {"weights": ("theta",), "traces": (), "memory": ()}
+damped = Rule("damped_td", step, **vectors, extra=("damping",), defaults={"damping": 1.0})
+"""
 
 
 def _step(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
@@ -110,7 +111,7 @@ def test_the_command_imports_a_rule(tmp_path: Path) -> None:
     (tmp_path / "my_rules.py").write_text(OWN)
     (tmp_path / "sweep.toml").write_text(
         'problem = "chain"\nruns = 2\nsteps = 100\n[[grid]]\nrule = ["td", "my_rules:damped"]\n'
-        'alpha = [0.01, 0.02]\nlambda = 0\ndamping = [0, 1]\n'
+        "alpha = [0.01, 0.02]\nlambda = 0\ndamping = [0, 1]\n"
     )
     command = [sys.executable, "-m", "emphatic.cli", "sweep", "--config", "sweep.toml", "--out", "out", "--jobs", "2"]
     subprocess.run(command, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
@@ -158,7 +159,9 @@ def test_a_rule_without_interest_where_the_policy_is_undefined() -> None:
     """Allowed in Four Rooms; refused where there is interest of another size."""
     grid = {"rule": "htd", "alpha": 0.01, "lambda": 0}
     assert sweep("four_rooms", grid, runs=1, steps=50).mean.shape == (1, 1)
-    with pytest.raises(ValueError, match=r"must take interest, as chain\(I=.*\) has it where its target policy is defined"):
+    with pytest.raises(
+        ValueError, match=r"must take interest, as chain\(I=.*\) has it where its target policy is defined"
+    ):
         sweep(functools.partial(problems.chain, I=[1, 2, 1, 1, 1]), grid, runs=1, steps=50)
 
 
@@ -182,7 +185,10 @@ def test_errors_are_weighted_by_interest_or_as_given() -> None:
 
 
 def test_the_best_are_reported_on_fresh_runs(tmp_path: Path) -> None:
-    grid = [{"rule": "td", "alpha": [0.001, 0.01], "lambda": 0}, {"rule": "etd", "alpha": [0.003], "lambda": [0, 0.9]}]
+    grid: list[dict[str, Any]] = [
+        {"rule": "td", "alpha": [0.001, 0.01], "lambda": 0},
+        {"rule": "etd", "alpha": [0.003], "lambda": [0, 0.9]},
+    ]
     found = sweep("collision", grid, runs=3, steps=200, rerun=4, out=tmp_path)
     whole = sweep("collision", grid, runs=7, steps=200)
     assert found.rerun is not None
@@ -242,9 +248,9 @@ def test_figures_for_papers(kind: str, tmp_path: Path) -> None:
 
 def test_figures_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = sweep("chain", {"rule": PLAIN, "alpha": 0.1}, runs=1, steps=10)
-    with pytest.raises(ValueError, match="'x' parameter of plot must be 'alpha', 'lambda' or 'steps'. Got 'beta'"):
+    with pytest.raises(ValueError, match=r"'x' parameter of plot must be 'alpha', 'lambda' or 'steps'\. Got 'beta'"):
         found.plot("beta")
-    with pytest.raises(ValueError, match="Figures are written as svg, pdf, png. Got 'gif'"):
+    with pytest.raises(ValueError, match=r"Figures are written as svg, pdf, png\. Got 'gif'"):
         found.plot("alpha", tmp_path / "a.gif")
     with pytest.raises(ValueError, match="there is nothing to draw"):
         found.plot("lambda")
@@ -254,7 +260,8 @@ def test_figures_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_figures_by_the_command(tmp_path: Path) -> None:
-    flags = "--rule td --alpha .01,.1 --lambda 0,.9 --runs 2 --steps 50 --rerun 2 --plot svg,png".split()
+    words = "--rule td --alpha .01,.1 --lambda 0,.9 --runs 2 --steps 50 --rerun 2 --plot svg,png"
+    flags = words.split()
     result = RUNNER.invoke(app, ["sweep", "chain", *flags, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert {f"{kind}.{suffix}" for kind in ("alpha", "lambda", "steps") for suffix in ("svg", "png")} < {

@@ -126,7 +126,7 @@ class MDP:
     @property
     def defined(self) -> NDArray[np.bool_]:
         """The states in which the target policy is defined, (S,)."""
-        return self.pi.any(axis=1)
+        return np.asarray(self.pi.any(axis=1))
 
     def _check_undefined(self) -> None:
         """Refuse a target policy that leads to where it is undefined with something still to come."""

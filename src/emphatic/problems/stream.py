@@ -25,7 +25,8 @@ class Stream:
     arrays from ``R`` on are (T, K).
 
     ``active`` says where the target policy is defined. Elsewhere ρ = I = 0; and as that alone does not keep every rule
-    from learning (w of a gradient rule goes on moving), the step size is to be 0 there too: ``alpha=α * stream.active``.
+    from learning (w of a gradient rule goes on moving), the step size is to be 0 there too:
+    ``alpha=0.01 * stream.active``.
 
     >>> from emphatic import Learner, problems
     >>> stream = problems.collision().simulate(1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -133,7 +132,7 @@ class Tasks:
         return self._each("gamma")
 
     @cached_property
-    def I(self) -> FloatArray:
+    def I(self) -> FloatArray:  # noqa: E743
         """The interest of each task, (K, S)."""
         return self._each("I")
 
@@ -185,5 +184,5 @@ class Tasks:
             **{name: np.stack([getattr(one, name) for one in streams], axis=-1) for name in names if name not in _ONCE},
         )
 
-    def _each(self, name: str) -> Any:
+    def _each(self, name: str) -> FloatArray:
         return kept(np.stack([getattr(task, name) for task in self.tasks]))

@@ -17,8 +17,8 @@ from emphatic.report import Figure
 
 __all__ = ["ORIGINS", "Check", "Origin", "Outcome", "claim", "compare", "count_numbers", "finding"]
 
-#: Where a published number comes from: printed as such; digitised, that is read off a figure; replayed, that is computed
-#: by the authors' own updates; or derived, as it follows exactly from what is printed.
+#: Where a published number comes from: printed as such; digitised, that is read off a figure; replayed, that is
+#: computed by the authors' own updates; or derived, as it follows exactly from what is printed.
 Origin = Literal["", "printed", "digitised", "replayed", "derived"]
 ORIGINS: tuple[Origin, ...] = ("printed", "digitised", "replayed", "derived")
 

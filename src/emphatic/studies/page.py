@@ -148,7 +148,9 @@ def _learning(sweep: Sweep, best: Sequence[dict[str, Any]]) -> list[dict[str, An
     out = []
     for i, row in enumerate(best):
         # (those that were chosen by their mean have fresh runs, if there are any)
-        curve = sweep.rerun.curve[i] if sweep.rerun is not None and "chosen_runs" in row else sweep.curve[row["setting"]]
+        curve = (
+            sweep.rerun.curve[i] if sweep.rerun is not None and "chosen_runs" in row else sweep.curve[row["setting"]]
+        )
         mean, se = over_runs(curve.T)
         names = [name for name in sweep.parameters if name in row]
         out.append({"rule": row["rule"], "setting": _words({n: row[n] for n in names}), "mean": mean, "se": se})

@@ -123,8 +123,8 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Html:
     kept = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
     note = (
         "Agrees: no further from the published number than the tolerance. The heading says where that comes from: "
-        "printed; digitised, read off a figure; replayed, by the authors' updates; derived, exactly from what is printed. "
-        "A click on a heading sorts."
+        "printed; digitised, read off a figure; replayed, by the authors' updates; derived, exactly from what is "
+        "printed. A click on a heading sorts."
     )
     return section("checks", "Numbers", paragraphs(note), table(kept, rows, sort=True))
 

@@ -236,7 +236,9 @@ class Sweep:
         files: dict[str, Callable[[BinaryIO], Any]] = {
             "results.parquet": lambda file: pq.write_table(self.table, file, compression="zstd"),
             "settings.parquet": lambda file: pq.write_table(self.settings, file, compression="zstd"),
-            **({} if again is None else {"rerun.parquet": lambda file: pq.write_table(again, file, compression="zstd")}),
+            **(
+                {} if again is None else {"rerun.parquet": lambda file: pq.write_table(again, file, compression="zstd")}
+            ),
             "summary.json": lambda file: file.write(text.encode()),
             "report.html": lambda file: file.write(page(self).encode()),
         }

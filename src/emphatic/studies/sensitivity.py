@@ -249,10 +249,10 @@ def _on_log_axes(panel: Panel) -> Panel:
         return None if values is None else [v if v is not None and v > 0 else math.nan for v in values]
 
     lines = [
-        replace(line, x=[step + 1 for step in line.x], y=positive(line.y), low=positive(line.low), high=line.high)  # type: ignore[union-attr]
+        replace(line, x=np.asarray(line.x, np.int64) + 1, y=positive(line.y), low=positive(line.low))
         for line in panel.lines
     ]
-    shown = [v for line in lines for v in np.ravel(line.y) if known(v)]  # type: ignore[call-overload]
+    shown = [float(v) for line in lines for v in np.asarray(line.y, np.float64) if known(v)]
     levels = [level for level in panel.levels if level.y > 0]
     top = panel.y_range[1] if panel.y_range else 1.0
     low = min([*shown, *(level.y for level in levels), top / 2])

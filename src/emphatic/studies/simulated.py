@@ -116,7 +116,7 @@ class Simulated:
     def points(self, count: int, every: int, early: bool = False) -> NDArray[np.int64]:
         """About ``count`` of the steps 0, every, 2·every, …, evenly spread; with ``early`` half of them towards 0."""
         there = -(-self.steps // every)
-        first = np.geomspace(1, there, count // 2) - 1 if early and there > count else []
+        first: Any = np.geomspace(1, there, count // 2) - 1 if early and there > count else []
         even = np.linspace(0, there - 1, min(count, there) - len(first))
         return np.unique(np.round(np.append(first, even)).astype(np.int64)) * every
 

@@ -65,9 +65,7 @@ def _beta(x: float, df: float) -> float:
 def _fraction(x: float, a: float, b: float) -> float:
     if x <= 0.0:
         return 0.0
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    ) / a
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     value, c, d = 1.0, 1.0, 0.0
     for i in range(400):
         m = i // 2

@@ -62,7 +62,9 @@ class SweepPage:
 def sweep_page(sweep: SweepPage) -> str:
     """The page as HTML, complete in itself."""
     plots = Plots()
-    ink = inks(sweep.sensitivity, sweep.best, sweep.along, *(many for name, many in sweep.learning.items() if name != "points"))
+    ink = inks(
+        sweep.sensitivity, sweep.best, sweep.along, *(many for name, many in sweep.learning.items() if name != "points")
+    )
     runs = sweep.counts.get("runs", 0)
     wide = t_quantile(0.5 + CONFIDENCE / 2, runs - 1) if runs > 1 else math.nan
     about = (sweep.metric, sweep.unit, sweep.baseline, wide)
@@ -162,7 +164,9 @@ def _step(value: Any) -> str:
 def _table(best: Sequence[Mapping[str, Any]], metric: str) -> Html:
     rows: list[dict[str, Any]] = []
     for row in best:
-        shown = {name: plus_minus(row.get(name), row.get(f"{name}_se")) for name in ("mean", "final")}
+        shown: dict[str, str | None] = {
+            name: plus_minus(row.get(name), row.get(f"{name}_se")) for name in ("mean", "final")
+        }
         shown |= {name: _ends(row, name) for name in ("95%", "median")}
         runs = f"{amount(row['diverged'])} of {amount(row.get('runs'))}" if known(row.get("diverged")) else None
         rows.append({**row, **{f"{name} shown": words for name, words in shown.items()}, "runs shown": runs})

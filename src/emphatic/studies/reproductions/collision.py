@@ -95,7 +95,14 @@ def _of_etd(found: Errors) -> list[Check]:
     for name, i in (("etd, λ = 0, α = 2^-6", there[12]), ("etd, λ = .5, α = 2^-5", lost)):
         mean = float(found.mean[i])
         out.append(
-            claim(name, "diverges", mean, not mean < DIVERGED, f"agrees if the mean RMSVE is above {DIVERGED:g}", "replayed")
+            claim(
+                name,
+                "diverges",
+                mean,
+                not mean < DIVERGED,
+                f"agrees if the mean RMSVE is above {DIVERGED:g}",
+                "replayed",
+            )
         )
     tolerance = 3.0 * np.sqrt(2.0) * found.se[survivor]
     name = "true_online_etd, λ = .5, α = 2^-5"

@@ -1,8 +1,8 @@
 """The Four Rooms study: eleven algorithms and eight questions of one stream, over step size, λ and a second parameter.
 
-Ghiassian & Sutton (2021). 50 runs of 50,000 steps; the RMSVE of each task over the cells where it is active, weighted by
-d_μ, at every 10th step, averaged over the tasks. The grids are those of the Collision study: 16,416 settings, each with
-eight learners, 3.3·10¹¹ learner-steps. The best settings are chosen on these runs and reported on 50 others.
+Ghiassian & Sutton (2021). 50 runs of 50,000 steps; the RMSVE of each task over the cells where it is active, weighted
+by d_μ, at every 10th step, averaged over the tasks. The grids are those of the Collision study: 16,416 settings, each
+with eight learners, 3.3·10¹¹ learner-steps. The best settings are chosen on these runs and reported on 50 others.
 
 The paper prints no errors, only figures, which have not been digitised: what is judged is the problem itself, and the
 rest is reported.

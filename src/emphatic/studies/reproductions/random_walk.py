@@ -128,12 +128,8 @@ def _checks(rule: str, found: Array, quick: bool) -> list[Check]:
             continue
         there = here[np.argmin(np.abs(alphas[here] - ALPHA[j]))]
         excess = found[:, there] - found[:, best]
-        checks.append(
-            compare(
-                f"{of}: above it at α = {ALPHA[j]:g}", 0.0, excess.mean(), 2 * READING + more * _se(excess),
-                origin="digitised",
-            )  # fmt: skip
-        )
+        name, allowed = f"{of}: above it at α = {ALPHA[j]:g}", 2 * READING + more * _se(excess)
+        checks.append(compare(name, 0.0, excess.mean(), allowed, origin="digitised"))
         if j < len(AT_ONE):
             one = here[-1]
             allowed = TOLERANCE + more * se[one]

@@ -51,7 +51,9 @@ def exact() -> list[Check]:
         learner = Learner("td", 1, engine="dense")
         learner.theta = [10.0]
         learner.learn(0.1, 1.0, 0.0, [phi], 2.0, 0.0, [2.0], 0.9)
-        checks.append(compare(f"one TD(0) step from θ = 10, φ = {phi:g}", theta, learner.theta.item(), EXACT, origin="printed"))
+        checks.append(
+            compare(f"one TD(0) step from θ = 10, φ = {phi:g}", theta, learner.theta.item(), EXACT, origin="printed")
+        )
     return checks
 
 
