@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["available", "choose", "make"]
 
+#: Up to so many features the dense engine's learners go side by side (``lanes``).
+_FEW = 16
+
 
 def available() -> tuple[str, ...]:
     """The engines that can be had here.
@@ -43,23 +46,30 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
 
     One learner (K=None), and a horde that goes a step at a time, take features that are given by index as they are. For
-    a horde and a log, what a step costs a learner, in units of one feature of the dense engine:
+    a horde and a log, what a step costs a learner, in units of 0.65 ns, which is one feature of the dense engine. The
+    numbers are fitted to the times in benchmarks/results/hordes.md ("auto" and "growth", true_online_etd):
 
-    - chunked: a third a feature and half a step of the chunk; and, shared by all learners, the products of the
-      features with each other.
-    - sparse: 4 an active feature, besides a fixed 150; and one for each feature whose trace is still alive, which is
+    - dense: one a feature, and 30 if there are too many features for learners to go side by side.
+    - chunked, with L steps a chunk: the products with the chunk, a quarter a feature, and 4/L for reading and writing
+      the weights; L/8 and 20 for the steps within; and, shared by all learners, the products of the features with each
+      other, and what a step and a call take to set up.
+    - sparse: 3 an active feature, besides a fixed 100 (30 as measured: the rest leaves small problems to the dense
+      engine, which compiles sooner); and 0.8 for each feature whose trace is still alive, which is
       visited when some learner's traces have faded: those of the last 200 steps, as far as the call goes.
 
-    Both take longer than the dense engine to set up a call.
+    Features given by index are first expanded for the others, once for all learners.
     """
     if K is None or T <= 1:
         return "dense" if active is None else "sparse"
-    cost, call = {"dense": float(n)}, 100_000 / T
+    L = min(T, 127)
+    cost = {"dense": float(n if n <= _FEW else n + 30)}
     if T >= 16:
-        cost["chunked"] = n / 3 + min(T, 127) / 2 + (10 * n + 3_000 + call) / K
+        cost["chunked"] = 20 + L / 8 + n / 4 + 4 * n / L + (1_400 + n * L / 15 + 45_000 / T) / K
     if active is not None:
+        expansion = (2 * n + 70_000 / T) / K
+        cost = {name: own + expansion for name, own in cost.items()}
         alive = min(n, active * min(T, 200))
-        cost["sparse"] = 150 + 4 * active + alive + (40 * alive + call) / K
+        cost["sparse"] = 100 + 3 * active + 0.8 * alive + (450 + 8 * alive) / K
     return min(cost, key=lambda name: cost[name])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -124,7 +125,7 @@ class State:
     @property
     def position(self) -> int:
         """The steps of the stream so far, whoever learned from them: frozen learners do not stop it."""
-        return self._ahead + int(self._engine.counts[self._leader])
+        return self._ahead + int(self._engine.scalars[self._leader, -1])
 
     @property
     def frozen(self) -> Any:
@@ -260,6 +261,9 @@ class State:
             raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
         with restoring.open_checkpoint(path) as (header, arrays):
             learner = cls._restored(header, arrays, engine, rule)
+            if "horde" in header:
+                what = f"{os.fsdecode(path)!r} holds a Horde, of which this is the learner alone: "
+                warnings.warn(f"{what}emphatic.Horde.load opens the whole.", stacklevel=3)
             return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
 
     @classmethod
