@@ -268,5 +268,5 @@ def test_each_learner_may_have_values_and_weights_of_its_own(engine: str, K: int
 def test_goals_that_do_not_fit_are_refused() -> None:
     learner, Phi_s = Learner("td", 6, 3, engine="reference"), np.ones((9, 6))
     for v, d in ((np.ones((2, 9)), np.ones(9)), (np.ones(9), np.zeros((3, 9))), (np.ones(8), np.ones(9))):
-        with pytest.raises(ValueError, match=r"v and d of shape \(S,\) or \(3, S\), all finite, with weights d"):
+        with pytest.raises(ValueError, match=r"v and d of shape \(S,\) or \(3, S\), all finite, with weights d that"):
             learner.run(np.ones((3, 6)), 0.0, 0.0, alpha=0.1, probe=(Phi_s, v, d))

@@ -180,8 +180,8 @@ def probe(given: Any, n: int, K: int | None) -> Probe:
     if not fine:
         each = "(S,)" if K is None else f"(S,) or ({K}, S)"
         wanted = (
-            f"be (Phi_s, v, d), Phi_s of shape (S, {n}) and v and d of shape {each}, all finite, with weights d that are "
-            "not negative and not all 0"
+            f"be (Phi_s, v, d), Phi_s of shape (S, {n}) and v and d of shape {each}, all finite, with weights d that "
+            "are not negative and not all 0"
         )
         raise refusal("probe", "run", wanted, _format(given))
     return Probe.of(Phi_s, v, d)

@@ -54,7 +54,8 @@ class Targets:
         """Some of the questions."""
         own: Any = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
         chances = None if self.chances is None else self.chances.take(questions, axis=2)
-        return Targets(*(array.take(questions, axis=1) for array in own), self.all_known, chances)
+        R, known, gamma, rho, interest, x = (array.take(questions, axis=1) for array in own)
+        return Targets(R, known, gamma, rho, interest, x, self.all_known, chances)
 
     @staticmethod
     def joined(parts: Sequence[Targets]) -> Targets:
