@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from emphatic import problems
+from emphatic import Rule, problems
 from emphatic.cli import app
 from emphatic.studies import reproductions
 from emphatic.studies.agreement import ORIGINS, Outcome, claim, compare, count_numbers, finding
@@ -81,6 +82,38 @@ def test_four_rooms(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     rooms = problems.four_rooms(high_variance="high" in name)
     before = rooms.rmsve(np.zeros((8, 12))).mean()  # anything is learned
     assert (curve["name"], curve["y"][0]) == ("td", pytest.approx(before))
+
+
+def _td(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    s = alpha * rho * delta
+    return ((1.0,),), ((s, 0.0),), ()
+
+
+#: TD(0), without λ.
+OWN = Rule("own_td", _td, weights=("theta",), traces=(), memory=(), interest=False)
+
+
+def test_a_rule_of_ones_own_in_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported beside the others, on the page too; studies without a grid have no place for it."""
+    monkeypatch.setattr(four_rooms, "RULES", ("td", "abtd"))
+    monkeypatch.setattr(four_rooms, "MORE", ())
+    outcome = reproduce("four-rooms", quick=True, out=tmp_path, rule=OWN)
+    assert outcome.checks[-1].name == "mean RMSVE, own_td"
+    assert "own_td" in (tmp_path / "four-rooms" / "report.html").read_text("utf-8")
+    monkeypatch.setattr(collision, "RULES", ("etd",))
+    monkeypatch.setattr(collision, "RUNS", 2)
+    monkeypatch.setattr(collision, "STEPS", 100)
+    outcome = reproduce("collision", rule=[OWN])
+    assert outcome.checks[-1].name == "own_td, best over the grid"
+    assert [panel.title for panel in outcome.figures[-1].plot.views["all"]] == ["etd", "own_td"]
+    with pytest.raises(
+        ValueError, match="'rule' parameter of reproduce must be left out of 'chain'; it can"
+    ):
+        reproduce("chain", quick=True, rule=OWN)
+    code, said = command("chain", "--rule", "no_such_module:x")
+    assert code == 2
+    assert "cannot be imported" in said
 
 
 def test_four_rooms_whole_grid() -> None:

@@ -134,6 +134,10 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
     jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one per core.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
+    ] = None,
 ) -> None:
     """Run published studies again and compare: agree or disagree, number by number.
 
@@ -141,7 +145,7 @@ def reproduce(
     """
     from emphatic.cli.reproduce import reproduce as command
 
-    raise typer.Exit(command(names or [], every, quick, out, jobs, seed))
+    raise typer.Exit(command(names or [], every, quick, out, jobs, seed, rule))
 
 
 @app.command()

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 
-def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs: int, seed: int) -> int:
+def reproduce(
+    studies: Sequence[str], every: bool, quick: bool, out: Path, jobs: int, seed: int, rule: str | None = None
+) -> int:
     """The command; its exit code: 1 where a number disagrees, 2 where it cannot be done."""
     from emphatic.studies import reproductions
+    from emphatic.studies.order import resolve
 
     def command() -> int:
         if every == bool(studies):
@@ -24,11 +27,12 @@ def reproduce(studies: Sequence[str], every: bool, quick: bool, out: Path, jobs:
             raise ValueError(f"Name one study or more, or give --all. There are: {known}.")
         for name in studies:
             reproductions.find(name)  # a slip in the last name should not cost the studies before it
+        own = None if rule is None else resolve([part.strip() for part in rule.split(",")])
         outcomes = []
         for name in reproductions.names() if every else dict.fromkeys(studies):
             with bars() as progress:
                 outcome = reproductions.reproduce(
-                    name, quick, out, seed=seed, jobs=jobs, progress=_named(name, progress)
+                    name, quick, out, seed=seed, jobs=jobs, progress=_named(name, progress), rule=own
                 )
             _show(outcome, out)
             outcomes.append(outcome)

@@ -19,7 +19,7 @@ from emphatic.common.names import check_names
 from emphatic.studies.grid import find_rule, parameters
 from emphatic.studies.recorded import Recorded
 
-__all__ = ["Order"]
+__all__ = ["Order", "resolve"]
 
 #: What a grid has where nothing is said.
 _USUAL = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
@@ -75,7 +75,7 @@ class Order:
     @staticmethod
     def usual(rule: str | None) -> dict[str, Any]:
         """What a grid of these rules has where nothing is said; no λ where none of them has it."""
-        found = [_resolve(one) for one in _listed(rule or _USUAL["rule"])]
+        found = [resolve(one) for one in _listed(rule or _USUAL["rule"])]
         known = {name for one in found if not isinstance(one, str) for name in parameters(one)}
         return {name: value for name, value in _USUAL.items() if name in ("rule", *known) or not known}
 
@@ -89,7 +89,7 @@ class Order:
     def grids(self) -> list[dict[str, Any]]:
         """The grids, rules as lists; those that are written MODULE:NAME are imported."""
         grids = [dict(one) | {"rule": _listed(one.get("rule"))} for one in self.grid or (_USUAL,)]
-        return [one | {"rule": _resolve(one["rule"])} for one in grids]
+        return [one | {"rule": resolve(one["rule"])} for one in grids]
 
     def source(self) -> Callable[..., Any] | Recorded:
         """What the sweep learns from."""
@@ -130,10 +130,10 @@ def _listed(rule: Any) -> Any:
     return [part.strip() for part in rule.split(",")] if isinstance(rule, str) else rule
 
 
-def _resolve(rule: Any) -> Any:
+def resolve(rule: Any) -> Any:
     """Rules by their names; MODULE:NAME is imported, from here or wherever Python finds it. Other words stay."""
     if isinstance(rule, list):
-        return [_resolve(one) for one in rule]
+        return [resolve(one) for one in rule]
     if not isinstance(rule, str) or ":" not in rule:
         return rules.get(rule) if rule in rules.names() else rule
     module, _, name = rule.partition(":")

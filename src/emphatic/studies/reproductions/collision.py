@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from emphatic import problems
-from emphatic.studies.agreement import Check, Outcome, claim, compare
+from emphatic.studies.agreement import Check, Outcome, claim, compare, finding
 from emphatic.studies.conditions import Conditions
 from emphatic.studies.reproductions import collision_figures as figures
 from emphatic.studies.reproductions.collision_errors import Errors, power
@@ -26,6 +26,7 @@ from emphatic.studies.reproductions.collision_grid import (
     TRUE_ONLINE,
     Best,
     grids,
+    own_grid,
 )
 from emphatic.studies.sweeping import sweep
 
@@ -49,7 +50,8 @@ def errors(how: Conditions, rules: tuple[str, ...]) -> Errors:
     """Learn the grid of some rules; in the quick mode the error is that of every 50th step."""
     return Errors(
         sweep(
-            "collision", grids(how.quick, rules), runs=RUNS, steps=STEPS, every=50 if how.quick else 1, seed=how.seed,
+            "collision", [*grids(how.quick, rules), *(own_grid(rule, how.quick) for rule in how.rules)],
+            runs=RUNS, steps=STEPS, every=50 if how.quick else 1, seed=how.seed,
             jobs=how.jobs, out=None if how.folder is None else how.folder / "sweep",
             progress=lambda done, total: how.progress("learner-steps", done, total),
         )
@@ -133,11 +135,16 @@ def run(how: Conditions) -> Outcome:
             "among which our best is sought; and the error of every 50th step."
         )
     drawn = [figures.bests(found, how.quick, RULES), figures.curve(found)]
-    drawn += [] if how.quick else [figures.sensitivity(found, RULES)]
+    drawn += [] if how.quick else [figures.sensitivity(found, (*RULES, *(rule.name for rule in how.rules)))]
     settings = {
         "runs": RUNS,
         "steps": STEPS,
         "settings": len(found.mean),
         "learner-steps": len(found.mean) * RUNS * STEPS,
     }
-    return Outcome([*exact, *checks(found, how.quick, RULES)], drawn, notes, settings)
+    own = []
+    for name in (rule.name for rule in how.rules):
+        i = found.best(name)
+        words = f"{found.describe(i)}; ± {found.se[i]:.4f}"
+        own.append(finding(f"{name}, best over the grid", float(found.mean[i]), words))
+    return Outcome([*exact, *checks(found, how.quick, RULES), *own], drawn, notes, settings)

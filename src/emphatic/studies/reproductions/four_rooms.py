@@ -21,7 +21,7 @@ from emphatic.problems.four_rooms import HALLWAYS, ROOMS, SUBTASKS
 from emphatic.studies.agreement import Check, Outcome, compare, finding
 from emphatic.studies.conditions import Conditions
 from emphatic.studies.reproductions import four_rooms_figures as figures
-from emphatic.studies.reproductions.collision_grid import ALPHAS, LAMBDAS, published
+from emphatic.studies.reproductions.collision_grid import ALPHAS, LAMBDAS, own_grid, published
 from emphatic.studies.results import Sweep
 from emphatic.studies.sweeping import sweep
 
@@ -96,7 +96,8 @@ def run_variant(how: Conditions, high_variance: bool) -> Outcome:
     runs, steps, rerun = (5, 5_000, 5) if how.quick else (RUNS, STEPS, RUNS)
     task = functools.partial(problems.four_rooms, high_variance=high_variance)
     found = sweep(
-        task, grids(how.quick), runs=runs, steps=steps, every=EVERY, seed=how.seed, rerun=rerun, jobs=how.jobs,
+        task, [*grids(how.quick), *(own_grid(rule, how.quick) for rule in how.rules)],
+        runs=runs, steps=steps, every=EVERY, seed=how.seed, rerun=rerun, jobs=how.jobs,
         out=None if how.folder is None else how.folder / "sweep",
         progress=lambda done, total: how.progress("learner-steps", done, total),
     )  # fmt: skip

@@ -66,6 +66,8 @@ def against_lambda(found: Sweep) -> Figure:
         if rule in ALONG:
             continue
         values, best = best_along(found, rule, "lambda")
+        if not len(values):  # of one's own, without λ
+            continue
         half = wide * se[best]
         lines.append(Line(values, mean[best], rule, category(i), low=mean[best] - half, high=mean[best] + half))
         keys.append(Key(category(i), rule))
@@ -83,6 +85,7 @@ def sensitivity(found: Sweep) -> Figure:
     panels = []
     for rule in dict.fromkeys(found.rules):
         column = found.parameters[ALONG.get(rule, "lambda")]
+        column = np.where((rules == rule) & np.isnan(column), lambdas[0], column)  # one's own, without λ: one line
         own = shades(np.unique(column[(rules == rule)]).tolist()) if rule in ALONG else shade
         lines = []
         for value, place in own.items():
