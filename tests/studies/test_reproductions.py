@@ -107,9 +107,7 @@ def test_a_rule_of_ones_own_in_a_study(tmp_path: Path, monkeypatch: pytest.Monke
     outcome = reproduce("collision", rule=[OWN])
     assert outcome.checks[-1].name == "own_td, best over the grid"
     assert [panel.title for panel in outcome.figures[-1].plot.views["all"]] == ["etd", "own_td"]
-    with pytest.raises(
-        ValueError, match="'rule' parameter of reproduce must be left out of 'chain'; it can"
-    ):
+    with pytest.raises(ValueError, match="'rule' parameter of reproduce must be left out of 'chain'; it can"):
         reproduce("chain", quick=True, rule=OWN)
     code, said = command("chain", "--rule", "no_such_module:x")
     assert code == 2
