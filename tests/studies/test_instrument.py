@@ -69,6 +69,7 @@ def test_a_rule_of_ones_own_is_swept_beside_the_others(tmp_path: Path) -> None:
     assert sweep(log, {"rule": PLAIN, "alpha": 0.1}).mean.shape == (1, 1)
 
 
+@pytest.mark.plain
 def test_an_edited_rule_is_another_sweep(tmp_path: Path) -> None:
     """What a stopped sweep goes on from includes the rule's source, not only its name."""
     assert fingerprint(PLAIN) != fingerprint(HALF)
@@ -138,15 +139,16 @@ def test_rules_that_the_command_cannot_import(rule: str, said: str, tmp_path: Pa
 # ---------------------------------------------------------------------- tasks and weights
 
 
+@pytest.mark.plain
 def test_the_error_of_several_tasks_is_their_mean() -> None:
     """Each task by the reference, with α = 0 where it is not active; gtd2 would go on learning with ρ = 0 alone."""
     for rule in ("etd", "gtd2"):
-        found = sweep("four_rooms", {"rule": rule, "alpha": [0.01, 0.05], "lambda": 0.5}, runs=2, steps=400, every=4)
+        found = sweep("four_rooms", {"rule": rule, "alpha": [0.01, 0.05], "lambda": 0.5}, runs=2, steps=120, every=4)
         for i, alpha in enumerate((0.01, 0.05)):
             errors = []
             for k in range(8):
                 task = problems.four_rooms(k)
-                stream = task.simulate(400, seed=(0, 1))
+                stream = task.simulate(120, seed=(0, 1))
                 learner = Learner(rule, 12, engine="reference")
                 given = stream.inputs(rule) | {"lambda_": 0.5, "alpha": alpha * stream.active}
                 errors.append(learner.run(**given, probe=task.probe, predictions=False)[1])
@@ -155,6 +157,7 @@ def test_the_error_of_several_tasks_is_their_mean() -> None:
             assert found.curve[i, 1] == pytest.approx(mean[found.points], rel=1e-5)
 
 
+@pytest.mark.plain
 def test_a_rule_without_interest_where_the_policy_is_undefined() -> None:
     """Allowed in Four Rooms; refused where there is interest of another size."""
     grid = {"rule": "htd", "alpha": 0.01, "lambda": 0}
@@ -165,6 +168,7 @@ def test_a_rule_without_interest_where_the_policy_is_undefined() -> None:
         sweep(functools.partial(problems.chain, I=[1, 2, 1, 1, 1]), grid, runs=1, steps=50)
 
 
+@pytest.mark.plain
 def test_errors_are_weighted_by_interest_or_as_given() -> None:
     grid = {"rule": "etd", "alpha": 0.0, "lambda": 1}
     own, other = (sweep("example_9_4", grid, runs=1, steps=20, theta=[4, 0], d=d) for d in (None, [1, 1, 1, 1]))

@@ -176,7 +176,7 @@ class MDP:
         return exact.recurrent(self._restarting, self.start)
 
     def _covered(self) -> None:
-        """Refuse a behaviour that never does what the target policy would, where it is for ever."""
+        """Refuse a behaviour that never takes an action of the target policy in a recurrent state."""
         bad = np.argwhere((self.pi > 0.0) & (self.mu == 0.0) & self._recurrent[0][:, None])
         if len(bad):
             s, a = bad[0]

@@ -23,7 +23,7 @@ class Outcomes(NamedTuple):
     """What can follow each state under μ: an action, then a state or an end and the next episode's first state.
 
     Outcomes first[s] … first[s+1] − 1 are those of state s, and of s = S the first states, of which only
-    ``following`` is told; ``share`` and ``other`` are alias tables.
+    ``following`` is given; ``share`` and ``other`` are alias tables.
     """
 
     first: IntArray

@@ -1,4 +1,4 @@
-"""Under what conditions a study runs: how thoroughly, from which seed, on how many processes, watched by whom."""
+"""The conditions of a study: how thorough it is, its seed, its processes, and its progress report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep as it is ordered: by flags, or in one TOML file."""
+"""The settings of a sweep as given on the command line, or in a TOML file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from emphatic.studies.recorded import Recorded
 
 __all__ = ["Order", "resolve"]
 
-#: What a grid has where nothing is said.
+#: The default grid.
 _USUAL = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
-#: What a file must say of these; the rest is looked at where it is used.
+#: The types of these settings in a file; the others are checked where they are used.
 _KINDS: dict[str, tuple[Any, str]] = {
     "problem": (str, "a name or a path"),
     "options": (dict, "a table, [options]"),
@@ -58,7 +58,7 @@ class Order:
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
-        """What a TOML file says."""
+        """The settings in a TOML file."""
         try:
             found = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -74,7 +74,7 @@ class Order:
 
     @staticmethod
     def usual(rule: str | None) -> dict[str, Any]:
-        """What a grid of these rules has where nothing is said; no λ where none of them has it."""
+        """The default grid of these rules; without λ where none of them has it."""
         found = [resolve(one) for one in _listed(rule or _USUAL["rule"])]
         known = {name for one in found if not isinstance(one, str) for name in parameters(one)}
         return {name: value for name, value in _USUAL.items() if name in ("rule", *known) or not known}
@@ -92,7 +92,7 @@ class Order:
         return [one | {"rule": resolve(one["rule"])} for one in grids]
 
     def source(self) -> Callable[..., Any] | Recorded:
-        """What the sweep learns from."""
+        """The problem or log to learn from."""
         if not self.is_log:
             for name in ("predict", "horizon", "time", "delimiter"):
                 if getattr(self, name) is not None:
@@ -113,13 +113,13 @@ class Order:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What it says beside that, as ``sweep`` takes it."""
+        """The other arguments of ``sweep``."""
         names = ("runs", "steps", "every", "points", "seed", "theta", "rerun")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def name(self) -> str:
-        """For the folder: what is learned from, and of a log which column how far ahead."""
+        """The name of the output folder: the problem with its options, or the log with its column and horizon."""
         words = [Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"]
         words += [f"{name}={value}" for name, value in self.options.items()]
         words += [str(part) for part in (self.predict, self.horizon) if part is not None]

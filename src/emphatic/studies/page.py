@@ -169,7 +169,7 @@ def _bests(sweep: Sweep) -> list[dict[str, Any]]:
 
 
 def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
-    """What was tried of each rule; a rule that is in several grids has several numbers."""
+    """The grid of each rule; a rule that is in several grids has several entries."""
     grids: dict[str, Any] = {}
     for some in settings:
         same = sum(one.name == some.name for one in settings[: len(grids)])
@@ -179,7 +179,7 @@ def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
 
 
 def _span(values: list[float]) -> str:
-    """The values of a parameter; many that go by one factor by their ends.
+    """The values of a parameter; a long geometric series by its ends.
 
     >>> _span([2.0**k for k in range(-18, 1)])
     '2⁻¹⁸ … 1, by a factor of 2'

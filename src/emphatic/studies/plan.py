@@ -1,4 +1,4 @@
-"""What a sweep is to do, in tasks that can be done in any order, anywhere."""
+"""The plan of a sweep: tasks that can run in any order, on any machine."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SweepPlan:
 
     @cached_property
     def identity(self) -> str:
-        """What tells this plan from others: parts of one must not be taken for parts of another."""
+        """A hash that identifies the plan, so that a sweep resumes only from its own finished tasks."""
         from emphatic import __version__
 
         grids = [
@@ -119,7 +119,7 @@ class SweepPlan:
 
 
 def fingerprint(rule: Rule) -> str:
-    """What tells a rule from another of its name: all its fields, and of functions the source."""
+    """A hash of a rule: all its fields, and the source of its functions, not only its name."""
     digest = hashlib.sha256()
     for field in fields(rule):
         value = getattr(rule, field.name)
@@ -138,7 +138,7 @@ def _source_of(function: Any) -> str:
 
 
 def _chosen(points: Sequence[int] | NDArray[Any], source: Simulated | Recorded, every: int) -> NDArray[np.int64]:
-    """Steps as they were given: on a problem those before which there is an error, on a log where pieces end."""
+    """The points as given, checked: on a problem, steps with an error; on a log, the ends of its pieces."""
     first, end = (1, source.steps + 1) if isinstance(source, Recorded) else (0, source.steps)
     steps = [step for step in points if isinstance(step, int | np.integer) and first <= step < end and not step % every]
     if not steps or len(steps) < len(points):

@@ -1,4 +1,4 @@
-"""A recorded log: what a sweep learns from where only what then happened is known."""
+"""A recorded log to sweep on: only what then happened is known, and no exact values."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Recorded:
         self._given(settings)
 
     def identity(self) -> str:
-        """What tells this log from others."""
+        """A hash that identifies this log."""
         digest = hashlib.sha256(repr((self.name, self.cuts)).encode())
         features = (self.Phi.indices, self.Phi.values) if isinstance(self.Phi, Active) else (self.Phi,)
         given = (getattr(self, name) for name in ("R", "gamma_next", "rho", "I", "lambda_", "pi", "mu"))
@@ -176,7 +176,7 @@ class Recorded:
         return np.unique(np.round(np.linspace(0, self.steps, min(count, self.steps) + 1)).astype(np.int64))[1:]
 
     def baselines(self, runs: int) -> dict[str, float]:
-        """Errors to hold others against: of θ = 0, of the mean return, and of ``others``."""
+        """Errors to compare with: of θ = 0, of the mean return, and of ``others``."""
         G, known = self.truth
         made = {"θ = 0": np.zeros_like(G), "mean return": np.full_like(G, G[known].mean())} | dict(self.others)
         return {name: float(np.sqrt(np.mean((part - G)[known] ** 2))) for name, part in made.items()}

@@ -1,4 +1,4 @@
-"""What came of a sweep: one row a setting and run, one row a setting, the best of each rule; and the files."""
+"""The results of a sweep: one row per setting and run, one row per setting, the best of each rule; and the files."""
 
 from __future__ import annotations
 

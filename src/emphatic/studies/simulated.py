@@ -1,4 +1,4 @@
-"""Runs of a problem: what a sweep learns from where the answers are known."""
+"""Simulated runs of a problem whose exact values are known."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Simulated:
             self._probe(mdp)
 
     def identity(self) -> str:
-        """What tells these runs from others."""
+        """A hash that identifies these runs."""
         digest = hashlib.sha256(f"{self.name} {self.steps} {self.seed} {self.fresh} {self.theta} {self.d}".encode())
         for mdp in self.tasks(0):
             for name in ("P", "R", "gamma", "pi", "mu", "Phi", "I", "lambda_", "start"):
@@ -121,7 +121,7 @@ class Simulated:
         return np.unique(np.round(np.append(first, even)).astype(np.int64)) * every
 
     def baselines(self, runs: int) -> dict[str, float]:
-        """Errors to hold others against, as means over the runs: of the first weights and of the best there are."""
+        """Errors to compare with, as means over the runs: of the first weights and of the best weights."""
         errors = []
         for run in range(runs if self.fresh else 1):
             for mdp in self.tasks(run):

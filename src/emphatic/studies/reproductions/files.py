@@ -1,4 +1,4 @@
-"""What a reproduction leaves behind: a page to look at, and the same numbers as JSON."""
+"""The files of a reproduction: a page, and the same numbers as JSON."""
 
 from __future__ import annotations
 
