@@ -126,7 +126,7 @@ def run(how: Conditions) -> Outcome:
         "ours. None is published for true_online_etd: ours, twice.",
         "The published best of gtd, gtd2, htd, proximal_gtd2 and etd_beta were sought at λ = 0, .5, .9 and 1, with eta "
         "by 4×; our best is sought in the same part of the grid.",
-        "Three standard errors are not a guarantee: with some seeds a few of these numbers, all from the same 50 feature "
+        "Three standard errors are no guarantee: with some seeds a few of these numbers, all from the same 50 feature "
         "draws, lie outside together.",
     ]
     if how.quick:
