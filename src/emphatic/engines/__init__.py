@@ -7,6 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emphatic.engines.base import Engine
     from emphatic.rules import Rule
 
@@ -30,6 +32,13 @@ def available() -> tuple[str, ...]:
 def known(name: object) -> bool:
     """Whether this is an engine's name, be it for this machine or not."""
     return isinstance(name, str) and name in ("reference", "dense", "sparse", "chunked", "cuda", "cuda-tf32")
+
+
+def missing(name: str) -> str:
+    """What this machine lacks for an engine; nothing if it can be had."""
+    if not name.startswith("cuda"):
+        return ""
+    return "" if _has_cuda() and _has_gpu() else "a GPU" if _has_cuda() else "pip install 'emphatic[cuda]'"
 
 
 def _has_cuda() -> bool:
@@ -73,23 +82,25 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
     return min(cost, key=lambda name: cost[name])
 
 
-def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int = 1) -> Engine:
+def make(
+    name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int = 1, devices: Sequence[int] | None = None
+) -> Engine:
     """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
+
+    ``devices`` are the GPUs, by number, among which the cuda engine divides the learners; the current one by default.
 
     "cuda-tf32" is "cuda" with products of float32 in TF32: faster, and with errors of 1e-3 in place of 1e-7.
     """
     if not known(name):
         names = ", ".join(available())
         raise ValueError(f"The 'engine' parameter must be 'auto' or one of {names}. Got {name!r} instead.")
+    if lacking := missing(name):
+        which = "for this machine" if _has_cuda() else "that is installed"
+        raise ValueError(f"The 'engine' parameter must be one {which}. Got {name!r} instead, which needs {lacking}.")
     if name.startswith("cuda"):
-        if not _has_cuda():
-            raise ValueError(
-                f"The 'engine' parameter must be one that is installed. Got {name!r} instead, which needs "
-                "pip install 'emphatic[cuda]'."
-            )
-        from emphatic.engines.cuda.engine import Cuda
+        from emphatic.engines.cuda.engine import Cuda, CudaTF32
 
-        return Cuda(rule, n, K or 1, dtype, exact=name == "cuda")
+        return (Cuda if name == "cuda" else CudaTF32)(rule, n, K or 1, dtype, devices=devices)
     if name == "reference":
         from emphatic.engines.reference import Reference
 

@@ -30,6 +30,11 @@ _LARGEST = float(np.finfo(np.float64).max)
 #: Every whole number below this is a float64.
 _EXACT = 1 << 53
 
+#: A log shorter than this may well lie within one episode, whose end is in the next call.
+EPISODE = 10
+#: DLPack's numbers for memory that NumPy can read: the host's, and the host's as CUDA and ROCm pin it.
+_HOST = (1, 3, 11)
+
 #: How many dimensions φ may have: one step, many, or either.
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
 
@@ -49,16 +54,33 @@ def whole(name: str, value: Any, function: str = "Learner") -> int:
 def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     """The value as an array of real numbers."""
     try:
-        array = np.asarray(value)
-    except (ValueError, TypeError):  # (a tensor on a device, for an engine that is not there)
-        raise refusal(
-            name, function, "be an array of real numbers, with rows of equal length", _format(value)
-        ) from None
+        array = np.asarray(import_array(name, value, function))
+    except (ValueError, TypeError):
+        raise _unreadable(name, value, function) from None
     if array.dtype.kind not in "fiub":
         raise refusal(name, function, "be real numbers", _format(value))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
         raise refusal(name, function, "have no masked values", _format(value))
     return array
+
+
+def import_array(name: str, value: Any, function: str) -> Any:
+    """An array of another library that NumPy would not read by itself, as NumPy's; anything else as it is."""
+    if hasattr(value, "detach"):  # a torch tensor, which may belong to a graph of gradients
+        return value.detach()
+    if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+        return value
+    try:
+        return np.from_dlpack(value)
+    except (ValueError, TypeError, RuntimeError, BufferError):
+        raise _unreadable(name, value, function) from None
+
+
+def _unreadable(name: str, value: Any, function: str) -> ValueError:
+    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] not in _HOST:
+        wanted = "be on the host, or the engine 'cuda', which takes arrays on its device"
+        return refusal(name, function, wanted, f"{type(value).__name__} on another device")
+    return refusal(name, function, "be an array of real numbers, with rows of equal length", _format(value))
 
 
 def features(

@@ -27,8 +27,6 @@ __all__ = ["Learner"]
 #: The one class of arrays that kernels take directly; masked arrays and other subclasses are converted first.
 _plain = np.ndarray
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-#: A log shorter than this may well lie within one episode, whose end is in the next call.
-_EPISODE = 10
 
 
 class Learner(State):
@@ -36,7 +34,8 @@ class Learner(State):
 
     ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is
     one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
-    the most that an engine may use.
+    the most that an engine may use; ``devices`` are the GPUs, by number, among which the cuda engine divides the
+    learners.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -150,7 +149,8 @@ class Learner(State):
         place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the actual
         ``returns``, each learner's mean squared prediction error is returned in their place, (K,).
 
-        The cuda engine also takes torch tensors; those on its device are used where they are.
+        Every array may be anything with ``__dlpack__``, such as a torch tensor or a CuPy or JAX array. The cuda engine
+        uses those on its device where they are; with other engines they must be on the host.
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
         each update, or before each ``probe_every``-th one: the result is then (predictions, error). ``v`` and ``d`` are
@@ -215,6 +215,7 @@ class Learner(State):
                     return value
             except Exception:
                 pass
+        phi = self._inputs.import_array("phi", phi, "predict")
         features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
         answer = self._engine.predict(fit(features, self._engine))
         one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
@@ -329,7 +330,7 @@ def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.
 def _warn_of(gamma: NDArray[np.float64]) -> None:
     """A warning where γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
     constant = len(gamma) > 1 and gamma.strides[0] == 0
-    if constant or len(gamma) >= _EPISODE:
+    if constant or len(gamma) >= inputs.EPISODE:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)
 
 
