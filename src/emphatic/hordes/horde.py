@@ -131,6 +131,10 @@ class Horde(HordeSteps):
         found = Learner(rule, 1, 1, **kind).rule
         self.rule = found.name
         self._setup = Setup(found, self.rates, alpha, scaled, centred, record, kind, extra)
+        without = [question.name for question in self.questions if question.policy is None]
+        if self._setup.chances and without:
+            wanted = f"be given for rule {found.name!r}, which uses {' and '.join(self._setup.chances)} itself"
+            raise refusal("policy", "GVF", wanted, f"none in {without[0]!r}")
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
         self._group = None
         self._makers = [_own(maker) for maker in self._makers]

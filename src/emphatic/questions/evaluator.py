@@ -75,7 +75,7 @@ class Evaluator:
 
     The default interest 1 − γ keeps a rule's emphasis at 1. A rule without emphasis weighs steps by the interest
     itself, and there the default is 1. ``mu`` is the stream's own μ, for policies that do not give one. With
-    ``chances`` π and μ of each step are found too: then every question must have a policy.
+    ``chances`` π and μ of each step are found too: every question has a policy then.
     """
 
     def __init__(
@@ -92,10 +92,6 @@ class Evaluator:
         if not rule.interest and any(q.interest not in (None, 1.0) for q in questions):
             raise refusal("interest", "GVF", f"be left out for rule {rule.name!r}, which has none", "one")
         self.chances = chances
-        without = next((question.name for question in questions if question.policy is None), None)
-        if chances and without is not None:
-            wanted = f"be given for rule {rule.name!r}, which uses the probabilities of actions"
-            raise refusal("policy", "GVF", wanted, f"none in {without!r}")
         constants = [question.constant_gamma(step) for question in questions]
         #: The questions whose γ is 1 everywhere.
         self.endless = [q.name for q, g in zip(questions, constants, strict=True) if g == 1.0]
