@@ -169,6 +169,10 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
     jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one per core.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
+    ] = None,
 ) -> None:
     """Run published studies again and compare: agree or disagree, number by number.
 
@@ -176,7 +180,7 @@ def reproduce(
     """
     from emphatic.cli.reproduce import reproduce as command
 
-    raise typer.Exit(command(names or [], every, quick, out, jobs, seed))
+    raise typer.Exit(command(names or [], every, quick, out, jobs, seed, rule))
 
 
 @app.command()
@@ -185,7 +189,10 @@ def sweep(
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="Rules, comma-separated; default: td, etd and their true online forms.")
+        str | None,
+        typer.Option(
+            help="Rules, comma-separated, your own as MODULE:NAME; default: td, etd and their true online forms."
+        ),
     ] = None,
     alpha: Annotated[
         str | None, typer.Option(help="Step sizes: .1,.01, or 2^-12..2^-1 (doubling; the default).")
@@ -207,6 +214,12 @@ def sweep(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all runs; default: 0.")] = None,
     theta: Annotated[str | None, typer.Option(help="Initial weights, comma-separated; default: 0.")] = None,
+    rerun: Annotated[
+        int | None, typer.Option(help="Report the best setting of each rule on so many fresh runs; default: 0.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
@@ -238,7 +251,7 @@ def sweep(
 
     flags: dict[str, object] = {
         "problem": problem, "runs": runs, "steps": steps, "every": every, "points": points, "seed": seed,
-        "theta": theta,
+        "theta": theta, "rerun": rerun,
         "predict": predict, "horizon": None if horizon is None else as_horizon(horizon),
         "time": False if time == "" else time, "delimiter": "\t" if delimiter == "\\t" else delimiter,
     }  # fmt: skip
@@ -247,7 +260,7 @@ def sweep(
         "xi": xi,
     }  # fmt: skip
     given = {name: value for name, value in grid.items() if value is not None}
-    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume))
+    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume, plot))
 
 
 @app.command()

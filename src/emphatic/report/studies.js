@@ -106,6 +106,18 @@ const drawStudy = ({ numbers, palette, plain, hidden, touch }) => {
     return [...bands, ...levels, ...lines, ...marks];
   }
 
+  // Buttons that save a figure as it is shown: drawn lines as SVG, or points at three times the size as PNG.
+  const save = (filename, format, title) => ({
+    name: format, title, icon: { width: 24, height: 24, path: "M5 20h14v-2H5zM19 9h-4V3H9v6H5l7 7z" },
+    click: (element) => Plotly.downloadImage(element, {
+      format, scale: format === "png" ? 3 : 1, width: element.clientWidth, height: element.clientHeight, filename,
+    }),
+  });
+  const saving = (filename) => ({
+    displayModeBar: "hover", displaylogo: false,
+    modeBarButtons: [[save(filename, "svg", "Save as SVG"), save(filename, "png", "Save as PNG")]],
+  });
+
   return (element, plot, panels, across) => {
     const { colour, of } = palette();
     const down = Math.ceil(panels.length / across);
@@ -121,6 +133,7 @@ const drawStudy = ({ numbers, palette, plain, hidden, touch }) => {
       own.scale !== "linear" || panels.some((p) => p.marks.length) ? 0.03 : 0);
     const layout = {
       width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, showlegend: false, annotations: [],
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: plot.closest ? "closest" : "x unified",
       dragmode: touch ? false : "zoom", font: { family: "system-ui, sans-serif", size: 11.5, color: colour("soft") },
       hoverlabel: { bgcolor: colour("card"), bordercolor: colour("faint"), font: { color: colour("ink") } },
@@ -160,6 +173,6 @@ const drawStudy = ({ numbers, palette, plain, hidden, touch }) => {
         });
       });
     });
-    Plotly.react(element, traces, layout, { displayModeBar: false });
+    Plotly.react(element, traces, layout, touch ? { displayModeBar: false } : saving(plot.group));
   };
 };
