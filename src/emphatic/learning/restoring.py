@@ -45,6 +45,10 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: Rule | N
 
     ValueError, KeyError or TypeError if they do not.
     """
+    if own is None and isinstance(header["rule"], str) and header["rule"] not in rules.names():
+        raise ValueError(
+            f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"
+        )
     rule = own if own is not None else rules.get(header["rule"])
     if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")

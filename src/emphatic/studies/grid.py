@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
+from emphatic.learning.learner import Learner
 from emphatic.rules import Rule
 from emphatic.studies.values import numbers
 
-__all__ = ["GridSettings", "parameters", "settings"]
+__all__ = ["GridSettings", "find_rule", "parameters", "settings"]
 
 #: What a step brings with it, and no grid sets.
 _GIVEN = ("lambda_next", "pi", "mu")
@@ -26,8 +27,13 @@ _GIVEN = ("lambda_next", "pi", "mu")
 class GridSettings:
     """Settings of one rule: each of the K learners' parameters, by the names that files have (``lambda``)."""
 
-    rule: str
+    rule: Rule
     values: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
 
     def __len__(self) -> int:
         return len(self.values["alpha"])
@@ -35,6 +41,11 @@ class GridSettings:
     def part(self, begin: int, end: int) -> GridSettings:
         """Some of them."""
         return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()})
+
+
+def find_rule(rule: Any) -> Rule:
+    """The rule of a name, or one of your own: whatever ``Learner`` takes."""
+    return Learner(rule, 1, engine="reference").rule
 
 
 def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
@@ -59,27 +70,34 @@ def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
 def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[GridSettings, ...]:
     """All settings, a ``GridSettings`` for each rule of each grid.
 
-    A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several. A rule takes of it what it has: a grid
-    for ``td`` and ``gtd`` may have ``eta``.
+    A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several; a rule is a name or a ``Rule``. A rule
+    takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``.
 
     >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
-    >>> [(one.rule, len(one)) for one in made]
+    >>> [(one.name, len(one)) for one in made]
     [('td', 6), ('gtd', 12)]
     """
     grids = [grid] if isinstance(grid, Mapping) else list(grid) if isinstance(grid, Sequence) else []
     if not grids or not all(isinstance(one, Mapping) for one in grids):
         raise refusal("grid", "sweep", "be {'rule': …, 'alpha': …, …} or a list of such", repr(grid))
-    return tuple(made for one in grids for made in _of(one))
+    found = tuple(made for one in grids for made in _of(one))
+    by_name: dict[str, Rule] = {}
+    for some in found:
+        if by_name.setdefault(some.name, some.rule) != some.rule:
+            raise refusal("rule", "sweep", "have a name of its own", f"two rules called {some.name!r}")
+    return found
 
 
 def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     given = {("lambda" if name == "lambda_" else name): value for name, value in grid.items()}
     names = given.pop("rule", None)
-    chosen = [names] if isinstance(names, str) else list(names) if isinstance(names, Sequence) else []
-    if not chosen:
-        raise refusal("rule", "sweep", f"be one or several of {', '.join(rules.names())}", repr(names))
-    ranges_of = {name: parameters(rules.get(name)) for name in chosen}
-    known = {parameter for ranges in ranges_of.values() for parameter in ranges}
+    chosen = list(names) if isinstance(names, Sequence) and not isinstance(names, str) else [names]
+    if not chosen or names is None:
+        wanted = f"be one or several of {', '.join(rules.names())}, or a Rule of your own"
+        raise refusal("rule", "sweep", wanted, repr(names))
+    found = [find_rule(rule) for rule in chosen]
+    ranges_of = [(rule, parameters(rule)) for i, rule in enumerate(found) if rule not in found[:i]]
+    known = {parameter for _, ranges in ranges_of for parameter in ranges}
     for name in given:
         if name not in known:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
@@ -87,11 +105,11 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     if "alpha" not in given:
         raise refusal("alpha", "sweep", "be given", "none")
     values = {name: numbers(name, value) for name, value in given.items()}
-    return [_product(rule, values, ranges) for rule, ranges in ranges_of.items()]
+    return [_product(rule, values, ranges) for rule, ranges in ranges_of]
 
 
 def _product(
-    rule: str, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
+    rule: Rule, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
 ) -> GridSettings:
     own = {name: column for name, column in values.items() if name in ranges}
     for name, column in own.items():
@@ -102,9 +120,9 @@ def _product(
     for pair in (("eta", "beta"), ("zeta", "xi")):
         if all(name in own for name in pair):
             raise refusal(pair[0], "sweep", f"be given, or {pair[1]!r} in its place", "both")
-    wanting = [name for name in ("beta", "xi") if name in ranges and name not in rules.get(rule).defaults]
+    wanting = [name for name in ("beta", "xi") if name in ranges and name not in rule.defaults]
     for name in wanting:
         if name not in own and not (name == "xi" and "zeta" in own):
-            raise refusal(name, "sweep", f"be given for {rule!r}", "none")
+            raise refusal(name, "sweep", f"be given for {rule.name!r}", "none")
     product = np.array(list(itertools.product(*own.values())), np.float64).T
     return GridSettings(rule, dict(zip(own, product, strict=True)))
