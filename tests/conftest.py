@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         given = item.callspec.params if hasattr(item, "callspec") else {}
         rule = given.get("rule")
         name = rule.name if isinstance(rule, Rule) else rule
-        if not name:
+        if not isinstance(name, str):
             continue
         compiled = given.get("compiled", name in COMPILED[given.get("dtype", "float64")])
         if item.path.stem in SHORT and not compiled:
