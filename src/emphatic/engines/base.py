@@ -188,9 +188,9 @@ class Engine(ABC):
         self.scalars[:, self.M + r] = np.maximum(value.max(axis=1), -value.min(axis=1))
 
     def cut(self) -> None:
-        """Forget the traces and all memory."""
+        """Forget the traces and all memory but what lasts."""
         self.clear_traces()
-        self.scalars[:, : self.M] = 0.0
+        self.scalars[:, : self.M - len(self.rule.lasting)] = 0.0
 
     def copy(self) -> Engine:
         """Another engine in the same state."""

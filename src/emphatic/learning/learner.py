@@ -35,7 +35,8 @@ class Learner(State):
 
     ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is
     one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
-    the most that an engine may use.
+    the most that an engine may use. ``stepsize`` is a name of ``emphatic.stepsizes.names()`` or an object of
+    ``emphatic.stepsizes`` that finds the step sizes; ``alpha`` then multiplies them.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -121,7 +122,7 @@ class Learner(State):
         R: Any,
         gamma_next: Any,
         *,
-        alpha: Any,
+        alpha: Any = None,
         lambda_: Any = 0.0,
         rho: Any = 1.0,
         I: Any = 1.0,
@@ -141,6 +142,8 @@ class Learner(State):
         place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the ``returns`` that
         the predictions were to foretell, each learner's mean squared error is returned in their place, (K,).
 
+        ``alpha`` may be left out where the learner has a ``stepsize``.
+
         The cuda engine also takes torch tensors; those on its device are used where they are.
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
@@ -154,6 +157,10 @@ class Learner(State):
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
         """
+        if alpha is None:
+            if self.rule.stepsize is None:
+                raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
+            alpha = 1.0
         values = (alpha, I, lambda_, rho, gamma_next, R)
         # An engine that looks features over as it goes need not wait for a look before.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over

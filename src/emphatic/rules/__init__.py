@@ -32,7 +32,10 @@ import pkgutil
 from emphatic.rules._fields import RANGES, STEP
 from emphatic.rules._rule import Rule, Scalars, Update
 
-__all__ = ["RANGES", "STEP", "Rule", "Scalars", "Update", "class_names", "get", "names"]
+#: What learners and engines take for a rule.
+AnyRule = Rule
+
+__all__ = ["RANGES", "STEP", "AnyRule", "Rule", "Scalars", "Update", "class_names", "get", "names"]
 
 #: Family by family; a rule that is not among these comes after them.
 _ORDER = (

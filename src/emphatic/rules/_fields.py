@@ -34,7 +34,7 @@ RANGES = {
 
 #: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (``theta`` is θ.)
 ATTRIBUTES = frozenset((
-    "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain",
+    "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain", "stepsize",
     "learn", "run", "position", "predict", "cut", "copy", "select", "save", "load_with",
 ))  # fmt: skip
 
@@ -62,6 +62,8 @@ def check_fields(rule: Rule) -> None:
     if not rule.weights:
         raise refusal(rule.name, "weights", "name one vector or more, such as ('theta',)", "none")
     _check_kept(rule)
+    if not isinstance(rule.lasting, tuple) or rule.lasting != rule.memory[len(rule.memory) - len(rule.lasting) :]:
+        raise refusal(rule.name, "lasting", "name the last of the memory, in order", repr(rule.lasting))
     _check_extra(rule)
     _check_defaults(rule)
     _check_ranges(rule)

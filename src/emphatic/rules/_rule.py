@@ -32,6 +32,9 @@ class Rule:
     an action; ``class_name``, its learners' short name in ``emphatic``; ``update`` (the function's docstring unless
     given) and ``paper``, its row in the table of rules.
 
+    ``effective_step(step, memory)`` is the step along φ, ραM for an emphatic rule: what a step size with a ``bound``
+    limits. ``lasting`` names the last of the memory, which ``cut`` leaves as they are.
+
     All of it is checked when a rule is made: a ValueError says what is wrong.
     """
 
@@ -50,8 +53,12 @@ class Rule:
     action_values: bool = False
     class_name: str = ""
     update: str = ""
+    effective_step: Callable[[Scalars, Scalars], Any] | None = None
+    lasting: tuple[str, ...] = ()
     #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
     source: str = field(init=False, repr=False)
+    #: ``effective_step`` in the same form; "" where there is none.
+    effective_source: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -60,11 +67,25 @@ class Rule:
         put("extra_ranges", {k: (float(low), float(high)) for k, (low, high) in self.extra_ranges.items()})
         put("update", self.update or " ".join((getattr(self.function, "__doc__", None) or "").split()))
         put("source", _source.canonical(self.name, self.function, self.arguments))
+        put("effective_source", "")
+        if self.effective_step is not None:
+            given = {name: self.arguments[name] for name in ("step", "memory")}
+            put("effective_source", _source.canonical(self.name, self.effective_step, given, "effective_step"))
         _ = self.form  # which looks at all that the function returns
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields; what follows from them is made again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def base(self) -> Rule:
+        """The rule itself, or the one whose step sizes a method finds."""
+        return self
+
+    @property
+    def stepsize(self) -> dict[str, str] | None:
+        """What a checkpoint says of the method by which step sizes are found, if there is one."""
+        return None
 
     @functools.cached_property
     def pure(self) -> Any:
