@@ -6,9 +6,11 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING
 
+from emphatic.rules import ElementwiseRule
+
 if TYPE_CHECKING:
     from emphatic.engines.base import Engine
-    from emphatic.rules import Rule
+    from emphatic.rules import AnyRule
 
 __all__ = ["available", "choose", "make"]
 
@@ -39,8 +41,10 @@ def _has_gpu() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1" or any(os.path.exists(path) for path in devices)
 
 
-def choose(n: int, K: int | None, T: int, active: float | None) -> str:
+def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: bool = False) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
+
+    Elementwise rules are for dense and sparse alone, whichever the features are.
 
     One learner (K=None), and a horde that goes a step at a time, take features that are given by index as they are. For
     a horde and a log, what a step costs a learner, in units of one feature of the dense engine:
@@ -52,7 +56,7 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
 
     Both take longer than the dense engine to set up a call.
     """
-    if K is None or T <= 1:
+    if K is None or T <= 1 or elementwise:
         return "dense" if active is None else "sparse"
     cost, call = {"dense": float(n)}, 100_000 / T
     if T >= 16:
@@ -63,7 +67,7 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
     return min(cost, key=lambda name: cost[name])
 
 
-def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int = 1) -> Engine:
+def make(name: str, rule: AnyRule, n: int, K: int | None, dtype: str, threads: int = 1) -> Engine:
     """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
 
     "cuda-tf32" is "cuda" with products of float32 in TF32: faster, and with errors of 1e-3 in place of 1e-7.
@@ -71,6 +75,8 @@ def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int 
     if not known(name):
         names = ", ".join(available())
         raise ValueError(f"The 'engine' parameter must be 'auto' or one of {names}. Got {name!r} instead.")
+    if isinstance(rule, ElementwiseRule):
+        return _elementwise(name, rule, n, K, dtype)
     if name.startswith("cuda"):
         if not _has_cuda():
             raise ValueError(
@@ -99,3 +105,19 @@ def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int 
     from emphatic.engines.sparse.sparse_many import SparseMany
 
     return SparseMany(rule, n, K, dtype)
+
+
+def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype: str) -> Engine:
+    """The same for a rule with a step size for each weight."""
+    if name == "reference":
+        from emphatic.engines.reference_elementwise import ReferenceElementwise
+
+        return ReferenceElementwise(rule, n, K or 1, dtype)
+    if name == "dense":
+        from emphatic.engines.dense.elementwise import DenseElementwise
+
+        return DenseElementwise(rule, n, K or 1, dtype)
+    raise ValueError(
+        f"The 'engine' parameter must be 'auto', 'reference' or 'dense' for rule {rule.name!r}, which has a step size "
+        f"for each weight. Got {name!r} instead."
+    )

@@ -14,7 +14,7 @@ from emphatic.engines.base import Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.learning import checkpoint, inputs, restoring
 from emphatic.learning.tensors import Stored, TensorPart
-from emphatic.rules import AnyRule, Rule
+from emphatic.rules import AnyRule, ElementwiseRule
 from emphatic.stepsizes import StepSize
 
 __all__ = ["State"]
@@ -47,7 +47,7 @@ class State:
 
     def __init__(
         self,
-        rule: str | Rule,
+        rule: str | AnyRule,
         n: int,
         K: int | None = None,
         *,
@@ -232,7 +232,7 @@ class State:
 
     @classmethod
     def load_with(
-        cls, path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None
+        cls, path: str | os.PathLike[str], *, engine: str | None = None, rule: AnyRule | None = None
     ) -> tuple[Self, dict[str, Any]]:
         """``emphatic.load``, and what more was saved with the learner."""
         return cls._load(path, engine, rule, more=True)
@@ -274,7 +274,7 @@ class State:
 
     @classmethod
     def _load(
-        cls, path: str | os.PathLike[str], engine: str | None, rule: Rule | None, *, more: bool = False
+        cls, path: str | os.PathLike[str], engine: str | None, rule: AnyRule | None, *, more: bool = False
     ) -> tuple[Self, dict[str, Any]]:
         if engine is not None and (not isinstance(engine, str) or engine not in ("auto", *engines.available())):
             known = f"be 'auto' or one of {', '.join(engines.available())}"
@@ -287,7 +287,7 @@ class State:
 
     @classmethod
     def _restored(
-        cls, header: dict[str, Any], arrays: dict[str, Stored], engine: str | None = None, own: Rule | None = None
+        cls, header: dict[str, Any], arrays: dict[str, Stored], engine: str | None = None, own: AnyRule | None = None
     ) -> Self:
         """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
         rule = restoring.check(header, arrays, own)
@@ -339,7 +339,8 @@ class State:
             return
         old = self._engine
         active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
-        name = engines.choose(old.n, self._K, T, active)
+        elementwise = isinstance(self.rule, ElementwiseRule)
+        name = engines.choose(old.n, self._K, T, active, elementwise=elementwise)
         new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
         for r in range(len(self.rule.vectors)):
             value = old.view(r)

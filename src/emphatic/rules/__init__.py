@@ -29,13 +29,27 @@ import functools
 import importlib
 import pkgutil
 
+from emphatic.rules._elementwise import ElementwiseRule
+from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
 from emphatic.rules._rule import Rule, Scalars, Update
 
-#: What learners and engines take for a rule.
-AnyRule = Rule
+__all__ = [
+    "RANGES",
+    "STEP",
+    "AnyRule",
+    "ElementwiseRule",
+    "Rule",
+    "Scalars",
+    "Update",
+    "class_names",
+    "exp",
+    "get",
+    "names",
+]
 
-__all__ = ["RANGES", "STEP", "AnyRule", "Rule", "Scalars", "Update", "class_names", "get", "names"]
+#: What a learner takes for a rule: linear ones run on every engine, elementwise ones on some.
+AnyRule = Rule | ElementwiseRule
 
 #: Family by family; a rule that is not among these comes after them.
 _ORDER = (
