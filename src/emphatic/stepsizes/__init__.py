@@ -8,24 +8,37 @@ from __future__ import annotations
 
 from typing import Any
 
+from emphatic.stepsizes.autostep import Autostep
+from emphatic.stepsizes.idbd import IDBD, TIDBD
+from emphatic.stepsizes.meta_gradient import Emphatic, SwiftTD
 from emphatic.stepsizes.method import StepSize
+from emphatic.stepsizes.rprop import RPROP
 from emphatic.stepsizes.scalar import AlphaBound, Auto, Constant, Decaying, Scaled
 from emphatic.stepsizes.schedules import constant, decaying
 
 __all__ = [
+    "IDBD",
+    "RPROP",
+    "TIDBD",
     "AlphaBound",
     "Auto",
+    "Autostep",
     "Constant",
     "Decaying",
+    "Emphatic",
     "Scaled",
     "StepSize",
+    "SwiftTD",
     "constant",
     "decaying",
     "get",
     "names",
 ]
 
-_METHODS: dict[str, type[StepSize]] = {kind.name: kind for kind in (Constant, Scaled, Decaying, AlphaBound, Auto)}
+_METHODS: dict[str, type[StepSize]] = {
+    kind.name: kind
+    for kind in (Constant, Scaled, Decaying, AlphaBound, Auto, IDBD, TIDBD, Autostep, RPROP, SwiftTD, Emphatic)
+}
 
 
 def names() -> tuple[str, ...]:
