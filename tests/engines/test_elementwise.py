@@ -15,7 +15,7 @@ from tests.support.contract import violations
 from tests.support.elementwise_rules import WRITTEN_BOTH_WAYS, td, td_component, td_terms, true_online_component
 from tests.support.plain import plain_python
 
-ENGINES = ("reference", "dense")
+ENGINES = ("reference", "dense", "sparse")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

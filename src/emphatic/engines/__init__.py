@@ -117,7 +117,11 @@ def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype:
         from emphatic.engines.dense.elementwise import DenseElementwise
 
         return DenseElementwise(rule, n, K or 1, dtype)
+    if name == "sparse":
+        from emphatic.engines.sparse.elementwise_sparse import SparseElementwise
+
+        return SparseElementwise(rule, n, K or 1, dtype)
     raise ValueError(
-        f"The 'engine' parameter must be 'auto', 'reference' or 'dense' for rule {rule.name!r}, which has a step size "
-        f"for each weight. Got {name!r} instead."
+        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which has "
+        f"a step size for each weight. Got {name!r} instead."
     )

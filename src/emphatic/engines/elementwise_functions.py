@@ -31,6 +31,9 @@ add_terms: Callable[[Scalars, Scalars, Any, Any], Scalars]
 #: (u, z, p) → z after ``adapt``; (s, z, p, q) → z after ``component``.
 adapt: Callable[[Scalars, Scalars, Any], Scalars]
 component: Callable[[Scalars, Scalars, Any, Any], Scalars]
+#: (c, size) → size after A; (c, z) → A z.
+bounds_of: Callable[[Scalars, Scalars], Scalars]
+linear: Callable[[Scalars, Scalars], Scalars]
 #: (z) → 0 if all of it is within the range of numbers, else more.
 excesses: Callable[[Scalars], float]
 #: (δ, memory, s): all are finite.
@@ -73,6 +76,11 @@ class ElementwiseFunctions(Functions):
         numbers = [f"memory[{i}]" for i in range(u.M)] + [f"np.float64(s[{i}])" for i in range(s)]
         total = " + ".join(["abs(delta)", *(f"abs({number})" for number in numbers)])
         add("are_finite(delta, memory, s)", f"return {total} <= {HUGE!r}")
+        add("bounds_of(c, size)", *self.unpack("c", "size"), f"return {tuple_of(u.bound(r) for r in u.vectors)}")
+        entries = [f"abs(c[{i}])" for i in range(len(u.coefficients))]
+        total = " + ".join([*(f"size[{r}]" for r in u.vectors), *entries])
+        add("is_small(c, size, limit)", f"return {total} <= limit")
+        add("linear(c, z)", *self.unpack("c", "z"), f"return {tuple_of(u.row(r) for r in u.vectors)}")
         ranges = [rule.ranges[name] for name in rule.parameters]
         within = " and ".join(
             f"{max(-HUGE, low)!r} <= step[{i}] <= {min(HUGE, high)!r}" for i, (low, high) in enumerate(ranges)

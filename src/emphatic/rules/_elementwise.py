@@ -34,7 +34,8 @@ class ElementwiseRule:
     is A X_i, with A an arrow as in ``Rule``: components that are not active move by scalars, and an engine need not
     visit them. That is tried when a rule is made. Linear rules are the special case of a linear ``component``. An
     ``eager`` rule is free of this: all its components move in their own way as long as a trace is not 0, and A says
-    only what A X_i would be with traces that are 0.
+    only what A X_i would be with traces that are 0. It names a trace, a weight and a scalar of the memory: where φ_i is
+    0 and |trace_i| is no larger than |scalar·weight_i|, the sparse engine takes all traces of the component for 0.
 
     ``change`` names the memory into which the engine puts (θ_new − θ)·φ' after the step, true online TD's D. The other
     fields are those of ``Rule``. Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call
@@ -51,7 +52,7 @@ class ElementwiseRule:
     signal: Callable[[Scalars, Scalars], Scalars] | None = None
     adapt: Callable[[Scalars, Scalars, Any], Scalars] | None = None
     change: str = ""
-    eager: bool = False
+    eager: tuple[str, str, str] | None = None
     extra: tuple[str, ...] = ()
     defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
     interest: bool = True
@@ -74,6 +75,10 @@ class ElementwiseRule:
         check_fields(self)
         if self.change and self.change not in self.memory:
             raise refusal(self.name, "change", f"be one of the memory, {', '.join(self.memory)}", repr(self.change))
+        if self.eager is not None:
+            for name, known in zip(self.eager, (self.traces, self.weights, self.memory), strict=True):
+                if name not in known:
+                    raise refusal(self.name, "eager", "name a trace, a weight and a memory", repr(self.eager))
         if (self.adapt is None) != (self.signal is None):
             raise refusal(self.name, "adapt", "be given together with 'signal', or neither", "one of them")
         texts = [_renamed(inspect.getsource(exp), "exp")]
@@ -147,12 +152,14 @@ class ElementwiseRule:
         m, first = len(self.vectors), len(self.weights)
         for _ in range(32):
             draw = [[rng.uniform(0.1, 0.9) for _ in names] for names in self._arguments["function"].values()]
-            z = tuple(rng.uniform(0.1, 1.0) * (r < first or not self.eager) for r in range(m))
+            z = tuple(rng.uniform(0.1, 1.0) * (r < first or self.eager is None) for r in range(m))
             A, s, _ = functions["rule"](*map(tuple, draw))
             if self.signal is not None:
                 u = functions["signal"](tuple(draw[0]), tuple(draw[1]))
                 if not np.allclose(functions["adapt"](u, z, 0.0), z, rtol=1e-12, atol=1e-12):
                     raise refusal(self.name, "adapt", "change nothing where φ is 0", "one that does")
+                if functions["adapt"](u, z, 0.7)[0] != z[0]:
+                    raise refusal(self.name, "adapt", f"leave {self.weights[0]!r} as it is", "one that does not")
             found = functions["component"](s, z, 0.0, 0.0)
             wanted = [sum(A[r][c] * z[c] for c in range(m)) for r in range(m)]
             if len(found) != m or not np.allclose(found, wanted, rtol=1e-9, atol=1e-12):

@@ -52,7 +52,7 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
 
     def function(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
         alpha, I, lambda_, rho, gamma_next, delta = step
-        gamma, F, D, initial, mu, inverse_eta, decrease = memory
+        gamma, F, D, initial, mu, inverse_eta, decrease, drop = memory
         squares, e_phi = sums
         F = F + I
         M = emphatic * (lambda_ * I + (1.0 - lambda_) * F) + (1.0 - emphatic) * I
@@ -85,7 +85,7 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
                 ours * meta * D * c,
                 inverse_eta,
             ),
-            (gamma_next, emphatic * rho * gamma_next * F, D, initial, mu, inverse_eta, decrease),
+            (gamma_next, emphatic * rho * gamma_next * F, D, initial, mu, inverse_eta, decrease, drop),
         )
 
     def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
@@ -113,24 +113,29 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
         "component": component,
         "weights": ("theta", "alphas", "h"),
         "traces": ("d", "e", "e_bar", "p"),
-        "eager": True,
+        "eager": ("e", "alphas", "stepsize_drop"),
     }
 
 
 @dataclass(frozen=True, eq=False)
 class MetaGradient(WeightwiseStepSize):
-    """What SwiftTD and ours share: ``mu`` is the meta step size, ``eta`` the bound, ``decay`` what it does when hit."""
+    """What SwiftTD and ours share: ``mu`` is the meta step size, ``eta`` the bound, ``decay`` what it does when hit.
+
+    Every weight with a trace moves in every step. The sparse engine lets traces go that are no larger than ``drop``
+    times their step size, so its cost grows as γλ → 1; the other engines keep all.
+    """
 
     alpha: Any = 1e-3
     mu: Any = 1e-3
     eta: Any = 0.5
     decay: Any = 0.9
+    drop: Any = 1e-8
 
     fits: ClassVar[tuple[str, ...]] = ("true_online_td", "true_online_etd")
-    options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "mu", "inverse_eta", "log_decay")
+    options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "mu", "inverse_eta", "log_decay", "drop")
 
     def __post_init__(self) -> None:
-        self._check(not_negative=("mu",))
+        self._check(not_negative=("mu", "drop"))
         check_number(self, "eta", 0.0, float("inf"), "greater than 0")
         check_number(self, "decay", 0.0, 1.0, "greater than 0 and at most 1")
 
