@@ -52,7 +52,7 @@ def test_a_component_that_is_not_linear_where_nothing_is_active_is_refused() -> 
         e = c * e * e + k * p
         return theta + w * e, e
 
-    with pytest.raises(ValueError, match="'component' parameter of Rule.*must be A X where φ and φ' are 0"):
+    with pytest.raises(ValueError, match=r"'component' parameter of Rule.*must be A X where φ and φ' are 0"):
         replace(WRITTEN_BOTH_WAYS["td"], component=squared)
 
 
@@ -65,9 +65,9 @@ def test_an_adapt_that_moves_what_is_not_active_is_refused() -> None:
         theta, e = z
         return theta + delta, e
 
-    with pytest.raises(ValueError, match="'adapt' parameter of Rule.*must change nothing where φ is 0"):
+    with pytest.raises(ValueError, match=r"'adapt' parameter of Rule.*must change nothing where φ is 0"):
         replace(WRITTEN_BOTH_WAYS["td"], signal=signal, adapt=adapt)
-    with pytest.raises(ValueError, match="'adapt' parameter.*given together with 'signal'"):
+    with pytest.raises(ValueError, match=r"'adapt' parameter.*given together with 'signal'"):
         replace(WRITTEN_BOTH_WAYS["td"], adapt=adapt)
 
 
@@ -82,7 +82,7 @@ def test_an_A_that_is_not_an_arrow_is_refused() -> None:
 
 
 def test_the_change_is_a_name_of_the_memory() -> None:
-    with pytest.raises(ValueError, match="'change' parameter of Rule.*must be one of the memory, gamma"):
+    with pytest.raises(ValueError, match=r"'change' parameter of Rule.*must be one of the memory, gamma"):
         ElementwiseRule("td", td_terms, td, td_component, ("theta",), ("e",), ("gamma",), change="D")
 
 

@@ -1,4 +1,4 @@
-"""td, true_online_td and true_online_etd once more, written as elementwise rules: they must learn what the others do."""
+"""td, true_online_td and true_online_etd once more, as elementwise rules: they must learn what the others do."""
 
 from __future__ import annotations
 

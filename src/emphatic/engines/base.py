@@ -15,7 +15,7 @@ from emphatic.engines.rows import Rows, block
 from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
-    from emphatic.rules import Rule
+    from emphatic.rules import AnyRule
 
 __all__ = ["UNFIT", "Arrays", "Engine", "Features"]
 
@@ -39,8 +39,9 @@ class Engine(ABC):
     #: Whether φ and parameters may also be torch tensors, which stay where they are.
     takes_tensors: ClassVar[bool] = False
 
-    def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
-        self.rule, self.n, self.K, self.dtype = rule, n, K, dtype
+    def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
+        self.rule: Any = rule  # a Rule, or an ElementwiseRule for the engines of those
+        self.n, self.K, self.dtype = n, K, dtype
         self.M = len(rule.memory)
         self.scalars: NDArray[np.float64] = np.zeros((K, self.M + len(rule.vectors) + 1))
         #: δ of the last step.

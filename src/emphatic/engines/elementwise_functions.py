@@ -43,7 +43,7 @@ are_finite: Callable[[Any, Scalars, Scalars], bool]
 class ElementwiseFunctions(Functions):
     """Text of the functions of one elementwise rule for one dtype."""
 
-    rule: ElementwiseRule  # type: ignore[assignment]
+    rule: ElementwiseRule
 
     def _arithmetic(self) -> None:
         u, add, rule = self.u, self.add, self.rule
@@ -74,11 +74,11 @@ class ElementwiseFunctions(Functions):
         within = " and ".join(f"abs(z[{r}]) <= LIMIT" for r in u.vectors)
         add("excesses(z)", f"return 0.0 if {within} else 1.0")
         numbers = [f"memory[{i}]" for i in range(u.M)] + [f"np.float64(s[{i}])" for i in range(s)]
-        total = " + ".join(["abs(delta)", *(f"abs({number})" for number in numbers)])
-        add("are_finite(delta, memory, s)", f"return {total} <= {HUGE!r}")
+        finite = " and ".join(f"abs({number}) <= {HUGE!r}" for number in ("delta", *numbers))
+        add("are_finite(delta, memory, s)", f"return {finite}")
         add("bounds_of(c, size)", *self.unpack("c", "size"), f"return {tuple_of(u.bound(r) for r in u.vectors)}")
-        entries = [f"abs(c[{i}])" for i in range(len(u.coefficients))]
-        total = " + ".join([*(f"size[{r}]" for r in u.vectors), *entries])
+        coefficients = [f"abs(c[{i}])" for i in range(len(u.coefficients))]
+        total = " + ".join([*(f"size[{r}]" for r in u.vectors), *coefficients])
         add("is_small(c, size, limit)", f"return {total} <= limit")
         add("linear(c, z)", *self.unpack("c", "z"), f"return {tuple_of(u.row(r) for r in u.vectors)}")
         ranges = [rule.ranges[name] for name in rule.parameters]

@@ -20,7 +20,7 @@ __all__ = ["ReferenceElementwise"]
 class ReferenceElementwise(Reference):
     """X_i ← component(s, X_i, φ_i, φ'_i) for all i at once, as the rule says."""
 
-    rule: ElementwiseRule  # type: ignore[assignment]
+    rule: ElementwiseRule
 
     def take(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch

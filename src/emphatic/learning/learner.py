@@ -19,7 +19,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.runs import Collection, Log, check_outputs, fit
 from emphatic.learning.sequences import warn_if_never_terminating
 from emphatic.learning.state import State
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["Learner"]
 
@@ -33,7 +33,7 @@ _EPISODE = 10
 class Learner(State):
     """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
 
-    ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is
+    ``rule`` is a name of ``emphatic.rules.names()`` or your own; ``dtype`` is "float64" or "float32"; ``engine`` is
     one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
     the most that an engine may use. ``stepsize`` is a name of ``emphatic.stepsizes.names()`` or an object of
     ``emphatic.stepsizes`` that finds the step sizes; ``alpha`` then multiplies them.
@@ -290,7 +290,7 @@ class Learner(State):
         return out[:-1]
 
 
-def _with_extras(step: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
+def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
     """A step of a rule with parameters of its own, which are given by name or have defaults; or all are there."""
 
     def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:

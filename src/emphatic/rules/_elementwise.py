@@ -8,7 +8,7 @@ import inspect
 import random
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -16,13 +16,14 @@ import numpy as np
 from emphatic.rules import _source, _structure
 from emphatic.rules._exponential import exp
 from emphatic.rules._fields import STEP, check_fields, refusal
-from emphatic.rules._rule import Rule, Scalars
+from emphatic.rules._rule import Scalars
+from emphatic.rules._traits import RuleTraits
 
 __all__ = ["ElementwiseRule"]
 
 
 @dataclass(frozen=True)
-class ElementwiseRule:
+class ElementwiseRule(RuleTraits):
     """An algorithm whose vectors move component by component, for what scalars A and B cannot hold, such as α_i e_i.
 
         X_i          ← adapt(u, X_i, φ_i)              u = signal(step, memory); where the rule has them
@@ -34,12 +35,12 @@ class ElementwiseRule:
     is A X_i, with A an arrow as in ``Rule``: components that are not active move by scalars, and an engine need not
     visit them. That is tried when a rule is made. Linear rules are the special case of a linear ``component``. An
     ``eager`` rule is free of this: all its components move in their own way as long as a trace is not 0, and A says
-    only what A X_i would be with traces that are 0. It names a trace, a weight and a scalar of the memory: where φ_i is
-    0 and |trace_i| is no larger than |scalar·weight_i|, the sparse engine takes all traces of the component for 0.
+    only what A X_i would be with traces that are 0. ``eager`` names the scalar of the memory that says
+    to which part a component's traces may have decayed, since φ_i was last not 0, for the sparse engine to drop them.
 
     ``change`` names the memory into which the engine puts (θ_new − θ)·φ' after the step, true online TD's D. The other
-    fields are those of ``Rule``. Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call
-    ``emphatic.rules.exp``.
+    fields are those of ``Rule``. Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may
+    also call ``emphatic.rules.exp``.
     """
 
     name: str
@@ -52,7 +53,7 @@ class ElementwiseRule:
     signal: Callable[[Scalars, Scalars], Scalars] | None = None
     adapt: Callable[[Scalars, Scalars, Any], Scalars] | None = None
     change: str = ""
-    eager: tuple[str, str, str] | None = None
+    eager: str = ""
     extra: tuple[str, ...] = ()
     defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
     interest: bool = True
@@ -67,18 +68,12 @@ class ElementwiseRule:
     #: The functions as engines compile them.
     source: str = field(init=False, repr=False)
 
-    base = Rule.base
-    stepsize = Rule.stepsize
-    vectors, parameters, ranges = Rule.vectors, Rule.parameters, Rule.ranges
-
     def __post_init__(self) -> None:
         check_fields(self)
         if self.change and self.change not in self.memory:
             raise refusal(self.name, "change", f"be one of the memory, {', '.join(self.memory)}", repr(self.change))
-        if self.eager is not None:
-            for name, known in zip(self.eager, (self.traces, self.weights, self.memory), strict=True):
-                if name not in known:
-                    raise refusal(self.name, "eager", "name a trace, a weight and a memory", repr(self.eager))
+        if self.eager and self.eager not in self.memory:
+            raise refusal(self.name, "eager", f"be one of the memory, {', '.join(self.memory)}", repr(self.eager))
         if (self.adapt is None) != (self.signal is None):
             raise refusal(self.name, "adapt", "be given together with 'signal', or neither", "one of them")
         texts = [_renamed(inspect.getsource(exp), "exp")]
@@ -108,10 +103,6 @@ class ElementwiseRule:
         """How many sums there are, how many scalars s, and how many u."""
         found = self._arguments
         return len(found["function"]["sums"]), len(found["component"]["s"]), len(found.get("adapt", {"u": ()})["u"])
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields; what follows from them is made again."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @functools.cached_property
     def pure(self) -> dict[str, Any]:
@@ -152,7 +143,7 @@ class ElementwiseRule:
         m, first = len(self.vectors), len(self.weights)
         for _ in range(32):
             draw = [[rng.uniform(0.1, 0.9) for _ in names] for names in self._arguments["function"].values()]
-            z = tuple(rng.uniform(0.1, 1.0) * (r < first or self.eager is None) for r in range(m))
+            z = tuple(rng.uniform(0.1, 1.0) * (r < first or not self.eager) for r in range(m))
             A, s, _ = functions["rule"](*map(tuple, draw))
             if self.signal is not None:
                 u = functions["signal"](tuple(draw[0]), tuple(draw[1]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from emphatic.rules import _source, _structure
-from emphatic.rules._fields import RANGES, STEP, check_fields
+from emphatic.rules._fields import STEP, check_fields
+from emphatic.rules._traits import RuleTraits
 
 __all__ = ["Rule", "Scalars", "Update"]
 
@@ -18,7 +18,7 @@ Update = tuple[tuple[Scalars, ...], tuple[Scalars, ...], Scalars]
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(RuleTraits):
     """An algorithm: the names of what it keeps, and its one function.
 
     ``defaults`` says what an extra parameter is where it is not given: a number, the value of another parameter, or
@@ -73,20 +73,6 @@ class Rule:
             put("effective_source", _source.canonical(self.name, self.effective_step, given, "effective_step"))
         _ = self.form  # which looks at all that the function returns
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields; what follows from them is made again."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @property
-    def base(self) -> Rule:
-        """The rule itself, or the one whose step sizes a method finds."""
-        return self
-
-    @property
-    def stepsize(self) -> dict[str, str] | None:
-        """What a checkpoint says of the method by which step sizes are found, if there is one."""
-        return None
-
     @functools.cached_property
     def pure(self) -> Any:
         """``source`` as a function: the one that every engine runs."""
@@ -97,23 +83,6 @@ class Rule:
         """What the function is given: the names of the scalars in each of its arguments."""
         x = {name: tuple(f"{vector}·{phi}" for vector in self.vectors) for name, phi in (("x", "φ"), ("x_next", "φ'"))}
         return {"step": STEP + self.extra, "memory": self.memory, **x, "g": ("φ·φ", "φ·φ'", "φ'·φ'")}
-
-    @functools.cached_property
-    def ranges(self) -> dict[str, tuple[float, float]]:
-        """The least and the largest value of each parameter."""
-        ranges = {**RANGES, **self.extra_ranges}
-        found = {name: ranges.get(name, (-math.inf, math.inf)) for name in self.parameters}
-        return found if self.interest else found | {"I": (1.0, 1.0)}
-
-    @functools.cached_property
-    def parameters(self) -> tuple[str, ...]:
-        """What a step brings: ``step``'s names with the cumulant R in place of δ."""
-        return tuple("R" if name == "delta" else name for name in STEP) + self.extra
-
-    @functools.cached_property
-    def vectors(self) -> tuple[str, ...]:
-        """The rows of X: weights first, then traces."""
-        return self.weights + self.traces
 
     @functools.cached_property
     def form(self) -> _structure.Form:

@@ -4,8 +4,8 @@
     N = max(ρM Σ α_iφ_i², 1);  α_i ← α_i/N for all i
     h_i ← h_i(1 − φ_ie_i)⁺ + Δ_i
 
-Mahmood, Sutton, Degris & Pilarski (2012), "Tuning-free step-size adaptation", table 1, where e_i = b_i = α_iφ_i and ρM =
-1, so that φ_ie_i ≤ 1 by N. Traces, ρM and the true online correction are as in ``weightwise``.
+Mahmood, Sutton, Degris & Pilarski (2012), "Tuning-free step-size adaptation", table 1, where e_i = b_i = α_iφ_i and
+ρM = 1, so that φ_ie_i ≤ 1 by N. Traces, ρM and the true online correction are as in ``weightwise``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
     def signal(step: Scalars, memory: Scalars) -> Scalars:
         alpha, I, lambda_, rho, gamma_next, delta = step
         gamma, F, D, initial, mu, tau = memory
-        return delta * (alpha > 0.0), mu, 1.0 / tau
+        return delta * (alpha > 0.0), mu, 1.0 / tau * (alpha > 0.0)
 
     def adapt(u: Scalars, z: Scalars, p: Any) -> Scalars:
         delta, mu, rate = u

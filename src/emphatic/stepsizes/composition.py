@@ -53,9 +53,8 @@ class SteppedRule(Rule):
     method: Any = None
 
     @property
-    def base(self) -> Rule:
-        found: Rule = self.of
-        return found
+    def base(self) -> Any:
+        return self.of
 
     @property
     def stepsize(self) -> dict[str, str]:

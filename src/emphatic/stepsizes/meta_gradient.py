@@ -12,8 +12,8 @@ Differentiate by β_i, with ē = ∂e_i/∂β_i and ∂b_i/∂β_i = b_i, and wi
     h_new = h − φ_ih e + φ_i(h − h⁻)(e − b) + δē + D(ē − b)
 
 The error is J = ½ Σ_k ρ_kM_k (Y_k − φ_k·θ_k)², with Y_k the λ-return that step k is owed when all is known: its
-remainder is Y_k − φ_k·θ_{k−1} = Σ_{j≥k} c_{k+1}…c_j (δ_j + D_j). So each step j adds (δ_j + D_j) c_{k+1}…c_j to what was
-to be learned at k, and −∂J/∂β_i = Σ_k ρ_kM_k (Y_k − φ_k·θ_k) φ_k h_k. Gathered by j, with p ← c p + ρMφ_ih_i,
+remainder is Y_k − φ_k·θ_{k−1} = Σ_{j≥k} c_{k+1}…c_j (δ_j + D_j). So each step j adds (δ_j + D_j) c_{k+1}…c_j to what
+was to be learned at k, and −∂J/∂β_i = Σ_k ρ_kM_k (Y_k − φ_k·θ_k) φ_k h_k. Gathered by j, with p ← c p + ρMφ_ih_i,
 
     −∂J/∂β_i = Σ_t (δ_t p_t + D_t c_t p_{t−1})
 
@@ -113,7 +113,7 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
         "component": component,
         "weights": ("theta", "alphas", "h"),
         "traces": ("d", "e", "e_bar", "p"),
-        "eager": ("e", "alphas", "stepsize_drop"),
+        "eager": "stepsize_drop",
     }
 
 
@@ -121,8 +121,8 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
 class MetaGradient(WeightwiseStepSize):
     """What SwiftTD and ours share: ``mu`` is the meta step size, ``eta`` the bound, ``decay`` what it does when hit.
 
-    Every weight with a trace moves in every step. The sparse engine lets traces go that are no larger than ``drop``
-    times their step size, so its cost grows as γλ → 1; the other engines keep all.
+    Every weight with a trace moves in every step. The sparse engine drops the traces of a weight when they have decayed
+    to ``drop`` of what they were when its feature was last active, so that its cost grows as γλ → 1; others keep all.
     """
 
     alpha: Any = 1e-3

@@ -1,8 +1,8 @@
 """sparse, for elementwise rules: exact, at a cost a step proportional to the active features, whatever n and γλ.
 
-What is not active moves by the rule's A, lazily, as with any rule (SPARSE.md); an active column is taken out of X = C·H,
-moved by the rule, and put back. An eager rule moves every column with a trace: they are listed, and the cost is in
-proportion to their number. Each learner has columns of its own.
+What is not active moves by the rule's A, lazily, as with any rule (SPARSE.md); an active column is taken out of
+X = C·H, moved by the rule, and put back. An eager rule moves every column with a trace: they are listed, and the
+cost is in proportion to their number. Each learner has columns of its own.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ EAGER: bool
 put: Callable[[np.void, Floats, Scalars, Scalars], None]
 #: (work, a) → the a-th row of ``work``.
 z_at: Callable[[Floats, int], Scalars]
-#: (z, memory): an eager rule's traces of this component are small enough to count as 0.
-is_dead: Callable[[Scalars, Scalars], bool]
+#: (c) → the most by which A scales a trace; (memory) → to what part an eager rule's traces may decay.
+decay_of: Callable[[Scalars], float]
+drop_of: Callable[[Scalars], float]
 #: (made, k, memory, size, c): what is decided, kept until all learners have decided; and taken up again.
 keep_decisions: Callable[[Floats, int, Scalars, Scalars, Scalars], None]
 decisions: Callable[[Floats, int], tuple[Scalars, Scalars, Scalars]]
@@ -49,7 +50,7 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
     """The rule's functions, with those that are declared here."""
     made, at = sparse_functions(rule, dtype, ElementwiseFunctions), Layout(rule)
     u, add = made.u, made.add
-    made.constant("EAGER", rule.eager is not None)
+    made.constant("EAGER", bool(rule.eager))
     lines = []
     for j in u.traces:
         lines += [f"h{j} = real(z[{j}] / scale[{j}])", f"column['H{j}'] = h{j}", f"column['E{j}'] = e[{j - at.w}]"]
@@ -58,13 +59,9 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
         lines.append(f"column['H{r}'] = (z[{r}]{less}) / scale[{r}]")
     add("put(column, scale, e, z)", *lines)
     add("z_at(work, a)", f"return {tuple_of(f'work[a, {r}]' for r in u.vectors)}")
-    if rule.eager is None:
-        add("is_dead(z, memory)", "return False")
-    else:
-        trace, weight, scalar = rule.eager
-        at_trace, at_weight = rule.vectors.index(trace), rule.vectors.index(weight)
-        bound = f"abs(memory[{rule.memory.index(scalar)}] * z[{at_weight}])"
-        add("is_dead(z, memory)", f"return abs(z[{at_trace}]) <= {bound}")
+    own = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces]
+    add("decay_of(c)", *made.unpack("c"), f"return {functools.reduce(lambda a, b: f'max({a}, {b})', own)}")
+    add("drop_of(memory)", f"return memory[{rule.memory.index(rule.eager)}]" if rule.eager else "return 0.0")
     held = [*(f"memory[{i}]" for i in range(u.M)), *(f"size[{r}]" for r in u.vectors)]
     held += [f"c[{i}]" for i in range(len(u.coefficients))]
     add("keep_decisions(made, k, memory, size, c)", *(f"made[k, {i}] = {name}" for i, name in enumerate(held)))
@@ -77,8 +74,12 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
 
 
 def _record(rule: ElementwiseRule, dtype: str) -> np.dtype[Any]:
-    """A column: H, the stamps, and Q, its place among the active ones, which is 0 between steps."""
-    return np.dtype([*((n, k[0]) for n, k in (Layout(rule).fields(dtype).fields or {}).items()), ("Q", "int32")])
+    """A column: H, the stamps, and Q, its place among the active ones, which is 0 between steps.
+
+    Of an eager rule also L, what is left of its traces since it was last active.
+    """
+    fields = [(name, kind[0]) for name, kind in (Layout(rule).fields(dtype).fields or {}).items()]
+    return np.dtype([*fields, ("Q", np.dtype("int32")), *[("L", np.dtype(dtype))] * bool(rule.eager)])
 
 
 @functools.cache
@@ -114,10 +115,10 @@ class SparseElementwise(Engine):
 
     name = "sparse"
     takes_rows = True
-    rule: ElementwiseRule  # type: ignore[assignment]
+    rule: ElementwiseRule
 
     def __init__(self, rule: ElementwiseRule, n: int, K: int, dtype: str) -> None:
-        super().__init__(rule, n, K, dtype)  # type: ignore[arg-type]
+        super().__init__(rule, n, K, dtype)
         self._layout = Layout(rule)
         self._columns = np.zeros((K, n), _record(rule, dtype))
         self._scale = np.tile(self._layout.fresh(), (K, 1))
@@ -213,7 +214,7 @@ class SparseElementwise(Engine):
 
     def _relist(self) -> None:
         """List the columns with traces anew, of an eager rule."""
-        if self.rule.eager is None:
+        if not self.rule.eager:
             return
         for k in range(self.K):
             some = np.zeros(self.n, bool)
@@ -221,6 +222,7 @@ class SparseElementwise(Engine):
                 some |= self._columns[f"H{j}"][k] != 0.0
             found = np.flatnonzero(some)
             self._live[k, : len(found)], self._counts[k] = found, len(found)
+            self._columns["L"][k, found] = 1.0
 
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, Rows)
@@ -236,11 +238,13 @@ class SparseElementwise(Engine):
         self._counts[:] = 0
 
     def pending(self) -> dict[str, NDArray[Any]]:
-        """C, H and the stamps as they are, of the table what some column may still owe, and the list of live columns."""
+        """C, H and the stamps as they are, what columns of the table may still owe, and the list of live columns."""
         used, most = int(self._epoch[:, ::2].max(initial=0)), int(self._counts.max(initial=0))
         fields = {name: self._columns[name] for name in self._layout.names}
         kept = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :, :used]}
-        lists = {"live": self._live[:, :most], "counts": self._counts} if self.rule.eager else {}
+        lists = (
+            {"live": self._live[:, :most], "counts": self._counts, "L": self._columns["L"]} if self.rule.eager else {}
+        )
         return fields | kept | lists | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
@@ -272,7 +276,7 @@ class SparseElementwise(Engine):
         self._scale[:], self._epoch[:], self._table[:, :, :used] = pending["scale"], epoch, table
 
     def _resume_live(self, pending: dict[str, NDArray[Any]]) -> None:
-        if self.rule.eager is None:
+        if not self.rule.eager:
             return
         live, counts = pending["live"], pending["counts"]
         most = int(counts.max(initial=0))
@@ -283,7 +287,8 @@ class SparseElementwise(Engine):
             if counts[k] < 0 or len(np.unique(listed)) != counts[k] or ((listed < 0) | (listed >= self.n)).any():
                 raise ValueError("its list of live traces is not one of different features")
             self._live[k, : counts[k]] = listed
-        self._counts[:] = counts
+        hold("L", pending["L"], self.dtype, (self.K, self.n))
+        self._columns["L"], self._counts[:] = pending["L"], counts
 
     @property
     def nbytes(self) -> int:

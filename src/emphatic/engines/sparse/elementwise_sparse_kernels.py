@@ -50,8 +50,16 @@ if TYPE_CHECKING:
         store,
         zeros,
     )
-    from emphatic.engines.sparse.elementwise_sparse import EAGER, decisions, is_dead, keep_decisions, put, z_at
-    from emphatic.engines.sparse.sparse_functions import HIGH, LOW, NEAR_THE_END, advance, epochs, fetch, place, present
+    from emphatic.engines.sparse.elementwise_sparse import (
+        EAGER,
+        decay_of,
+        decisions,
+        drop_of,
+        keep_decisions,
+        put,
+        z_at,
+    )
+    from emphatic.engines.sparse.sparse_functions import HIGH, LOW, NEAR_THE_END, advance, epochs, place, present
     from emphatic.engines.sparse.sparse_kernels import are_sound, close_epoch, is_over, settle, start_over, value_of
     from emphatic.rules import Scalars
 
@@ -168,17 +176,17 @@ def move(
     """C ← A C, epochs closed where that is due, and the active columns as ``find`` left them."""
     memory, size, c = decisions(made, k)
     if EAGER:
-        left = 0
+        left, decay, drop = 0, decay_of(c), drop_of(memory)
         for a in range(count):
-            i = active[a]
-            place(columns[i], z_at(work, a))
-            if phi[a, 0] == 0.0 and is_dead(z_at(work, a), memory):
+            column = columns[active[a]]
+            column["L"] = 1.0 if phi[a, 0] != 0.0 else column["L"] * decay
+            if column["L"] > drop:
+                live[k, left] = active[a]
+                left += 1
+            else:
                 for r in range(WEIGHTS, VECTORS):
                     work[a, r] = 0.0
-                place(columns[i], z_at(work, a))
-            else:
-                live[k, left] = i
-                left += 1
+            place(column, z_at(work, a))
         counts[k] = left
     else:
         if is_small(c, size, NEAR_THE_END):
@@ -289,9 +297,7 @@ def learn_step(
         fine = is_small(c, size, NEAR_THE_END)  # else the other way in looks at every column
     if not fine:
         return np.nan
-    move(
-        columns[0], scale[0], epoch[0], table[0], scalars, live, counts, 0, active[0], phi[0], count, work[0], made
-    )
+    move(columns[0], scale[0], epoch[0], table[0], scalars, live, counts, 0, active[0], phi[0], count, work[0], made)
     return delta
 
 
