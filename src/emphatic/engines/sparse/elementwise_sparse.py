@@ -36,8 +36,9 @@ __all__ = ["SparseElementwise"]
 EAGER: bool
 #: (column, scale, e, z): z is the column of X.
 put: Callable[[np.void, Floats, Scalars, Scalars], None]
-#: (work, a) → the a-th row of ``work``.
+#: (work, a) → the a-th column of ``work``; (work, a, z): z is to be that.
 z_at: Callable[[Floats, int], Scalars]
+set_z: Callable[[Floats, int, Scalars], None]
 #: (c) → the most by which A scales a trace; (memory) → to what part an eager rule's traces may decay.
 decay_of: Callable[[Scalars], float]
 drop_of: Callable[[Scalars], float]
@@ -58,7 +59,8 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
         less = "".join(f" - scale[{at.slot[r, j]}] * h{j}" for j in at.takes[r])
         lines.append(f"column['H{r}'] = (z[{r}]{less}) / scale[{r}]")
     add("put(column, scale, e, z)", *lines)
-    add("z_at(work, a)", f"return {tuple_of(f'work[a, {r}]' for r in u.vectors)}")
+    add("z_at(work, a)", f"return {tuple_of(f'work[{r}, a]' for r in u.vectors)}")
+    add("set_z(work, a, z)", *(f"work[{r}, a] = z[{r}]" for r in u.vectors))
     own = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces]
     add("decay_of(c)", *made.unpack("c"), f"return {functools.reduce(lambda a, b: f'max({a}, {b})', own)}")
     add("drop_of(memory)", f"return memory[{rule.memory.index(rule.eager)}]" if rule.eager else "return 0.0")
@@ -74,7 +76,7 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
 
 
 def _record(rule: ElementwiseRule, dtype: str) -> np.dtype[Any]:
-    """A column: H, the stamps, and Q, its place among the active ones, which is 0 between steps.
+    """A column: H, the stamps, and Q, its place among the active ones: between steps 0, or that among the live ones.
 
     Of an eager rule also L, what is left of its traces since it was last active.
     """
@@ -136,7 +138,7 @@ class SparseElementwise(Engine):
     def _scratch(self, most: int) -> tuple[NDArray[Any], ...]:
         """Room for so many active columns of each learner."""
         K, m = self.K, len(self.rule.vectors)
-        return np.empty((K, most), np.int64), np.empty((K, most, 2)), np.empty((K, most, m))
+        return np.empty((K, most), np.int64), np.empty((K, 2, most)), np.empty((K, m, most))
 
     def _make_room(self, most: int) -> None:
         if self._room[0].shape[1] < min(self.n, most):
@@ -223,6 +225,13 @@ class SparseElementwise(Engine):
             found = np.flatnonzero(some)
             self._live[k, : len(found)], self._counts[k] = found, len(found)
             self._columns["L"][k, found] = 1.0
+            self._mark(k)
+
+    def _mark(self, k: int) -> None:
+        """Give the live columns of learner k their places."""
+        count = self._counts[k]
+        self._columns["Q"][k] = 0
+        self._columns["Q"][k, self._live[k, :count]] = np.arange(1, count + 1)
 
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, Rows)
@@ -235,7 +244,7 @@ class SparseElementwise(Engine):
         self._compiled("settle_learner")(*self._lazy)
         for j in self._layout.traces:
             self._columns[f"H{j}"] = 0.0
-        self._counts[:] = 0
+        self._counts[:], self._columns["Q"] = 0, 0
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """C, H and the stamps as they are, what columns of the table may still owe, and the list of live columns."""
@@ -286,9 +295,10 @@ class SparseElementwise(Engine):
             listed = live[k, : counts[k]]
             if counts[k] < 0 or len(np.unique(listed)) != counts[k] or ((listed < 0) | (listed >= self.n)).any():
                 raise ValueError("its list of live traces is not one of different features")
-            self._live[k, : counts[k]] = listed
+            self._live[k, : counts[k]], self._counts[k] = listed, counts[k]
+            self._mark(k)
         hold("L", pending["L"], self.dtype, (self.K, self.n))
-        self._columns["L"], self._counts[:] = pending["L"], counts
+        self._columns["L"] = pending["L"]
 
     @property
     def nbytes(self) -> int:

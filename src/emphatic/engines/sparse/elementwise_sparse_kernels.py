@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         bounds_of,
         component,
         decide_all,
+        excesses,
         linear,
         no_terms,
         signals,
@@ -76,32 +77,37 @@ def gather(
 ) -> int:  # fmt: skip
     """The columns that are to move, once each, with the components of φ and φ' there; how many there are.
 
-    A column bears its place in this list, from 1 on, as a mark.
+    A column bears its place in this list, from 1 on, as a mark; live ones always do.
     """
     n, count = columns.shape[0], 0
     if EAGER:
-        for a in range(counts[k]):
-            i = live[k, a]
-            active[count], phi[count, 0], phi[count, 1] = i, 0.0, 0.0
-            count += 1
-            columns[i]["Q"] = count
+        count = counts[k]
+        for a in range(count):
+            active[a], phi[0, a], phi[1, a] = live[k, a], 0.0, 0.0
     for a in range(begin, end):
         i = index[a]
         if 0 <= i < n:
             if columns[i]["Q"] == 0:
-                active[count], phi[count, 0], phi[count, 1] = i, 0.0, 0.0
+                active[count], phi[1, count] = i, 0.0
                 count += 1
                 columns[i]["Q"] = count
-            phi[columns[i]["Q"] - 1, 0] = value[a]
+            phi[0, columns[i]["Q"] - 1] = value[a]
     for a in range(begin_next, end_next):
         i = index_next[a]
         if 0 <= i < n:
             if columns[i]["Q"] == 0:
-                active[count], phi[count, 0], phi[count, 1] = i, 0.0, 0.0
+                active[count], phi[0, count] = i, 0.0
                 count += 1
                 columns[i]["Q"] = count
-            phi[columns[i]["Q"] - 1, 1] = value_next[a]
+            phi[1, columns[i]["Q"] - 1] = value_next[a]
     return count
+
+
+@inner
+def release(columns: Columns, counts: Integers, k: int, active: Integers, count: int) -> None:
+    """Take the marks off the active columns, but for those that are live."""
+    for a in range(counts[k], count):
+        columns[active[a]]["Q"] = 0
 
 
 @inner
@@ -109,17 +115,18 @@ def find(
     columns: Columns, scale: Floats, epoch: Integers, table: Floats, scalars: Floats, k: int, step: Scalars,
     frozen: bool, active: Integers, phi: Floats, count: int, work: Floats, made: Floats,
 ) -> tuple[bool, float, float]:  # fmt: skip
-    """What learner k will be after the step: whether it stays finite, δ and θ·φ. No column has changed."""
+    """What learner k will be after the step: whether it stays finite, δ and θ·φ. No column has changed.
+
+    In ``work`` a vector's active components lie side by side, so that long loops become vector instructions.
+    """
     e = epochs(epoch)
     memory, size = load(scalars, k)
-    v, v_next, change = 0.0, 0.0, 0.0
+    for a in range(count):
+        set_z(work, a, present(columns[active[a]], scale, e, table))
+    v, v_next, change, amiss = 0.0, 0.0, 0.0, 0.0
     sums = no_terms()
     for a in range(count):
-        column, p, q = columns[active[a]], phi[a, 0], phi[a, 1]
-        column["Q"] = 0
-        z = present(column, scale, e, table)
-        for r in range(VECTORS):
-            work[a, r] = z[r]
+        z, p, q = z_at(work, a), phi[0, a], phi[1, a]
         v += z[0] * p
         v_next += z[0] * q
         if not ADAPTS:
@@ -130,26 +137,23 @@ def find(
     if ADAPTS:
         u = signals(step, memory, delta)
         for a in range(count):
-            p, q = phi[a, 0], phi[a, 1]
+            p, q = phi[0, a], phi[1, a]
             z = adapt(u, z_at(work, a), p)
-            for r in range(VECTORS):
-                work[a, r] = z[r]
+            set_z(work, a, z)
             sums = add_terms(sums, z, p, q)
     c, s, memory = decide_all(step, memory, delta, sums)
-    size = bounds_of(c, size)
-    fine = are_finite(delta, memory, s)
     for a in range(count):
-        z, p, q = z_at(work, a), phi[a, 0], phi[a, 1]
+        z, p, q = z_at(work, a), phi[0, a], phi[1, a]
         after = component(s, z, p, q)
         change += (after[0] - z[0]) * q
-        size_a = magnitudes(after)
-        if not all_within(size_a):
-            fine = False
-        size = larger(size, size_a)
-        for r in range(VECTORS):
-            work[a, r] = after[r]
-    if not (fine and abs(change) <= HUGE):
+        amiss += excesses(after)
+        set_z(work, a, after)
+    if amiss > 0.0 or not (are_finite(delta, memory, s) and abs(change) <= HUGE):
         return False, delta, v
+    if not EAGER:
+        size = bounds_of(c, size)
+        for a in range(count):
+            size = larger(size, magnitudes(z_at(work, a)))
     keep_decisions(made, k, memory, size, c)
     if CHANGE >= 0:
         made[k, CHANGE] = change
@@ -179,13 +183,15 @@ def move(
         left, decay, drop = 0, decay_of(c), drop_of(memory)
         for a in range(count):
             column = columns[active[a]]
-            column["L"] = 1.0 if phi[a, 0] != 0.0 else column["L"] * decay
+            column["L"] = 1.0 if phi[0, a] != 0.0 else column["L"] * decay
             if column["L"] > drop:
                 live[k, left] = active[a]
                 left += 1
+                column["Q"] = left
             else:
                 for r in range(WEIGHTS, VECTORS):
-                    work[a, r] = 0.0
+                    work[r, a] = 0.0
+                column["Q"] = 0
             place(column, z_at(work, a))
         counts[k] = left
     else:
@@ -208,6 +214,7 @@ def move(
         e = epochs(epoch)
         for a in range(count):
             put(columns[active[a]], scale, e, z_at(work, a))
+        release(columns, counts, k, active, count)
     store(scalars, k, memory, size)
     scalars[k, COUNTER] += 1.0
 
@@ -239,8 +246,13 @@ def take_step(
                     size_all = larger(size_all, magnitudes(z_at(work[k], a)))
                 keep_decisions(made, k, memory, size_all, c)
         found[k] = count if fine else -1
+        if not fine:
+            release(columns[k], counts, k, active[k], count)
         if not fine and not was_frozen:
             if not freeze:
+                for other in range(k):
+                    if found[other] >= 0:
+                        release(columns[other], counts, other, active[other], found[other])
                 return k
             frozen[k] = True
         last_delta[k] = delta
@@ -296,6 +308,7 @@ def learn_step(
         _, size, c = decisions(made, 0)
         fine = is_small(c, size, NEAR_THE_END)  # else the other way in looks at every column
     if not fine:
+        release(columns[0], counts, 0, active[0], count)
         return np.nan
     move(columns[0], scale[0], epoch[0], table[0], scalars, live, counts, 0, active[0], phi[0], count, work[0], made)
     return delta
