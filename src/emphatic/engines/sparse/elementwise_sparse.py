@@ -36,6 +36,9 @@ __all__ = ["SparseElementwise"]
 EAGER: bool
 #: (column, scale, e, z): z is the column of X.
 put: Callable[[np.void, Floats, Scalars, Scalars], None]
+#: (column) → the column of X, and (column, z) as before, where C = 1 and every trace is in its first epoch.
+held: Callable[[np.void], Scalars]
+set_held: Callable[[np.void, Scalars], None]
 #: (work, a) → the a-th column of ``work``; (work, a, z): z is to be that.
 z_at: Callable[[Floats, int], Scalars]
 set_z: Callable[[Floats, int, Scalars], None]
@@ -59,6 +62,9 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
         less = "".join(f" - scale[{at.slot[r, j]}] * h{j}" for j in at.takes[r])
         lines.append(f"column['H{r}'] = (z[{r}]{less}) / scale[{r}]")
     add("put(column, scale, e, z)", *lines)
+    fields = [f"column['H{r}']" for r in u.vectors]
+    add("held(column)", f"return {tuple_of(f'np.float64({field})' for field in fields)}")
+    add("set_held(column, z)", *(f"{field} = z[{r}]" for r, field in enumerate(fields)))
     add("z_at(work, a)", f"return {tuple_of(f'work[{r}, a]' for r in u.vectors)}")
     add("set_z(work, a, z)", *(f"work[{r}, a] = z[{r}]" for r in u.vectors))
     own = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces]

@@ -56,8 +56,11 @@ if TYPE_CHECKING:
         decay_of,
         decisions,
         drop_of,
+        held,
         keep_decisions,
         put,
+        set_held,
+        set_z,
         z_at,
     )
     from emphatic.engines.sparse.sparse_functions import HIGH, LOW, NEAR_THE_END, advance, epochs, place, present
@@ -122,7 +125,8 @@ def find(
     e = epochs(epoch)
     memory, size = load(scalars, k)
     for a in range(count):
-        set_z(work, a, present(columns[active[a]], scale, e, table))
+        column = columns[active[a]]
+        set_z(work, a, held(column) if EAGER else present(column, scale, e, table))
     v, v_next, change, amiss = 0.0, 0.0, 0.0, 0.0
     sums = no_terms()
     for a in range(count):
@@ -192,7 +196,7 @@ def move(
                 for r in range(WEIGHTS, VECTORS):
                     work[r, a] = 0.0
                 column["Q"] = 0
-            place(column, z_at(work, a))
+            set_held(column, z_at(work, a))
         counts[k] = left
     else:
         if is_small(c, size, NEAR_THE_END):
