@@ -90,6 +90,9 @@ def nexting(
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
     time: Annotated[str | None, typer.Option(help="Column of time stamps, '' for none; default: detected.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Column separator of CSV; default: detected.")] = None,
+    stepsize: Annotated[
+        str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     model: Annotated[
         Path | None,
@@ -118,12 +121,16 @@ def nexting(
     from emphatic.cli import nexting as terminal
 
     if table == "-":
-        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        code = terminal.live(
+            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, stepsize
+        )
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
-    raise typer.Exit(terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume))
+    raise typer.Exit(
+        terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume, stepsize)
+    )
 
 
 @app.command()
@@ -157,6 +164,10 @@ def sweep(
     ] = None,
     lambda_: Annotated[
         str | None, typer.Option("--lambda", help="Values of λ; default: 0,.5,.9,1. 0..1:+.25 goes up in steps of .25.")
+    ] = None,
+    stepsize: Annotated[
+        str | None,
+        typer.Option(help="How step sizes are found: auto,autostep,…; alpha multiplies.", rich_help_panel="Grid"),
     ] = None,
     eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
     beta: Annotated[str | None, typer.Option(help="β, in place of eta.", rich_help_panel="Grid")] = None,
@@ -209,7 +220,7 @@ def sweep(
     }  # fmt: skip
     grid = {
         "rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta,
-        "xi": xi,
+        "xi": xi, "stepsize": stepsize,
     }  # fmt: skip
     given = {name: value for name, value in grid.items() if value is not None}
     raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume))

@@ -14,13 +14,13 @@ __all__ = ["live", "nexting"]
 
 def nexting(
     source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
-    print_config: bool, time: str | None, delimiter: str | None, resume: bool,
+    print_config: bool, time: str | None, delimiter: str | None, resume: bool, stepsize: str | None,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
     from emphatic import nexting as library
 
     def command() -> int:
-        settings = _settings(config, predict, horizons, time, delimiter)
+        settings = _settings(config, predict, horizons, time, delimiter, stepsize)
         path = source or _household()
         folder = out or Path("nexting") / _stem(path)
         if print_config:
@@ -41,14 +41,14 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
-    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int,
+    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, stepsize: str | None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, None)
+        settings = _settings(config, predict, horizons, time, None, stepsize)
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -61,8 +61,9 @@ def live(
 
 
 def _settings(
-    config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None
-) -> Any:
+    config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
+    stepsize: str | None,
+) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
 
@@ -72,6 +73,7 @@ def _settings(
         horizons=None if horizons is None else tuple(map(as_horizon, _listed(horizons))),
         time=False if time == "" else time,
         delimiter="\t" if delimiter == "\\t" else delimiter,
+        stepsize=stepsize,
     )
 
 

@@ -87,7 +87,8 @@ def _show(found: Any, folder: Path) -> None:
     for row in found.best:
         values = [format_value(row[name]) if name in row else "" for name in names]
         errors = [_with_error(row, name) for name in ("mean", "final")]
-        table.add_row(row["rule"], *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
+        label = found.labels[row["setting"]]
+        table.add_row(label, *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
     Console().print(table)
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
         print("The first weights have no error here: begin with others, --theta.")

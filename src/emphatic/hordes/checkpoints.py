@@ -52,7 +52,7 @@ def state(horde: Horde, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         "mu": _FUNCTION if callable(horde._mu) else horde._mu,
         "scaled": setup.scaled,
         "centred": setup.centred,
-        "kind": dict(setup.kind),
+        "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
         "extra": {name: np.asarray(p, np.float64).tolist() for name, p in setup.extra.items()},
         "rows": horde._rows,
         "hold": horde._hold.state(),
@@ -60,6 +60,8 @@ def state(horde: Horde, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         "more": entries,
         **first,
     }
+    if "stepsize" in setup.kind:
+        saved["stepsize"] = setup.kind["stepsize"].config()
     if others:
         saved["of"] = [group.questions.tolist() for group in horde._groups]
         saved["groups"] = [{**own, "learner": learner} for own, learner, _ in others]
@@ -86,7 +88,7 @@ def arguments(saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any) -
     return {
         "questions": questions, "features": features, "rule": saved["rule"], "rates": saved["rates"],
         "alpha": saved.get("alpha"), "step": saved["step"], "mu": mu, "scaled": saved["scaled"],
-        "centred": saved.get("centred", True), **saved["kind"], **saved["extra"],
+        "centred": saved.get("centred", True), "stepsize": saved.get("stepsize"), **saved["kind"], **saved["extra"],
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.hordes.reading import REWARD
@@ -27,6 +27,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.gvf import GVF
+from emphatic.rules import AnyRule
 
 __all__ = ["Episodes"]
 
@@ -65,14 +66,18 @@ class Episodes:
             raise refusal("features", "LearnGVFs", "be emphatic.features.Features", repr(features))
         if weights not in ("one", "several"):
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
-        traits = rules.get(rule)
+        traits: AnyRule = rules.get(rule)
+        if settings.get("stepsize") is not None:
+            traits = stepsizes.get(settings["stepsize"]).rule(traits)
         if {"pi", "mu"} & set(traits.extra):
             raise refusal("rule", "LearnGVFs", "be one that takes ρ alone, and not π or μ", repr(rule))
         self._shared = weights == "one" and sequences > 1
         if self._shared and len(traits.weights) > 1:
-            raise refusal("weights", "LearnGVFs", f"be 'several' for rule {rule!r}, which has w besides θ", "'one'")
+            raise refusal(
+                "weights", "LearnGVFs", f"be 'several' for rule {rule!r}, which has more weights than θ", "'one'"
+            )
         if rates is None:
-            rates = RATE if alpha is None else 1.0
+            rates = RATE if alpha is None and settings.get("stepsize") is None else 1.0
         settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         first = self._new(features)

@@ -80,7 +80,9 @@ class Setup:
     def constants(self, Q: int, norm: float, lambda_: Any) -> tuple[Array, ...]:
         """All parameters of a step (1, K), of which I, ρ, γ' and R are given anew in each."""
         E = len(self.rates)
-        if self.alpha is None:
+        if self.alpha is None and "stepsize" in self.kind:
+            alpha = np.repeat(self.rates, Q)
+        elif self.alpha is None:
             alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
         else:
             alpha = _scaled_by(self.rates, self.alpha, Q)
@@ -291,7 +293,7 @@ class Group:
         """Take up what ``state`` gave but the learner, which it has; ValueError if it does not fit."""
         learner, setup = self.learner, self.setup
         due = self.features.n, len(self.questions) * self._E, setup.rule
-        if (learner.n, learner.K, learner.rule.name) != due:
+        if (learner.n, learner.K, learner.rule.base.name) != due:
             raise ValueError(f"its learner is {learner!r}")
         fill_in("base", self.base, arrays["horde.base"])
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])

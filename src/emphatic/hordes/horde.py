@@ -14,7 +14,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
@@ -64,6 +64,8 @@ class Horde:
     With ``centred`` a question of constant γ < 1 is learned as the departure from its cumulant's mean in the warm-up,
     in the cumulant's own unit, and its emphasis starts at 1; without, θ·φ is the return itself, learned from 0.
     ``record=True`` keeps what transitions give the learner, for ``log``. ``extra`` is the rule's own: eta, beta, ….
+    With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α is ``rates`` times ``alpha`` times what that
+    says; both are then 1 by default.
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -99,6 +101,7 @@ class Horde:
         dtype: str = "float64",
         engine: str = "auto",
         threads: int = 1,
+        stepsize: Any = None,
         **extra: Any,
     ) -> None:
         self.questions = tuple(questions) if isinstance(questions, Sequence) else ()
@@ -116,6 +119,8 @@ class Horde:
         if record and len(self._makers) > 1:
             raise refusal("record", "Horde", "be False where questions have features of their own", "True")
         self.rule, self.step, self.scaled = rule, step, scaled
+        if stepsize is not None and rates is RATES:
+            rates = 1.0
         listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
         if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
             raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
@@ -124,9 +129,11 @@ class Horde:
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
+        if stepsize is not None:
+            kind["stepsize"] = stepsizes.get(stepsize)
         self._setup = Setup(rule, self.rates, alpha, scaled, centred, record, kind, extra)
         # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
-        Learner(rule, 1, 1, **kind)
+        Learner(rule, 1, len(self.rates) * len(self.questions), **kind)
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
         self._group: Group | Groups | None = None
 

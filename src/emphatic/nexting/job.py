@@ -14,6 +14,7 @@ from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.runner import Nexting, Progress
 from emphatic.nexting.settings import Settings
+from emphatic.stepsizes import StepSize
 
 __all__ = ["NextingResult", "run"]
 
@@ -72,6 +73,7 @@ def run(
     out: str | os.PathLike[str] | None = None,
     time: str | bool | None = None,
     delimiter: str | None = None,
+    stepsize: Any = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -81,7 +83,8 @@ def run(
     ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
     Arrow, JSON lines). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far
     ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
-    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``config`` has these
+    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``stepsize`` is how step
+    sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config`` has these
     and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
     override it.
 
@@ -101,7 +104,9 @@ def run(
     """
     if out is None and resume:
         raise refusal("resume", "run", "be given together with the folder to resume, 'out'", "no 'out'")
-    settings = Settings.combine(config, predict=predict, horizons=horizons, time=time, delimiter=delimiter)
+    settings = Settings.combine(
+        config, predict=predict, horizons=horizons, time=time, delimiter=delimiter, stepsize=_config(stepsize)
+    )
     with ExitStack() as stack:
         if out is not None:
             folder = Path(out)
@@ -116,6 +121,11 @@ def run(
             result._predictions = _read_predictions(folder)
             result._page = (folder / "report.html").read_text("utf-8")
     return result
+
+
+def _config(stepsize: Any) -> Any:
+    """How step sizes are found, as settings can hold it."""
+    return stepsize.config() if isinstance(stepsize, StepSize) else stepsize
 
 
 def _read_predictions(folder: Path) -> Any:

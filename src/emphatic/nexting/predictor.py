@@ -186,7 +186,9 @@ class Predictor:
         clock = table.clock()
         features = Features.from_config(settings.features or ())
         step = None if clock is None else clock.step
-        horde = Horde(settings.gvfs(), features, settings.rule, rates=settings.rates, step=step)
+        horde = Horde(
+            settings.gvfs(), features, settings.rule, rates=settings.rates, step=step, stepsize=settings.stepsize
+        )
         horde.warm_up(table, len(rows))
         for _, predictions in horde.blocks(table, clock):
             self.step += len(predictions)

@@ -151,7 +151,7 @@ class Nexting:
         clock = self.table.clock()
         return Horde(
             self.settings.gvfs(), Features.from_config(self.settings.features or ()), self.settings.rule,
-            rates=self.settings.rates, step=None if clock is None else clock.step,
+            rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
     def _features(self) -> Features:

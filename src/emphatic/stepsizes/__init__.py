@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+from emphatic.common.names import check_names
 from emphatic.stepsizes.autostep import Autostep
 from emphatic.stepsizes.idbd import IDBD, TIDBD
 from emphatic.stepsizes.meta_gradient import Emphatic, SwiftTD
@@ -51,9 +54,18 @@ def names() -> tuple[str, ...]:
 
 
 def get(stepsize: Any) -> StepSize:
-    """The method of that name, with its default options; a method as it is."""
+    """The method of that name, with its default options; of {"name": …, option: …}; or a method as it is.
+
+    >>> get({"name": "autostep", "mu": 0.1})
+    Autostep(alpha=0.01, mu=0.1, tau=10000.0)
+    """
     if isinstance(stepsize, StepSize):
         return stepsize
+    if isinstance(stepsize, Mapping):
+        options = {key: value for key, value in stepsize.items() if key != "name"}
+        kind = type(get(stepsize.get("name")))
+        check_names(options, [field.name for field in fields(kind)], f"stepsize {kind.name!r}")
+        return kind(**options)
     if not isinstance(stepsize, str) or stepsize not in _METHODS:
         raise ValueError(
             f"The 'stepsize' parameter must be one of {', '.join(names())}, or an object of emphatic.stepsizes. "

@@ -39,6 +39,11 @@ class StepSize(ABC):
         """The fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    def config(self) -> dict[str, Any]:
+        """The name and the options, as JSON and TOML can hold them; ``get`` takes it."""
+        plain = {name: np.asarray(value).tolist() for name, value in self.options().items() if value is not None}
+        return {"name": self.name, **plain}
+
     def header(self) -> dict[str, Any]:
         """What a checkpoint says of the method, besides the memory of its rule."""
         texts = {name: value for name, value in self.options().items() if isinstance(value, str)}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
 from emphatic.rules import Rule
+from emphatic.stepsizes import StepSize
 from emphatic.studies.values import numbers
 
 __all__ = ["GridSettings", "parameters", "settings"]
@@ -28,13 +29,24 @@ class GridSettings:
 
     rule: str
     values: Mapping[str, NDArray[np.float64]]
+    stepsize: StepSize | None = None
+
+    @property
+    def method(self) -> str:
+        """What the table calls the way that step sizes are found; "" where α alone says them."""
+        return "" if self.stepsize is None else named(self.stepsize)
+
+    @property
+    def label(self) -> str:
+        """The rule, and the method where there is one."""
+        return f"{self.rule}, {self.method}" if self.method else self.rule
 
     def __len__(self) -> int:
         return len(self.values["alpha"])
 
     def part(self, begin: int, end: int) -> GridSettings:
         """Some of them."""
-        return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()})
+        return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()}, self.stepsize)
 
 
 def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
@@ -60,7 +72,8 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Gri
     """All settings, a ``GridSettings`` for each rule of each grid.
 
     A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several. A rule takes of it what it has: a grid
-    for ``td`` and ``gtd`` may have ``eta``.
+    for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``, names or objects of ``emphatic.stepsizes``, ``alpha``
+    multiplies what they say, and may be left out.
 
     >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
     >>> [(one.rule, len(one)) for one in made]
@@ -74,7 +87,7 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Gri
 
 def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     given = {("lambda" if name == "lambda_" else name): value for name, value in grid.items()}
-    names = given.pop("rule", None)
+    names, methods = given.pop("rule", None), _methods(given.pop("stepsize", None))
     chosen = [names] if isinstance(names, str) else list(names) if isinstance(names, Sequence) else []
     if not chosen:
         raise refusal("rule", "sweep", f"be one or several of {', '.join(rules.names())}", repr(names))
@@ -85,9 +98,34 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
             raise ValueError(f"{refusal('grid', 'sweep', wanted, repr(name))}{suggestion(name, known)}")
     if "alpha" not in given:
-        raise refusal("alpha", "sweep", "be given", "none")
+        if None in methods:
+            raise refusal("alpha", "sweep", "be given", "none")
+        given["alpha"] = 1.0
     values = {name: numbers(name, value) for name, value in given.items()}
-    return [_product(rule, values, ranges) for rule, ranges in ranges_of.items()]
+    made = [_product(rule, values, ranges) for rule, ranges in ranges_of.items()]
+    for one in made:
+        for method in methods:
+            if method is not None:
+                method.rule(rules.get(one.rule))  # says where it does not fit
+    return [replace(one, stepsize=method) for one in made for method in methods]
+
+
+def _methods(given: Any) -> list[StepSize | None]:
+    """The values of the axis ``stepsize``: names, objects, or None for α alone."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",")]
+    several = list(given) if isinstance(given, Sequence) else [given]
+    if not several:
+        raise refusal("stepsize", "sweep", f"be one or several of {', '.join(stepsizes.names())}", repr(given))
+    return [None if one is None else stepsizes.get(one) for one in several]
+
+
+def named(method: StepSize) -> str:
+    """The name of a method, with the options that are not its defaults."""
+    usual = stepsizes.get(method.name).options()
+    shown = {name: value for name, value in method.options().items() if not np.array_equal(value, usual[name])}
+    options = ", ".join(f"{name}={value}" for name, value in shown.items())
+    return f"{method.name}({options})" if options else method.name
 
 
 def _product(

@@ -30,7 +30,7 @@ def page(sweep: Sweep) -> str:
     steps = "all steps" if plan.every == 1 else f"one step in {plan.every}"
     over = steps if plan.runs == 1 else f"{runs} and {steps}"
     kept = "weighted by d_μ, mean over" if source.metric == "RMSVE" else "the root mean square over"
-    rules = dict.fromkeys(sweep.rules)
+    rules = dict.fromkeys(sweep.labels)
     return sweep_page(
         SweepPage(
             title=source.name,
@@ -85,8 +85,8 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule the errors over α: a line for each λ, a panel for each choice of the rest."""
     mean, se = over_runs(sweep.mean)
     share = sweep.diverged.mean(axis=1)
-    rules = np.array(sweep.rules)
-    for rule in dict.fromkeys(sweep.rules):
+    rules = np.array(sweep.labels)
+    for rule in dict.fromkeys(sweep.labels):
         own = np.flatnonzero((rules == rule) & (sweep.parameters["alpha"] > 0.0))  # a logarithmic axis has no 0
         if not len(own):
             continue
@@ -129,7 +129,14 @@ def _learning(sweep: Sweep, best: Sequence[dict[str, Any]]) -> list[dict[str, An
     for row in best:
         mean, se = over_runs(sweep.curve[row["setting"]].T)
         names = [name for name in sweep.parameters if name in row]
-        out.append({"rule": row["rule"], "setting": _words({n: row[n] for n in names}), "mean": mean, "se": se})
+        out.append(
+            {
+                "rule": sweep.labels[row["setting"]],
+                "setting": _words({n: row[n] for n in names}),
+                "mean": mean,
+                "se": se,
+            }
+        )
     return out
 
 
@@ -152,9 +159,9 @@ def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
     """What was tried of each rule; a rule that is in several grids has several numbers."""
     grids: dict[str, Any] = {}
     for some in settings:
-        same = sum(one.rule == some.rule for one in settings[: len(grids)])
+        same = sum(one.label == some.label for one in settings[: len(grids)])
         spans = {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
-        grids[f"{some.rule}, grid {same + 1}" if same else some.rule] = spans
+        grids[f"{some.label}, grid {same + 1}" if same else some.label] = spans
     return grids
 
 

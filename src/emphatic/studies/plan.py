@@ -97,7 +97,11 @@ class SweepPlan:
         """What tells this plan from others: parts of one must not be taken for parts of another."""
         from emphatic import __version__
 
-        grids = [[one.rule, {name: column.tolist() for name, column in one.values.items()}] for one in self.settings]
+        grids: list[Any] = [
+            [one.rule, {name: column.tolist() for name, column in one.values.items()}]
+            + ([] if one.stepsize is None else [one.stepsize.config()])
+            for one in self.settings
+        ]
         content = [__version__, self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

@@ -71,6 +71,16 @@ class Sweep:
         return [some.rule for some in self.plan.settings for _ in range(len(some))]
 
     @cached_property
+    def methods(self) -> list[str]:
+        """How each setting finds its step sizes; "" where α alone says them."""
+        return [some.method for some in self.plan.settings for _ in range(len(some))]
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The rule of each setting, and its method where there is one: settings of one label are held together."""
+        return [some.label for some in self.plan.settings for _ in range(len(some))]
+
+    @cached_property
     def parameters(self) -> dict[str, Array]:
         """Each parameter of all settings; NaN where a rule has no such."""
         names = dict.fromkeys(name for some in self.plan.settings for name in some.values)
@@ -116,22 +126,25 @@ class Sweep:
 
         rules = pa.array(self.rules).dictionary_encode()
         columns = {"rule": rules.take(pa.array(number))}
+        if any(self.methods):
+            methods = pa.array([name or None for name in self.methods]).dictionary_encode()
+            columns["stepsize"] = methods.take(pa.array(number))
         return columns | {
             name: pa.array(column[number], mask=np.isnan(column[number])) for name, column in self.parameters.items()
         }
 
     @cached_property
     def best(self) -> list[dict[str, Any]]:
-        """The setting of each rule with the least mean error, as {rule, setting, alpha, …, mean, mean_se, …}."""
+        """The setting of each rule (and step size) with the least mean error: {rule, setting, alpha, …, mean, …}."""
         return self.bests("mean")
 
     def bests(self, by: str) -> list[dict[str, Any]]:
         """The same, by "mean" or "final"."""
         error = over_runs(getattr(self, by))[0]
-        rules = np.array(self.rules)
+        labels = np.array(self.labels)
         rows = []
-        for rule in dict.fromkeys(self.rules):
-            own = np.flatnonzero(rules == rule)
+        for label in dict.fromkeys(self.labels):
+            own = np.flatnonzero(labels == label)
             lost = self.diverged[own].any(axis=1)  # whatever its error, only where there is no other
             chosen = int(own[np.lexsort((error[own], lost))[0]])
             row = self.settings.slice(chosen, 1).to_pylist()[0]

@@ -109,7 +109,9 @@ class Simulated:
         fixed = _keywords(settings, mdp)
         if "lambda_" in fixed:
             given.pop("lambda_next", None)  # as a grid sets λ, it is the same everywhere
-        learner = Learner(settings.rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto")
+        learner = Learner(
+            settings.rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto", stepsize=settings.stepsize
+        )
         learner.theta = self._theta(mdp)
         size = every * max(1, _ERRORS // K)
         total, curve = np.zeros(K), np.empty((len(points), K))
