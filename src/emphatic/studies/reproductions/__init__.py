@@ -30,6 +30,7 @@ _NAMES = (
     "baird",
     "followon-variance",
     "true-online-vs-accumulating",
+    "step-sizes",
 )
 
 
