@@ -89,7 +89,7 @@ class AdaptiveLearn:
 
 @dataclass(frozen=True)
 class AdaptiveRun:
-    """``run`` with 32 active of a million: beside swifttd at γλ = 0.9, and over γλ, on which the cost may not depend."""
+    """``run`` with 32 active of a million: beside swifttd at γλ = 0.9, and over γλ, on which no cost may depend."""
 
     n: int
     T: int
