@@ -22,7 +22,7 @@ ENGINES = ("reference", "dense", "sparse")
 @pytest.mark.parametrize(
     ("rule", "K", "dtype", "compiled"),
     [(rule, K, "float64", False) for rule in WRITTEN_BOTH_WAYS for K in (None, 2, 7)]
-    + [("true_online_etd", K, dtype, True) for K in (None, 7) for dtype in ("float64", "float32")],
+    + [("true_online_etd", K, dtype, True) for K, dtype in ((None, "float64"), (7, "float64"), (7, "float32"))],
 )
 def test_linear_rules_written_both_ways_agree(
     rule: str, engine: str, K: int | None, dtype: str, compiled: bool
