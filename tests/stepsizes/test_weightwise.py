@@ -53,6 +53,11 @@ def stream_of(i: int, rule: str, K: int | None = None, T: int = 31) -> Stream:
     return make(i, T, K=K, rule=rule, **kinds[i % 4])
 
 
+def bounded(method: str, stream: Stream) -> Stream:
+    """With steps so large that a method with a bound meets it."""
+    return replace(stream, alpha=5.0 * stream.alpha) if "eta" in LIVELY[method] else stream
+
+
 def test_every_method_has_its_equations() -> None:
     assert set(KINDS) == set(METHODS) == set(LIVELY) == set(STILL)
     assert {"idbd", "tidbd", "autostep", "rprop", "swifttd", "emphatic"} <= set(stepsizes.names())
@@ -65,7 +70,7 @@ def test_every_method_follows_its_equations(method: str, rule: str, engine: str)
     kind = KINDS[method]
     options = kind(**LIVELY[method]).options()
     for i in range(4):
-        stream = stream_of(i, rule)
+        stream = bounded(method, stream_of(i, rule))
         expected = METHODS[method](rule, stream.sequence(), **options)
         for by in ("run", "learn")[i % 2 :]:
             learner = emphatic.Learner(rule, stream.n, engine=engine, stepsize=kind(**options))
@@ -269,3 +274,49 @@ def test_the_exponential_of_rules() -> None:
         assert emphatic.rules.exp(x) == pytest.approx(np.exp(x), rel=5e-14)
     assert emphatic.rules.exp(0.0) == 1.0
     assert emphatic.rules.exp(1e9) == pytest.approx(np.exp(32.0))
+
+
+SLIPS = [
+    ("tidbd", "mu * delta * (alpha > 0.0)", "mu * delta"),
+    ("tidbd", "e * r", "e"),
+    ("tidbd", "w * e - D * b", "w * e"),
+    ("tidbd", "max(1.0 - outside", "max(1.0 + outside"),
+    ("tidbd", "k * a * p", "k * p"),
+    ("idbd", "mu_delta * p * h", "mu_delta * h * h"),
+    ("autostep", "a = n * a", "a = a"),
+    ("autostep", "(size - v) * rate", "(size + v) * rate"),
+    ("autostep", "mu * g / max(v, 1e-37)", "mu * g"),
+    ("autostep", "alpha * rho * M * squares", "rho * squares"),
+    ("rprop", "sign + still * g_before", "sign"),
+    ("rprop", "up * (agreed > 0.0)", "up * (agreed < 0.0)"),
+    ("swifttd", "h_before * p * (e - b)", "h_before * p * e"),
+    ("swifttd", "c * kept * e_bar", "c * e_bar"),
+    ("swifttd", "p * e_bar", "e_bar"),
+    ("emphatic", "meta_D * trace_before", "0.0 * trace_before"),
+    ("emphatic", "h * p * b", "h * p * e"),
+    ("emphatic", "h = kept * h", "h = h"),
+    ("emphatic", "exp(decrease * p * p)", "exp(decrease * p)"),
+    ("emphatic", "w * e_bar - D * b", "w * e_bar"),
+]
+
+
+@pytest.mark.parametrize(("method", "old", "new"), SLIPS)
+def test_slips_in_a_method_are_caught(method: str, old: str, new: str) -> None:
+    """One line changed, run by the reference engine: the equations must tell the difference."""
+    rule, off = "true_online_etd", 0.0
+    options = KINDS[method](**LIVELY[method]).options()
+    for i in range(4):
+        stream = bounded(method, stream_of(i, rule))
+        learner = emphatic.Learner(rule, stream.n, engine="reference", stepsize=KINDS[method](**options))
+        slipped = replace(learner.rule)
+        assert old in slipped.source
+        object.__setattr__(slipped, "source", slipped.source.replace(old, new))
+        learner._engine.rule = slipped
+        try:
+            predictions = stream.run(learner)
+        except emphatic.Diverged:
+            return
+        expected = METHODS[method](rule, stream.sequence(), **options)
+        off = max(off, relative_error(predictions, expected.predictions))
+        off = max(off, relative_error(learner.alphas, expected.alphas))
+    assert off > 1e-6
