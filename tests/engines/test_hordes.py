@@ -207,12 +207,13 @@ def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, feat
         (6, None, 1, 1, "sparse"),  # to write φ out takes longer
         (1024, 1024, 1000, None, "chunked"),
         (6, 1000, 1000, None, "dense"),
-        (64, 1024, 1000, None, "dense"),
+        (64, 1024, 1000, None, "chunked"),
+        (64, 16, 1000, None, "dense"),  # too few to share what is done once
         (1024, 1024, 1, None, "dense"),
-        (1024, 16, 32, None, "dense"),  # too few to share what is done once
         (1024, 256, 32, None, "chunked"),
         (1_000_000, 64, 1, 32, "sparse"),
-        (64, 1024, 1000, 1, "dense"),
+        (64, 1024, 1000, 1, "chunked"),
+        (1024, 1024, 32, 10, "sparse"),
         (1024, 16, 1, 10, "sparse"),
         (1024, 1024, 1, 10, "sparse"),
         (1024, 1024, 1000, 10, "chunked"),  # nearly every trace is alive

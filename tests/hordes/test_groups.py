@@ -127,7 +127,8 @@ def test_goes_on_with_the_same_bits(at: int, tmp_path: Path) -> None:
     for row in rows[122:]:
         a, b = (some.learn(0, 0.25, row, False) for some in (horde, other))
         assert a.tolist() == b.tolist()
-    assert emphatic.load(path).K == 9
+    with pytest.warns(UserWarning, match="holds a Horde"):
+        assert emphatic.Learner.load_with(path)[0].K == 9
 
 
 def test_one_maker_for_all_is_one_group() -> None:
@@ -158,6 +159,66 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
             use()
         horde.save(tmp_path / "after")
         assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+
+
+def refuse_large(row: Any) -> float:
+    if row["x"] > 50.0:
+        raise ArithmeticError("too large")
+    return float(row["x"])
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_a_function_that_raises_changes_nothing(groups: bool, tmp_path: Path) -> None:
+    own = f.Features([f.SoftBins(f.Trace("x", steps=4), bins=3), f.Function(refuse_large)])
+    makers = {"x@2": f.Features([f.SoftBins(f.Trace("x", steps=4), bins=3)]) if groups else own, "x@3": own}
+    when = np.datetime64("2020-01-01") + np.arange(180) * np.timedelta64(60, "s")
+    table = {"x": log(missing=False)["x"], "time": when}
+    horde = Horde([GVF("x", horizon=2), GVF("x", horizon=3)], makers).warm_up(table)
+    assert len(horde.makers) == 1 + groups
+
+    def refused(*uses: Callable[[], Any]) -> None:
+        horde.save(tmp_path / "before")
+        for use in uses:
+            with pytest.raises(ArithmeticError, match="too large"):
+                use()
+            horde.save(tmp_path / "after")
+            assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+
+    horde.observe({"x": 1.0})
+    late = {"x": np.where(np.arange(180) == 150, 99.0, table["x"]), "time": when + (np.arange(180) > 90) * 10_000_000}
+    refused(lambda: horde.observe({"x": 99.0}), lambda: horde.begin({"x": 99.0}), lambda: horde.run(late))
+    horde.begin({"x": 1.0})
+    horde.learn(0, 0.0, {"x": 2.0}, terminated=False, predict=False)
+    refused(
+        lambda: horde.learn(0, 0.0, {"x": 99.0}, terminated=False, predict=False),
+        lambda: horde.learn(0, 0.0, {"x": 99.0}, terminated=True),
+        lambda: horde.begin({"x": 99.0}),
+    )
+
+
+def test_a_maker_belongs_to_one_horde() -> None:
+    """Traces and ranges are of one stream: two hordes with one maker are as two hordes with two."""
+
+    def maker() -> f.Features:
+        return f.Features([f.SoftBins(f.Trace("x", steps=4), bins=3)])
+
+    questions, shared, rows = [GVF("x", horizon=2)], maker(), rows_of(log(missing=False))
+    first, second = (Horde(questions, shared).warm_up(log()) for _ in range(2))
+    lone = Horde(questions, maker()).warm_up(log())
+    assert first.features is shared
+    assert second.features is not shared
+    for row, other in zip(rows, rows[::-1], strict=True):
+        second.observe(other)
+        assert first.observe(row).tolist() == lone.observe(row).tolist()
+    # and one that has been warmed up, and used since, is taken as it was then
+    x = log(missing=False)["x"]
+    one, two = (maker().warm_up(x[:90, None], names=["x"]) for _ in range(2))
+    answers = []
+    for some in (one, one, two):
+        horde = Horde(questions, some).prepare(["x"])
+        horde.begin({"x": 0.0})
+        answers.append([horde.learn(0, 0.0, {"x": 9.0 + value}, False).tolist() for value in x])
+    assert answers[0] == answers[1] == answers[2]
 
 
 @pytest.mark.parametrize(

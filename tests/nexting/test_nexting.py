@@ -7,11 +7,9 @@ import json
 import os
 import pty
 import re
-import resource
 import signal
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +37,7 @@ from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
 from emphatic.nexting.first_rows import keep_first_rows
 from emphatic.streams import open_table
+from tests.support.processes import COMMAND, Forked, run
 
 T = 4 * BLOCK + 1234
 START = np.datetime64("2024-03-01T00:00:00", "us")
@@ -95,22 +94,10 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     return command
 
 
-def started(*given: object, code: str = "from emphatic.cli import app; app()", **more: Any) -> subprocess.Popen[str]:
-    """The same as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, given)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        **more,
-    )
-
-
-def process(*given: object, **more: Any) -> tuple[int, str, str]:
-    child = started(*given, **more)
-    out, err = child.communicate(timeout=120)
-    return child.returncode, out, err
+def process(*given: object, code: str = COMMAND) -> tuple[int, str, str]:
+    """The same in a process of its own."""
+    done = run(code, *given)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 def loaded(out: Path) -> tuple[Any, list[dict[str, Any]]]:
@@ -146,18 +133,16 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
 
 def test_progress_is_shown_on_standard_error_where_it_is_a_terminal(log: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    code = "from emphatic.cli import app; app()"
-    given = ["nexting", str(log), "--horizons", "2", "--out", str(tmp_path / "out")]
     shown = bytearray()
-    with subprocess.Popen([sys.executable, "-c", code, *given], stdout=subprocess.PIPE, stderr=theirs) as child:
+    with Forked(COMMAND, "nexting", log, "--horizons", 2, "--out", tmp_path / "out", stderr=theirs) as child:
         os.close(theirs)
         with suppress(OSError):  # the end of a terminal, on Linux
             while some := os.read(ours, 4096):
                 shown += some
         assert child.stdout is not None
         said = child.stdout.read()
+        assert child.wait() == 0
     os.close(ours)
-    assert child.returncode == 0
     assert b"learning" in shown
     assert b"rows/s" in shown
     assert b"learning" not in said
@@ -189,7 +174,8 @@ def test_the_model_opens_and_goes_on(finished: tuple[Path, str]) -> None:
     horde = emphatic.Horde.load(path)
     assert horde.rows == T
     assert horde.observe({"walk": 1.0}, time=1e9).shape == (6,)
-    assert emphatic.load(path).K == horde.learner.K
+    with pytest.warns(UserWarning, match="holds a Horde"):
+        assert emphatic.load(path).K == horde.learner.K
     with safetensors.safe_open(path, "numpy") as file:
         assert "theta" in file.keys()  # noqa: SIM118
 
@@ -307,13 +293,14 @@ def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str],
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_asked_to_stop_it_says_how_to_go_on(log: Path, tmp_path: Path, number: signal.Signals, expected: int) -> None:
-    with started("nexting", log, "--horizons", 2, "--out", tmp_path / "out", code=SLOW) as child:
+def test_asked_to_stop_it_says_how_to_go_on(small: Path, tmp_path: Path, number: signal.Signals, expected: int) -> None:
+    with Forked(SLOW, "nexting", small, "--horizons", 2, "--out", tmp_path / "out") as child:
         assert child.stdout is not None
-        assert child.stdout.readline() == "now\n"
+        assert child.stderr is not None
+        assert child.stdout.readline() == b"now\n"
         child.send_signal(number)
-        said, wrong = child.communicate(timeout=60)
-    assert (child.returncode, said, wrong) == (expected, "", "Stopped; continue with --resume.\n")
+        said, wrong = child.stdout.read(), child.stderr.read()
+        assert (child.wait(), said, wrong) == (expected, b"", b"Stopped; continue with --resume.\n")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
 
 
@@ -492,11 +479,8 @@ def test_a_full_disk(small: Path, tmp_path: Path) -> None:
     """A file may not grow beyond some size, as none can on a full disk."""
     out = tmp_path / "a" / "out"
     for most in (2_000, 1_000_000):
-
-        def limited(most: int = most) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-        code, said, wrong = process("nexting", small, "--horizons", 2, "--out", out, preexec_fn=limited)
+        limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n{COMMAND}"
+        code, said, wrong = process("nexting", small, "--horizons", 2, "--out", out, code=limited)
         assert (code, said, wrong) == (2, "", f"Error: {out}: File too large.\n")
         assert not out.parent.exists()
 

@@ -156,11 +156,11 @@ def test_means_and_standard_errors() -> None:
 
 def test_as_many_settings_as_steps() -> None:
     """What a step brings is of all learners, and not one number each."""
-    alpha = [0.01 * k for k in range(1, 13)]
-    long, short = (sweep("chain", {"rule": "td", "alpha": alpha, "lambda": 0}, runs=1, steps=T) for T in (24, 12))
-    np.testing.assert_allclose(short.curve[:, :, :12], long.curve[:, :, :12], rtol=1e-6)
-    piece = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha, "lambda": 0}, points=10)
-    alone = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha[4], "lambda": 0}, points=10)
+    alpha = [0.01 * k for k in range(1, 8)]  # from eight on there would be a kernel for each n
+    long, short = (sweep("chain", {"rule": "td", "alpha": alpha, "lambda": 0}, runs=1, steps=T) for T in (14, 7))
+    np.testing.assert_allclose(short.curve[:, :, :7], long.curve[:, :, :7], rtol=1e-6)
+    piece = sweep(Recorded(**log(70)), {"rule": "td", "alpha": alpha, "lambda": 0}, points=10)
+    alone = sweep(Recorded(**log(70)), {"rule": "td", "alpha": alpha[4], "lambda": 0}, points=10)
     np.testing.assert_allclose(piece.curve[4], alone.curve[0], rtol=1e-6)
 
 

@@ -235,10 +235,14 @@ def rules() -> None:
     import emphatic.rules as family
 
     table = Table(title="Rules", show_lines=True)
-    for column in ("rule", "update", "paper", "extra parameters"):
+    table.add_column("rule", no_wrap=True)
+    for column in ("update", "paper", "extra parameters"):
         table.add_column(column)
     for name in family.names():
         rule = family.get(name)
         extra = ", ".join(f"{name}={rule.defaults[name]}" if name in rule.defaults else name for name in rule.extra)
         table.add_row(rule.name, rule.update.replace("; ", "\n"), rule.paper, extra)
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 1000  # nothing needs to fit: the table is as wide as its text
+    console.print(table)

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 from emphatic.rules import ElementwiseRule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emphatic.engines.base import Engine
     from emphatic.rules import AnyRule
 
 __all__ = ["available", "choose", "make"]
+
+#: Up to so many features the dense engine's learners go side by side (``lanes``).
+_FEW = 16
 
 
 def available() -> tuple[str, ...]:
@@ -31,6 +36,13 @@ def known(name: object) -> bool:
     return isinstance(name, str) and name in ("reference", "dense", "sparse", "chunked", "cuda", "cuda-tf32")
 
 
+def missing(name: str) -> str:
+    """What this machine lacks for an engine; nothing if it can be had."""
+    if not name.startswith("cuda"):
+        return ""
+    return "" if _has_cuda() and _has_gpu() else "a GPU" if _has_cuda() else "pip install 'emphatic[cuda]'"
+
+
 def _has_cuda() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("torch", "triton"))
 
@@ -47,28 +59,39 @@ def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: 
     Elementwise rules are for dense and sparse alone, whichever the features are.
 
     One learner (K=None), and a horde that goes a step at a time, take features that are given by index as they are. For
-    a horde and a log, what a step costs a learner, in units of one feature of the dense engine:
+    a horde and a log, what a step costs a learner, in units of 0.65 ns, which is one feature of the dense engine. The
+    numbers are fitted to the times in benchmarks/results/hordes.md ("auto" and "growth", true_online_etd):
 
-    - chunked: a third a feature and half a step of the chunk; and, shared by all learners, the products of the
-      features with each other.
-    - sparse: 4 an active feature, besides a fixed 150; and one for each feature whose trace is still alive, which is
+    - dense: one a feature, and 30 if there are too many features for learners to go side by side.
+    - chunked, with L steps a chunk: the products with the chunk, a quarter a feature, and 4/L for reading and writing
+      the weights; L/8 and 20 for the steps within; and, shared by all learners, the products of the features with each
+      other, and what a step and a call take to set up.
+    - sparse: 3 an active feature, besides a fixed 100 (30 as measured: the rest leaves small problems to the dense
+      engine, which compiles sooner); and 0.8 for each feature whose trace is still alive, which is
       visited when some learner's traces have faded: those of the last 200 steps, as far as the call goes.
 
-    Both take longer than the dense engine to set up a call.
+    Features given by index are first expanded for the others, once for all learners.
     """
     if K is None or T <= 1 or elementwise:
         return "dense" if active is None else "sparse"
-    cost, call = {"dense": float(n)}, 100_000 / T
+    L = min(T, 127)
+    cost = {"dense": float(n if n <= _FEW else n + 30)}
     if T >= 16:
-        cost["chunked"] = n / 3 + min(T, 127) / 2 + (10 * n + 3_000 + call) / K
+        cost["chunked"] = 20 + L / 8 + n / 4 + 4 * n / L + (1_400 + n * L / 15 + 45_000 / T) / K
     if active is not None:
+        expansion = (2 * n + 70_000 / T) / K
+        cost = {name: own + expansion for name, own in cost.items()}
         alive = min(n, active * min(T, 200))
-        cost["sparse"] = 150 + 4 * active + alive + (40 * alive + call) / K
+        cost["sparse"] = 100 + 3 * active + 0.8 * alive + (450 + 8 * alive) / K
     return min(cost, key=lambda name: cost[name])
 
 
-def make(name: str, rule: AnyRule, n: int, K: int | None, dtype: str, threads: int = 1) -> Engine:
+def make(
+    name: str, rule: AnyRule, n: int, K: int | None, dtype: str, threads: int = 1, devices: Sequence[int] | None = None
+) -> Engine:
     """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
+
+    ``devices`` are the GPUs, by number, among which the cuda engine divides the learners; the current one by default.
 
     "cuda-tf32" is "cuda" with products of float32 in TF32: faster, and with errors of 1e-3 in place of 1e-7.
     """
@@ -77,15 +100,13 @@ def make(name: str, rule: AnyRule, n: int, K: int | None, dtype: str, threads: i
         raise ValueError(f"The 'engine' parameter must be 'auto' or one of {names}. Got {name!r} instead.")
     if isinstance(rule, ElementwiseRule):
         return _elementwise(name, rule, n, K, dtype)
+    if lacking := missing(name):
+        which = "for this machine" if _has_cuda() else "that is installed"
+        raise ValueError(f"The 'engine' parameter must be one {which}. Got {name!r} instead, which needs {lacking}.")
     if name.startswith("cuda"):
-        if not _has_cuda():
-            raise ValueError(
-                f"The 'engine' parameter must be one that is installed. Got {name!r} instead, which needs "
-                "pip install 'emphatic[cuda]'."
-            )
-        from emphatic.engines.cuda.engine import Cuda
+        from emphatic.engines.cuda.engine import Cuda, CudaTF32
 
-        return Cuda(rule, n, K or 1, dtype, exact=name == "cuda")
+        return (Cuda if name == "cuda" else CudaTF32)(rule, n, K or 1, dtype, devices=devices)
     if name == "reference":
         from emphatic.engines.reference import Reference
 

@@ -37,6 +37,7 @@ __all__ = [
     "blas_threads",
     "cache_folder",
     "compose",
+    "direct",
     "exact",
     "inner",
     "interpreted",
@@ -148,6 +149,15 @@ def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:
         made = _compiled(function, on_disk, signature)
     made.disable_compile()
     return made
+
+
+def direct(kernel: Any) -> Any:
+    """A kernel without numba's look at the type of each argument, which in a short step takes as long as all else.
+
+    Only for callers all of whose arguments have the kernel's types because of what the callers are: the arrays are
+    read as these types, whatever they are.
+    """
+    return kernel if interpreted() else next(iter(kernel.overloads.values())).entry_point
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["Rows", "block", "survey"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Rows:
     """Row t has the features ``index[start[t]:start[t+1]]``, −1 being "none", with the ``value`` of each."""
 

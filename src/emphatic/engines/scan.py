@@ -1,4 +1,4 @@
-"""Looking over input at memory speed before a run starts."""
+"""Indices looked over at memory speed before a run starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emphatic.engines.compiled import jit_for
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_i4, _i8 = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int64))
+_i8 = types.Array(types.int64, 1, "C", readonly=True)
 
 
 @jit_for((_i8, _i8))
@@ -59,13 +59,4 @@ def highest_of_few(index: NDArray[np.int64]) -> int:
         if same > 0 and i >= 0:
             return -2
         top = max(top, i)
-    return top
-
-
-@jit_for((_i8, types.int64), (_i4, types.int64))
-def largest(bits: NDArray[np.int64] | NDArray[np.int32], mask: int) -> int:
-    """The largest of the floats' bits without their signs: those of max |x|, beyond infinity's if there is a NaN."""
-    top: int = bits[0] & mask
-    for i in range(bits.shape[0]):
-        top = max(top, bits[i] & mask)
     return top

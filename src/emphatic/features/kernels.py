@@ -1,4 +1,4 @@
-"""The two loops that make features: readings to sources, and sources to active features.
+"""The loops that make features: readings to sources, and sources to active features.
 
 They are compiled without fast mathematics: the bits do not depend on how rows are cut into blocks.
 """
@@ -32,30 +32,36 @@ _i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2
 _out_f1, _out_f2, _out_i2 = types.float64[::1], types.float64[:, ::1], types.int64[:, ::1]
 
 
-@jit_for((_f2, _i2, _f1, _out_f1, _out_f2), fastmath=False)
-def sense(readings: Floats, source: Integers, rate: Floats, z: Floats, sensed: Floats) -> None:
-    """Each source at each row: the reading x, its trace z ← z + rate(x − z), or its change x − z from the trace before.
+@register_jitable
+def _sense_row(readings: Floats, t: int, source: Integers, rate: Floats, z: Floats, sensed: Floats, row: int) -> None:
+    """Each source at row t: the reading x, its trace z ← z + rate(x − z), or its change x − z from the trace before.
 
     z is NaN before the first reading: a trace starts there, and a change is not known yet (NaN). Where x is missing,
     z stays.
     """
+    for s in range(source.shape[0]):
+        x = readings[t, source[s, 1]]
+        op = source[s, 0]
+        known = math.isfinite(x)
+        if op == READING:
+            sensed[row, s] = x if known else math.nan
+            continue
+        before = z[s]
+        if known:
+            after = before + rate[s] * (x - before)
+            # The first reading; a trace of one step, which must be the reading itself; readings near 1e308.
+            z[s] = after if rate[s] < 1.0 and math.isfinite(after) else x
+        if op == TRACE:
+            sensed[row, s] = z[s]
+        else:
+            sensed[row, s] = x - before if known else math.nan
+
+
+@jit_for((_f2, _i2, _f1, _out_f1, _out_f2), fastmath=False)
+def sense(readings: Floats, source: Integers, rate: Floats, z: Floats, sensed: Floats) -> None:
+    """Every source at every row, (B, sources)."""
     for t in range(readings.shape[0]):
-        for s in range(source.shape[0]):
-            x = readings[t, source[s, 1]]
-            op = source[s, 0]
-            known = math.isfinite(x)
-            if op == READING:
-                sensed[t, s] = x if known else math.nan
-                continue
-            before = z[s]
-            if known:
-                after = before + rate[s] * (x - before)
-                # The first reading; a trace of one step, which must be the reading itself; readings near 1e308.
-                z[s] = after if rate[s] < 1.0 and math.isfinite(after) else x
-            if op == TRACE:
-                sensed[t, s] = z[s]
-            else:
-                sensed[t, s] = x - before if known else math.nan
+        _sense_row(readings, t, source, rate, z, sensed, t)
 
 
 @register_jitable
@@ -132,29 +138,33 @@ def _mixed(h: int) -> int:
 
 
 @jit_for(
-    (_f2, _f1, _i2, _f2, _i2, _i2, _f2, _i1, _out_f1, _out_f2, _out_i2, _out_i2, _out_f1, _out_i2, _out_f2),
+    (
+        _f2, _f1, _i2, _f2, _i2, _f1, _i2, _i2, _f2, _i1, _out_f1, _out_f1, _out_f2, _out_i2, _out_i2, _out_f2, _out_f1,
+        _out_i2, _out_f2,
+    ),
     fastmath=False,
-)
+)  # fmt: skip
 def activate(
-    sensed: Floats, time: Floats, code: Integers, given: Floats, scale: Integers, unit: Integers, real: Floats,
-    member: Integers, knots: Floats, recent: Floats, moves: Integers, clipped: Integers, place: Floats, index: Integers,
-    value: Floats,
+    readings: Floats, time: Floats, code: Integers, given: Floats, source: Integers, rate: Floats, scale: Integers,
+    unit: Integers, real: Floats, member: Integers, z: Floats, knots: Floats, recent: Floats, moves: Integers,
+    clipped: Integers, sensed: Floats, place: Floats, index: Integers, value: Floats,
 ) -> int:  # fmt: skip
     """The active features of each row; returns the largest index.
 
     A unit is (op, first slot, first feature, first member, members, tilings, size), and in ``real`` a tile's value
     or a cycle's (period, origin); its members are scales, or a column of ``code`` or the first of ``given``. A scale is
-    (source, first knot, knots, the scale that is watched for it, the one that it follows). ``place`` is room to work
-    in.
+    (source, first knot, knots, the scale that is watched for it, the one that it follows). ``sensed`` (1, sources) and
+    ``place`` are room to work in.
     """
     top = -1
-    for t in range(sensed.shape[0]):
+    for t in range(readings.shape[0]):
+        _sense_row(readings, t, source, rate, z, sensed, 0)
         for k in range(scale.shape[0]):
-            x = sensed[t, scale[k, 0]]
+            x = sensed[0, scale[k, 0]]
             if recent[k, 0] > 0.0 and not math.isnan(x):
                 _follow(x, k, scale, knots, recent, moves)
         for k in range(scale.shape[0]):
-            x = sensed[t, scale[k, 0]]
+            x = sensed[0, scale[k, 0]]
             start, count = scale[k, 1], scale[k, 2]
             if math.isnan(x):
                 place[k] = math.nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from emphatic.features.adapting import AdaptiveRanges, leaders
 from emphatic.features.parts import Part, check_kind, from_config
 from emphatic.features.plan import FeaturePlan, make_plan
 from emphatic.features.ranges import find_knots
-from emphatic.features.readings import Array, CheckedReadings, Labels, check_signal_names
+from emphatic.features.readings import CheckedReadings, FeatureColumns, Labels, check_signal_names
 from emphatic.learning.active import Active, make_unchecked
 from emphatic.learning.inputs import refusal
 
@@ -21,6 +22,7 @@ __all__ = ["Features"]
 
 #: For parts that need no time.
 _NO_TIME = np.empty(0)
+_FLOAT64 = np.dtype(np.float64)
 
 
 class Features:
@@ -72,7 +74,8 @@ class Features:
         named = ((part.found_under(), part) for part in self.parts)
         found = {name: part.find(rows) for name, part in named if name is not None}
         plan = make_plan(self.parts, rows.names, found)
-        sensed = _sense(rows.values, plan.source_arrays(), np.full(len(plan.sources), np.nan))
+        sensed = np.empty((len(rows.values), len(plan.sources)))
+        _sensing()(rows.values, *plan.source_arrays(), np.full(len(plan.sources), np.nan), sensed)
         knots = [find_knots(scale, sensed[:, scale.source]) for scale in plan.scales]
         trial = Features(self.parts)
         trial._begin(plan, AdaptiveRanges.fixed(plan, knots), 0.0)
@@ -84,12 +87,18 @@ class Features:
     def _begin(self, plan: FeaturePlan, ranges: AdaptiveRanges, norm: float) -> None:
         """Before the first row."""
         self._plan, self._ranges, self._norm = plan, ranges, norm
-        self._sources = plan.source_arrays()
-        self._units = plan.unit_arrays(*leaders(plan))
         self._z = np.full(len(plan.sources), np.nan)
         self._clipped = np.zeros((len(plan.scales), 2), np.int64)
-        self._place = np.empty(len(plan.scales))
         self._timed, self._slots = plan.timed, plan.active
+        #: What the kernel takes between the columns of a call and its results: the plan, the state, and room to work.
+        self._arguments = (
+            *plan.source_arrays(), *plan.unit_arrays(*leaders(plan)), self._z, ranges.knots, ranges.recent,
+            ranges.moves, self._clipped, np.empty((1, len(plan.sources))), np.empty(len(plan.scales)),
+        )  # fmt: skip
+        #: Seconds, codes and numbers where every part takes readings alone, so that there are none; else None.
+        self._no_columns = None
+        if not (plan.timed or plan.codes or plan.numbers):
+            self._no_columns = _NO_TIME, np.empty((0, 0), np.int64), np.empty((0, 0))
 
     # ------------------------------------------------------------------ what it is
 
@@ -166,21 +175,36 @@ class Features:
         ``missing`` (of the same shape) says which readings are missing, where the caller has put others in their
         place; else those are that are NaN.
         """
-        from emphatic.features import kernels
+        phi = self.activate(self.columns(values, time=time, labels=labels, missing=missing))
+        return phi[0] if np.ndim(values) == 1 else phi
 
-        plan = self._require()
+    def columns(
+        self, values: Any, *, time: Any = None, labels: Labels | None = None, missing: Any = None
+    ) -> FeatureColumns:
+        """The first half of a call, which refuses what features cannot be made of, and changes nothing.
+
+        One row is a block of one.
+        """
+        plan = self._plan or self._require()
+        if (
+            self._no_columns is not None
+            and values.__class__ is np.ndarray
+            and values.dtype is _FLOAT64
+            and values.ndim == 2
+            and values.shape[1] == len(plan.names)
+            and values.flags.carray
+        ):
+            return FeatureColumns(values, *self._no_columns)  # there is nothing else to check
         rows = CheckedReadings.check(plan.names, values, time, labels, missing, "Features")
-        code, given = plan.make_columns(rows)
-        seconds = rows.seconds if self._timed else _NO_TIME
-        B = len(rows.values)
-        index, value = np.empty((B, self._slots), np.int64), np.empty((B, self._slots))
-        sensed = _sense(rows.values, self._sources, self._z)
-        ranges = self._ranges
-        top = kernels.activate(
-            sensed, seconds, code, given, *self._units, ranges.knots, ranges.recent, ranges.moves, self._clipped,
-            self._place, index, value,
-        )  # fmt: skip
-        return make_unchecked(index[0], value[0], top) if rows.single else make_unchecked(index, value, top)
+        return FeatureColumns(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
+
+    def activate(self, columns: FeatureColumns) -> Active:
+        """The second half of a call, which nothing can refuse: φ of these rows, (B, k)."""
+        readings = columns.readings
+        shape = len(readings), self._slots
+        index, value = np.empty(shape, np.int64), np.empty(shape)
+        top = _activation()(readings, columns.seconds, columns.codes, columns.numbers, *self._arguments, index, value)
+        return make_unchecked(index, value, top)
 
     def cut(self) -> None:
         """Forget the traces: what follows is after a gap, and starts anew from its first reading."""
@@ -264,9 +288,20 @@ class Features:
         return maker.provide(functions or {})
 
 
-def _sense(rows: Array, sources: tuple[NDArray[np.int64], Array], z: Array) -> Array:
+# (late, for they import numba; all that they are given is made here or by the plan, or was checked)
+
+
+@functools.cache
+def _sensing() -> Any:
+    from emphatic.engines.compiled import direct
     from emphatic.features import kernels
 
-    sensed = np.empty((len(rows), len(z)))
-    kernels.sense(rows, *sources, z, sensed)
-    return sensed
+    return direct(kernels.sense)
+
+
+@functools.cache
+def _activation() -> Any:
+    from emphatic.engines.compiled import direct
+    from emphatic.features import kernels
+
+    return direct(kernels.activate)

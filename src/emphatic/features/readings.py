@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emphatic.learning.inputs import numbers, refusal
 
-__all__ = ["Array", "CheckedReadings", "Labels", "check_signal_names", "is_missing"]
+__all__ = ["Array", "CheckedReadings", "FeatureColumns", "Labels", "check_signal_names", "is_missing"]
 
 Array = NDArray[np.float64]
 Labels = Mapping[str, Any]
@@ -97,6 +97,31 @@ class CheckedReadings:
             wants = f"have strings or numbers of {name!r}, whose categories are to be found"
             raise refusal("values" if name in self.names else "labels", self.function, wants, repr(found))
         return found
+
+
+@dataclass(slots=True)
+class FeatureColumns:
+    """All that φ of B rows is made of, and known to be right: readings (B, C), seconds, codes and numbers.
+
+    There are no seconds, codes or numbers where no part needs them.
+    """
+
+    readings: Array
+    seconds: Array
+    codes: NDArray[np.int64]
+    numbers: Array
+
+    def part(self, rows: slice) -> FeatureColumns:
+        """Some of the rows."""
+        return FeatureColumns(self.readings[rows], self.seconds[rows], self.codes[rows], self.numbers[rows])
+
+    @staticmethod
+    def joined(parts: Sequence[FeatureColumns]) -> FeatureColumns:
+        """The rows of several as one."""
+        return FeatureColumns(
+            np.concatenate([part.readings for part in parts]), np.concatenate([part.seconds for part in parts]),
+            np.concatenate([part.codes for part in parts]), np.concatenate([part.numbers for part in parts]),
+        )  # fmt: skip
 
 
 def is_missing(value: Any) -> bool:

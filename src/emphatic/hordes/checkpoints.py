@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.features import Features
-from emphatic.hordes.group import fill_in
 from emphatic.hordes.reading import REWARD
 from emphatic.learning import restoring
+from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.gvf import GVF, Observations
 from emphatic.tables import Hold
 
 if TYPE_CHECKING:
-    from emphatic.hordes.horde import Horde
+    from emphatic.hordes.group import Group
+    from emphatic.hordes.horde_state import HordeState
 
 __all__ = ["arguments", "restore", "state"]
 
@@ -34,12 +35,12 @@ _MORE = "horde.more."
 _FUNCTION = "function"
 
 
-def state(horde: Horde, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TensorPart]]:
+def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TensorPart]]:
     """Header and arrays: all there is to go on from."""
     evaluator, setup = horde._evaluator, horde._setup
     questions = [question.config() for question in horde.questions]
     entries, parts = restoring.pack(more, _MORE)
-    (first, header, arrays), *others = [group.state() for group in horde._groups]
+    (first, header, arrays), *others = [_group_state(group) for group in horde._groups]
     parts |= arrays
     saved = {
         "questions": questions,
@@ -92,7 +93,7 @@ def arguments(saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any) -
     }  # fmt: skip
 
 
-def restore(horde: Horde, header: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict[str, Any]:
+def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict[str, Any]:
     """Put a fresh horde where it stood; what more was saved with it. ValueError and the like if it is not sound."""
     saved = header["horde"]
     signals = tuple(saved.get("signals", horde._makers[0].signals))
@@ -104,24 +105,57 @@ def restore(horde: Horde, header: Mapping[str, Any], stored: Mapping[str, Stored
     evaluator = horde._evaluator_of(signals, saved["categories"], horde.step)
     horde._start(evaluator, np.zeros(len(horde.questions)), learners)
     for g, (group, own) in enumerate(zip(horde._groups, [saved, *(own for _, own in others)], strict=True)):
-        group.restore(own, _arrays(stored, _prefix(g) if g else ""))
+        _restore_group(group, own, _arrays(stored, _prefix(g) if g else ""))
     C, hold = len(signals), Hold.restore(saved["hold"])
     if any(len(part) != C for part in (hold.last, hold.missing, hold.longest, hold._run)):
         raise ValueError("its last readings are not one a signal")
     horde._hold, horde._rows = hold, int(saved["rows"])
     evaluator.counts = saved["counts"]
     arrays = _arrays(stored, "")
-    fill_in("now", evaluator.departure, arrays["horde.now"])
+    _fill_in("now", evaluator.departure, arrays["horde.now"])
     if "episode" in saved:
         labels = {name: [saved["episode"][name]] for name in evaluator.categories}
         rows = np.empty((2, 1, C))
         for name, own in zip(("raw", "held"), rows, strict=True):
-            fill_in(name, own, arrays[f"horde.{name}"], finite=False)
+            _fill_in(name, own, arrays[f"horde.{name}"], finite=False)
         if any(group.phi is None for group in horde._groups):
             raise ValueError("its episode has no features")
         raw, held = (Observations(signals, row, labels) for row in rows)
         horde._episode = raw, held
     return restoring.unpack(saved["more"], stored, _MORE)
+
+
+def _group_state(group: Group) -> tuple[dict[str, Any], dict[str, Any], dict[str, TensorPart]]:
+    """All that it is: a header of its own, the learner's, and arrays by name."""
+    if group.others is not None:
+        raise ValueError("a horde that shares its weights with others cannot be saved by itself")
+    group.catch_up()
+    header, parts = group.learner._state()
+    maker, arrays = group.features.save()
+    own = {f"features.{name}": array for name, array in arrays.items()}
+    own |= {f"blend.{name}": array for name, array in group.blend.arrays().items()}
+    own |= {"horde.base": group.base, "horde.fresh": group.fresh.view(np.uint8)}
+    if group.phi is not None:
+        own |= {"horde.indices": group.phi.indices, "horde.values": group.phi.values}
+    parts |= {name: TensorPart.of(np.ascontiguousarray(array)) for name, array in own.items()}
+    return {"features": maker, "open": group.open}, header, parts
+
+
+def _restore_group(group: Group, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Take up what ``_group_state`` gave but the learner, which the group has; ValueError if it does not fit."""
+    learner, setup = group.learner, group.setup
+    due = group.features.n, len(group.questions) * group._E, setup.rule
+    if (learner.n, learner.K, learner.rule.base.name) != due:
+        raise ValueError(f"its learner is {learner!r}")
+    _fill_in("base", group.base, arrays["horde.base"])
+    _fill_in("fresh", group.fresh.view(np.uint8), arrays["horde.fresh"])
+    group.blend.restore({name: arrays[f"blend.{name}"] for name in group.blend.arrays()})
+    group.open = bool(saved.get("open", "horde.indices" in arrays))
+    if "horde.indices" in arrays:
+        phi = Active(arrays["horde.indices"], arrays["horde.values"])
+        if phi.shape != (1, group.features.active) or phi.top >= group.features.n:
+            raise ValueError("its last features do not fit")
+        group.phi = phi
 
 
 def _prefix(g: int) -> str:
@@ -140,3 +174,10 @@ def _arrays(stored: Mapping[str, Stored], prefix: str) -> dict[str, NDArray[Any]
 def _maker(saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Features:
     own = {name.removeprefix("features."): array for name, array in arrays.items() if name.startswith("features.")}
     return Features.load(saved["features"], own)
+
+
+def _fill_in(name: str, own: NDArray[Any], stored: NDArray[Any], finite: bool = True) -> None:
+    """Put what a file holds in the place of one's own; ValueError if it does not fit."""
+    if stored.shape != own.shape or stored.dtype != own.dtype or (finite and not np.isfinite(stored).all()):
+        raise ValueError(f"its {name!r} does not fit")
+    own[:] = stored

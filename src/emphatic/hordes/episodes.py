@@ -86,7 +86,7 @@ class Episodes:
         self._watched = evaluator.needs_observations  # functions are to see observations
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         self._set([first], sequences, names, flat)
-        if features._plan is not None or not self._warm_up:
+        if first.features._plan is not None or not self._warm_up:
             self._prepare()
 
     def _set(self, hordes: list[Horde], sequences: int, names: Sequence[str], flat: Callable[[Any], Array]) -> None:
@@ -210,10 +210,10 @@ class Episodes:
     def _row(self, observation: Any, reward: Any) -> Array:
         """The components of an observation and the reward that came with it, (1, C + 1)."""
         flat = self._flat(observation)
-        row = np.empty((1, len(flat) + 1))
-        row[0, :-1] = flat
-        row[0, -1] = reward
-        return row
+        row = np.empty(len(flat) + 1)
+        row[:-1] = flat
+        row[-1] = reward
+        return row[None]
 
     def _kept(self, observation: Any) -> Any:
         """An observation for functions to see, which stays as it is, though an environment may use its array again."""

@@ -3,101 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
 from emphatic.engines.rows import Rows
 from emphatic.features import Features
+from emphatic.features.readings import FeatureColumns
 from emphatic.hordes.blend import Blend
+from emphatic.hordes.setup import Setup
 from emphatic.learning.active import Active, make_unchecked
-from emphatic.learning.inputs import parameters
 from emphatic.learning.learner import Learner
 from emphatic.learning.recording import RecordedLearner
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 
-__all__ = ["FeatureInputs", "Group", "Groups", "Setup", "fill_in"]
+__all__ = ["Group"]
 
 Array = NDArray[np.float64]
 #: One step that follows on the one before.
 _FOLLOWS = np.ones(1, bool)
-
-
-@dataclass(slots=True)
-class FeatureInputs:
-    """What features are made of: B rows, held (B, C), where readings are missing, times and labels."""
-
-    held: Array
-    missing: NDArray[np.bool_]
-    time: Any
-    labels: Mapping[str, Sequence[Any]]
-
-    def part(self, rows: slice) -> FeatureInputs:
-        """Some of the rows."""
-        time = None if self.time is None else self.time[rows]
-        labels = {name: column[rows] for name, column in self.labels.items()}
-        return FeatureInputs(self.held[rows], self.missing[rows], time, labels)
-
-    @staticmethod
-    def joined(parts: Sequence[FeatureInputs]) -> FeatureInputs:
-        """Rows of several blocks as one."""
-        held, missing = (np.concatenate([getattr(part, name) for part in parts]) for name in ("held", "missing"))
-        times = [part.time for part in parts]
-        time = None if any(when is None for when in times) else np.concatenate(times)
-        labels = {name: [label for part in parts for label in part.labels[name]] for name in parts[0].labels}
-        return FeatureInputs(held, missing, time, labels)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """How a horde learns: see ``Horde``."""
-
-    rule: str
-    rates: tuple[float, ...]
-    alpha: Any
-    scaled: bool
-    centred: bool
-    record: bool
-    kind: Mapping[str, Any]
-    extra: Mapping[str, Any]
-
-    def of(self, questions: NDArray[np.intp]) -> Setup:
-        """The same for some of the questions."""
-
-        def part(p: Any) -> Any:
-            return p if p is None or np.ndim(p) == 0 else np.asarray(p)[questions]
-
-        extra = {name: part(p) for name, p in self.extra.items()}
-        return replace(self, alpha=part(self.alpha), extra=extra)
-
-    def constants(self, Q: int, norm: float, lambda_: Any) -> tuple[Array, ...]:
-        """All parameters of a step (1, K), of which I, ρ, γ' and R are given anew in each."""
-        E = len(self.rates)
-        if self.alpha is None and "stepsize" in self.kind:
-            alpha = np.repeat(self.rates, Q)
-        elif self.alpha is None:
-            alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
-        else:
-            alpha = _scaled_by(self.rates, self.alpha, Q)
-        values = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
-        extra = {name: p if np.ndim(p) == 0 else np.tile(p, E) for name, p in self.extra.items()}
-        found = parameters(rules.get(self.rule), "learn", 1, Q * E, values, extra)
-        return tuple(np.ascontiguousarray(p) for p in found)
-
-
-def _scaled_by(rates: Sequence[float], alpha: Any, Q: int) -> Any:
-    try:
-        each = np.broadcast_to(np.asarray(alpha, np.float64), Q)
-    except (TypeError, ValueError):
-        return alpha  # what is wrong with it is said where all parameters are looked at
-    return np.concatenate([rate * each for rate in rates])
 
 
 class Group:
@@ -150,12 +78,16 @@ class Group:
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
         self._start = np.array([0, features.active])
-        self._waiting: list[tuple[FeatureInputs, Targets, bool]] = []
+        self._waiting: list[tuple[FeatureColumns, Targets, bool]] = []
+
+    def columns(self, held: Array, missing: NDArray[np.bool_], time: Any, labels: Mapping[str, Any]) -> FeatureColumns:
+        """What φ of rows (B, C) is made of; what features cannot be made of is refused here, and nothing changes."""
+        return self.features.columns(held, time=time, labels=labels, missing=missing)
 
     # ------------------------------------------------------------------ rows of a log
 
     def rows(
-        self, readings: FeatureInputs, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
+        self, columns: FeatureColumns, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
     ) -> Array:
         """Learn from rows and answer at each, (B, Q)."""
         B = len(gap)
@@ -165,7 +97,7 @@ class Group:
             if gap[begin]:
                 self.cut()
             part = slice(begin, end)
-            phi = self._features(readings if end - begin == B else readings.part(part))
+            phi = self.features.activate(columns if end - begin == B else columns.part(part))
             if learn:
                 V[part] = self._learn_log(phi, targets.part(part))
             else:
@@ -205,12 +137,11 @@ class Group:
 
     # ------------------------------------------------------------------ transitions
 
-    def begin(self, readings: FeatureInputs, x: Array) -> Array:
+    def begin(self, columns: FeatureColumns, x: Array) -> Array:
         """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (Q,)."""
-        self.check(readings)
         self.catch_up()
         self.features.cut()
-        phi = self._features(readings)
+        phi = self.features.activate(columns)
         if self.open:
             self.recorded.cut()
         self.phi, self._phi_rows, self.open = phi, None, False
@@ -221,16 +152,16 @@ class Group:
         answers: Array = self._answers(V, x, np.zeros(1, bool))[0]
         return answers
 
-    def step(self, readings: FeatureInputs, targets: Targets, terminated: bool, predict: bool) -> Array | None:
-        """A transition to the row of these readings: learn, and answer there, (Q,), 0 where it ``terminated``.
+    def step(self, columns: FeatureColumns, targets: Targets, terminated: bool, predict: bool) -> Array | None:
+        """A transition to the row of these columns: learn, and answer there, (Q,), 0 where it ``terminated``.
 
         If not ``predict``, that is put off, and done together with later steps, to the same weights.
         """
-        # (a function of one's own may refuse a row, and must do so now)
+        # (a function's numbers have no bound but their largest, which is found for each step)
         if self._waiting or not (predict or self.features.largest is None):
-            self._waiting.append((readings, targets, terminated))
+            self._waiting.append((columns, targets, terminated))
             return self.catch_up() if predict else None
-        answers = self._learn_steps(self._features(readings), targets, terminated)
+        answers = self._learn_steps(self.features.activate(columns), targets, terminated)
         return answers if predict else None
 
     def catch_up(self) -> Array | None:
@@ -239,7 +170,8 @@ class Group:
             return None
         every, targets, terminated = zip(*self._waiting, strict=True)
         self._waiting = []
-        return self._learn_steps(self._features(FeatureInputs.joined(every)), Targets.joined(targets), terminated[-1])
+        phi = self.features.activate(FeatureColumns.joined(every))
+        return self._learn_steps(phi, Targets.joined(targets), terminated[-1])
 
     def _learn_steps(self, phi: Active, targets: Targets, terminated: bool) -> Array:
         """Steps that follow one another, to these φ; only the last may have terminated."""
@@ -272,48 +204,7 @@ class Group:
         answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends)
         return np.zeros_like(answers[-1]) if terminated else answers[-1]
 
-    # ------------------------------------------------------------------ keeping
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, TensorPart]]:
-        """All that it is: a header of its own, the learner's, and arrays by name."""
-        if self.others is not None:
-            raise ValueError("a horde that shares its weights with others cannot be saved by itself")
-        self.catch_up()
-        header, parts = self.learner._state()
-        maker, arrays = self.features.save()
-        own = {f"features.{name}": array for name, array in arrays.items()}
-        own |= {f"blend.{name}": array for name, array in self.blend.arrays().items()}
-        own |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
-        if self.phi is not None:
-            own |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
-        parts |= {name: TensorPart.of(np.ascontiguousarray(array)) for name, array in own.items()}
-        return {"features": maker, "open": self.open}, header, parts
-
-    def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take up what ``state`` gave but the learner, which it has; ValueError if it does not fit."""
-        learner, setup = self.learner, self.setup
-        due = self.features.n, len(self.questions) * self._E, setup.rule
-        if (learner.n, learner.K, learner.rule.base.name) != due:
-            raise ValueError(f"its learner is {learner!r}")
-        fill_in("base", self.base, arrays["horde.base"])
-        fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
-        self.blend.restore({name: arrays[f"blend.{name}"] for name in self.blend.arrays()})
-        self.open = bool(saved.get("open", "horde.indices" in arrays))
-        if "horde.indices" in arrays:
-            phi = Active(arrays["horde.indices"], arrays["horde.values"])
-            if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
-                raise ValueError("its last features do not fit")
-            self.phi = phi
-
     # ------------------------------------------------------------------ inside
-
-    def check(self, readings: FeatureInputs) -> None:
-        """Refuse what features cannot be made of, and change nothing."""
-        self._features(readings.part(slice(0, 0)))
-
-    def _features(self, readings: FeatureInputs) -> Active:
-        """φ (B, k)."""
-        return self.features(readings.held, time=readings.time, labels=readings.labels, missing=readings.missing)
 
     def _one(self, phi: Active) -> Rows:
         """One row, quicker than ``Active.rows``."""
@@ -348,68 +239,6 @@ class Group:
             V = each[:, :, blended].transpose(0, 2, 1)
             out[:, blended] = self.blend(V, x[:, blended], follows, ends)
         return out if setup.scaled else out / self.scale
-
-
-class Groups:
-    """Several groups as one, whose answers are in the order of the questions."""
-
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self.groups = tuple(groups)
-        self._Q = sum(len(group.questions) for group in groups)
-
-    @property
-    def phi(self) -> Active | None:
-        """φ of the last row in the first group; None after a cut."""
-        return self.groups[0].phi
-
-    def rows(
-        self, readings: FeatureInputs, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
-    ) -> Array:
-        """As of a group."""
-        self.check(readings)
-        out = np.empty((len(gap), self._Q))
-        for group in self.groups:
-            out[:, group.questions] = group.rows(readings, targets.of(group.questions), gap, follows, learn)
-        return out
-
-    def begin(self, readings: FeatureInputs, x: Array) -> Array:
-        """As of a group."""
-        self.check(readings)
-        return self._joined([group.begin(readings, x[:, group.questions]) for group in self.groups])
-
-    def step(self, readings: FeatureInputs, targets: Targets, terminated: bool, predict: bool) -> Array | None:
-        """As of a group."""
-        self.check(readings)
-        each = [group.step(readings, targets.of(group.questions), terminated, predict) for group in self.groups]
-        return self._joined(each) if predict else None
-
-    def catch_up(self) -> None:
-        """As of a group."""
-        for group in self.groups:
-            group.catch_up()
-
-    def cut(self) -> None:
-        """As of a group."""
-        for group in self.groups:
-            group.cut()
-
-    def check(self, readings: FeatureInputs) -> None:
-        """What any group refuses is refused before another has learned."""
-        for group in self.groups:
-            group.check(readings)
-
-    def _joined(self, answers: Sequence[Array | None]) -> Array:
-        out = np.empty(self._Q)
-        for group, own in zip(self.groups, answers, strict=True):
-            out[group.questions] = own
-        return out
-
-
-def fill_in(name: str, own: NDArray[Any], stored: NDArray[Any], finite: bool = True) -> None:
-    """Put what a file holds in the place of one's own; ValueError if it does not fit."""
-    if stored.shape != own.shape or stored.dtype != own.dtype or (finite and not np.isfinite(stored).all()):
-        raise ValueError(f"its {name!r} does not fit")
-    own[:] = stored
 
 
 def _stacked(before: Active, phi: Active) -> Active:

@@ -9,24 +9,25 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Literal, overload
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules, stepsizes
+from emphatic import stepsizes
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
-from emphatic.hordes.group import FeatureInputs, Group, Groups, Setup
-from emphatic.hordes.reading import REWARD, probability, row_of
+from emphatic.hordes.horde_steps import HordeSteps
+from emphatic.hordes.reading import REWARD, probability
+from emphatic.hordes.setup import Setup
 from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.questions.evaluator import Evaluator
-from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
-from emphatic.questions.quantities import Before
+from emphatic.questions.gvf import GVF, Observations, action_name
 from emphatic.questions.ratios import Behaviour, check_behaviour
 from emphatic.tables import Clock, Hold, Table, open_table
 
@@ -36,10 +37,10 @@ Array = NDArray[np.float64]
 
 #: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
 RATES = (0.1, 0.3, 1.0)
+#: The makers of features that a Horde has.
+_TAKEN: WeakSet[Features] = WeakSet()
 #: Rows of a log that are learned from at a time.
 BLOCK = 4096
-#: No reading of a row is beyond ``LARGEST`` if the sum of their squares is not beyond this.
-_SQUARE = LARGEST**2
 
 
 def warm_up_rows(rows: int) -> int:
@@ -47,11 +48,12 @@ def warm_up_rows(rows: int) -> int:
     return min(rows, 10_000, max(500, rows // 10))
 
 
-class Horde:
+class Horde(HordeSteps):
     """Many questions of one stream of named signals.
 
     ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
-    features of their own (those with the same maker share a learner); ``rule`` is a name of ``emphatic.rules.names()``.
+    features of their own (those with the same maker share a learner); a maker that another Horde has is copied, as it
+    was after its warm-up, for it holds what belongs to one stream. ``rule`` is a name of ``emphatic.rules.names()``.
     α is ``rates`` times ``alpha`` (a number, or one a question), by default 1 over the mean of φ·φ in the warm-up; with
     several rates every question has as many learners, whose answers are blended by how well they have done
     (``emphatic.hordes.blend``; questions with a policy or a γ that varies take the middle rate). ``step`` is the time
@@ -135,102 +137,8 @@ class Horde:
         # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
         Learner(rule, 1, len(self.rates) * len(self.questions), **kind)
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
-        self._group: Group | Groups | None = None
-
-    # ------------------------------------------------------------------ what it is
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The questions' names, in the order of the predictions."""
-        return tuple(question.name for question in self.questions)
-
-    @property
-    def features(self) -> Features:
-        """The features that all questions share; where they have features of their own, see ``makers``."""
-        if len(self._makers) > 1:
-            raise RuntimeError("The questions of this Horde have features of their own: see makers.")
-        return self._makers[0]
-
-    @property
-    def makers(self) -> tuple[Features, ...]:
-        """Each ``Features`` once, in the order of the first question that has it."""
-        return tuple(self._makers)
-
-    @property
-    def learner(self) -> Learner:
-        """The learner: the questions with the first rate, then all with the next, and so on."""
-        if len(self.learners) > 1:
-            raise RuntimeError("The questions of this Horde have features of their own: see learners.")
-        return self.learners[0]
-
-    @property
-    def learners(self) -> tuple[Learner, ...]:
-        """The learner of each of ``makers``, of the questions that share it."""
-        self._require().catch_up()
-        return tuple(group.learner for group in self._groups)
-
-    @property
-    def gamma(self) -> Array:
-        """γ of each question; NaN where it varies."""
-        self._require()
-        return self._evaluator.gamma.copy()
-
-    @property
-    def base(self) -> Array:
-        """The mean of each cumulant in the warm-up, from which its departures are learned; 0 where it is not so."""
-        self._require()
-        base = np.empty(len(self.questions))
-        for group in self._groups:
-            base[group.questions] = group.base
-        return base
-
-    @property
-    def rows(self) -> int:
-        """The rows seen so far."""
-        self._require()
-        return self._rows
-
-    @property
-    def hold(self) -> Hold:
-        """The last readings, and counts of missing ones."""
-        self._require()
-        return self._hold
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """The actions counted so far, by question, where they are counted."""
-        self._require()
-        named = [question.name for question in self.questions if question.policy is not None]
-        return {name: counts for name, counts in zip(named, self._evaluator.counts, strict=True) if counts}
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """The signals that questions may name: those of the features, and "reward" beside an agent."""
-        self._require()
-        return self._evaluator.signals
-
-    @property
-    def categories(self) -> tuple[str, ...]:
-        """The columns of labels."""
-        self._require()
-        return self._evaluator.categories
-
-    @property
-    def in_episode(self) -> bool:
-        """Whether an episode has begun, and neither terminated nor been truncated."""
-        self._require()
-        return self._episode is not None
-
-    def __repr__(self) -> str:
-        makers = ", ".join(map(repr, self._makers))
-        return f"Horde({len(self.questions)} questions, {makers}, {self.rule!r}, rates={self.rates})"
-
-    def _require(self) -> Group | Groups:
-        if self._group is None:
-            raise RuntimeError(
-                "A Horde must be warmed up before use: call warm_up(table), run(table), or prepare(names)."
-            )
-        return self._group
+        self._group = None
+        self._makers = [_own(maker) for maker in self._makers]
 
     # ------------------------------------------------------------------ warming up
 
@@ -276,27 +184,6 @@ class Horde:
                 raise refusal("features", "Horde", wanted, ", ".join(maker.signals))
         self._start(evaluator, np.zeros(len(self.questions)))
         return self
-
-    def _evaluator_of(self, signals: Sequence[str], categories: Sequence[str], step: float | None) -> Evaluator:
-        return Evaluator(self.questions, signals, categories, step, rules.get(self.rule), self._mu)
-
-    def _start(self, evaluator: Evaluator, base: Array, learners: Sequence[Learner | None] = ()) -> None:
-        """Before the first row."""
-        self._evaluator = evaluator
-        self._groups = [
-            Group(evaluator, maker, self._setup, base, questions, learner)
-            for maker, questions, learner in zip(
-                self._makers, self._shares, learners or [None] * len(self._makers), strict=True
-            )
-        ]
-        self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
-        self._hold = Hold(len(evaluator.signals))
-        self._components = len(self._makers[0].signals)
-        self._none_missing = np.zeros((1, self._components), bool)
-        self._rows = 0
-        self._before: Before | None = None  # the last row of a log, where a function needs it
-        self._episode: Before | None = None  # the last row of an episode that goes on
-        self._timed = True  # features may need the time
 
     # ------------------------------------------------------------------ rows of a log
 
@@ -346,43 +233,6 @@ class Horde:
         for block in table.blocks(BLOCK, start):
             gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
             yield block, self._learn_rows(block.values, block.time, block.labels, None, None, gap)
-
-    def cut(self) -> None:
-        """What follows is another sequence: forget traces, of features too, and learn nothing from the step across."""
-        self._require().cut()
-        self._before = self._episode = None
-
-    def _learn_rows(
-        self, values: Array, time: Any, labels: Mapping[str, Any], actions: Any, mu: Any, gap: NDArray[np.bool_],
-        learn: bool = True,
-    ) -> Array:  # fmt: skip
-        """The next rows: learn, and answer. What can be refused is refused before anything is changed."""
-        group, evaluator = self._require(), self._evaluator
-        if self._episode is not None or self._setup.record:
-            what = "It has begun an episode: go on with learn(), or cut() first."
-            raise RuntimeError("A Horde that records takes transitions only." if self._setup.record else what)
-        if group.phi is None and any(each.open for each in self._groups):
-            self.cut()  # an episode was truncated
-        hold = self._hold.copy()
-        held, missing = hold.fill(values)
-        raw, full = (Observations(evaluator.signals, part, labels, actions, mu) for part in (values, held))
-        follows = ~gap
-        follows[:1] &= group.phi is not None and learn
-        departure, counts = evaluator.departure, evaluator.counts
-        try:
-            targets = evaluator(raw, full, self._before, follows)
-            C = self._components
-            readings = FeatureInputs(held[:, :C], missing[:, :C], time, labels)
-            answers = group.rows(readings, targets, gap, follows, learn)
-        except Exception:
-            evaluator.departure, evaluator.counts = departure, counts
-            raise
-        self._hold = hold
-        self._rows += len(values)
-        if evaluator.needs_before:
-            last = slice(len(raw) - 1, len(raw))
-            self._before = raw.part(last), full.part(last)
-        return answers
 
     # ------------------------------------------------------------------ transitions
 
@@ -438,89 +288,7 @@ class Horde:
         self._require().catch_up()
         return self._groups[0].recorded.log()
 
-    def _begin(self, values: Array, labels: Mapping[str, Any], original: Any, time: Any = None) -> Array:
-        """``begin`` with a row (1, C) of all signals; functions see the ``original``, or if it is None the row."""
-        group, evaluator = self._require(), self._evaluator
-        values[~np.isfinite(values)] = np.nan
-        hold = self._hold.copy()
-        if REWARD in evaluator.signals:  # it belongs to a step, and the last one is not of this episode
-            hold.last = hold.last.copy()
-            hold.last[evaluator.signals.index(REWARD)] = np.nan
-        held, missing = hold.fill(values)
-        originals = None if original is None else [original]
-        raw, full = (Observations(evaluator.signals, v, labels, None, None, originals) for v in (values, held))
-        C, when = self._components, None if time is None else np.array([time])
-        answers = group.begin(FeatureInputs(held[:, :C], missing[:, :C], when, labels), evaluator.cumulants(raw))
-        self._hold, self._before, self._episode = hold, None, (raw, full)
-        self._timed = time is not None
-        self._rows += 1
-        return answers
-
-    def _learn(
-        self, values: Array, labels: Mapping[str, Any], original: Any, action: Any, terminated: bool,
-        truncated: bool = False, mu: Any = None, time: Any = None, predict: bool = True,
-    ) -> Array | None:  # fmt: skip
-        """``learn`` of the step to a row (1, C) of all signals."""
-        group, evaluator, before = self._group, self._evaluator, self._episode
-        if before is None or group is None:
-            raise RuntimeError("An episode must begin before its first step: call begin(observation).")
-        now, now_held = before
-        now.actions, now.mu = now_held.actions, now_held.mu = [action], probability(mu, "learn")
-        raw, held, missing, hold = self._row(values, labels, original)
-        counts = evaluator.counts if evaluator.counting else None
-        try:
-            targets = evaluator.transition(before, raw, held, terminated)
-            when = None if time is None else np.array([time])
-            readings = FeatureInputs(held.values[:, : self._components], missing, when, labels)
-            if when is None and self._timed:
-                group.check(readings)  # which may be put off, and must not be refused later
-            answers = group.step(readings, targets, terminated, predict or terminated or truncated)
-        except Exception:
-            if counts is not None:
-                evaluator.counts = counts
-            raise
-        if hold is None:
-            self._hold.follow(values[0])
-        else:
-            self._hold = hold
-        self._episode = (raw, held)
-        if terminated or truncated:
-            self._episode = None
-            for each in self._groups:
-                each.phi = None  # no step leads from here to a row of a log
-        self._rows += 1
-        return answers
-
-    def _row(
-        self, values: Array, labels: Mapping[str, Any], original: Any
-    ) -> tuple[Observations, Observations, NDArray[np.bool_], Hold | None]:
-        """A row (1, C) as it was read and with readings held, what its features miss, and the next ``hold``.
-
-        Where nothing is missing the first two are the same, and the hold is to ``follow``.
-        """
-        signals, originals = self._evaluator.signals, None if original is None else [original]
-        one = values[0]
-        if one.dot(one) <= _SQUARE:  # not so if any is missing, or too large
-            row = Observations(signals, values, labels, None, None, originals, True)
-            return row, row, self._none_missing, None
-        values[~np.isfinite(values)] = np.nan
-        hold = self._hold.copy()
-        held, missing = hold.fill(values)
-        raw, full = (Observations(signals, v, labels, None, None, originals) for v in (values, held))
-        return raw, full, missing[:, : self._components], hold
-
-    def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
-        return row_of(observation, function, self._evaluator.signals, self._evaluator.categories, reward)
-
     # ------------------------------------------------------------------ keeping
-
-    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
-        """Write one safetensors file with all there is to go on from.
-
-        ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
-        """
-        self._require()
-        checkpoint.write(path, *checkpoints.state(self, more))
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, mu: Behaviour = None) -> Horde:
@@ -541,6 +309,16 @@ class Horde:
                 return horde, checkpoints.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
+
+
+def _own(maker: Features) -> Features:
+    """The maker, or if another Horde has it already, a copy: it holds traces and ranges, which belong to one stream."""
+    if maker in _TAKEN:
+        maker = deepcopy(maker)
+        if maker._plan is not None:
+            maker.restart()
+    _TAKEN.add(maker)
+    return maker
 
 
 def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:

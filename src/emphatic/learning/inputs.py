@@ -1,6 +1,6 @@
-"""The checks at the door: whatever a user passes, as arrays that engines can trust, or a ``ValueError``.
+"""Input validation: whatever a user passes becomes arrays that engines can trust, or raises ``ValueError``.
 
-Every message has one form: the parameter and the function, what it must be, what was got and where.
+Every message has one form: the parameter and the function, what it must be, what was given instead, and where.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from emphatic.rules import RANGES, AnyRule
 
 __all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
 
-#: What makes an array of a parameter, given its name and value; and what multiplies two.
+#: Converts a parameter, given its name and value; multiplies two converted parameters.
 Reader = Callable[[str, Any], Any]
 Product = Callable[[Any, Any], Any]
 
@@ -30,33 +30,57 @@ _LARGEST = float(np.finfo(np.float64).max)
 #: Every whole number below this is a float64.
 _EXACT = 1 << 53
 
+#: A log shorter than this may well lie within one episode, whose end is in the next call.
+EPISODE = 10
+#: DLPack's numbers for memory that NumPy can read: the host's, and the host's as CUDA and ROCm pin it.
+_HOST = (1, 3, 11)
+
 #: How many dimensions φ may have: one step, many, or either.
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
 
 
 def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
-    """The one sentence for every bad parameter."""
+    """The error for a bad parameter, in the one form that all have."""
     return ValueError(f"The '{name}' parameter of {function} must {wanted}. Got {got} instead.")
 
 
 def whole(name: str, value: Any, function: str = "Learner") -> int:
-    """A whole number of 1 or more, and not beyond any machine."""
+    """An integer of at least 1, below 2**48."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
         raise refusal(name, function, "be a whole number of 1 or more", _format(value))
     return int(value)
 
 
 def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
-    """Real numbers in a regular array."""
+    """The value as an array of real numbers."""
     try:
-        array = np.asarray(value)
-    except (ValueError, TypeError):  # (a tensor on a device, for an engine that is not there)
-        raise refusal(name, function, "be real numbers in a regular array", _format(value)) from None
+        array = np.asarray(import_array(name, value, function))
+    except (ValueError, TypeError):
+        raise _unreadable(name, value, function) from None
     if array.dtype.kind not in "fiub":
         raise refusal(name, function, "be real numbers", _format(value))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
-        raise refusal(name, function, "have no masked value", _format(value))
+        raise refusal(name, function, "have no masked values", _format(value))
     return array
+
+
+def import_array(name: str, value: Any, function: str) -> Any:
+    """An array of another library that NumPy would not read by itself, as NumPy's; anything else as it is."""
+    if hasattr(value, "detach"):  # a torch tensor, which may belong to a graph of gradients
+        return value.detach()
+    if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+        return value
+    try:
+        return np.from_dlpack(value)
+    except (ValueError, TypeError, RuntimeError, BufferError):
+        raise _unreadable(name, value, function) from None
+
+
+def _unreadable(name: str, value: Any, function: str) -> ValueError:
+    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] not in _HOST:
+        wanted = "be on the host, or the engine 'cuda', which takes arrays on its device"
+        return refusal(name, function, wanted, f"{type(value).__name__} on another device")
+    return refusal(name, function, "be an array of real numbers, with rows of equal length", _format(value))
 
 
 def features(
@@ -64,7 +88,7 @@ def features(
 ) -> tuple[Features, float]:
     """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
 
-    Without ``look_over`` an array's numbers are not looked at, and the largest is not known (NaN).
+    Without ``look_over`` the numbers of an array are not checked, and the largest is unknown (NaN).
     """
     if isinstance(value, Active):
         return _active(name, value, function, n, dtype)
@@ -84,7 +108,7 @@ def features(
 
 
 def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> None:
-    """The shape of φ, or of many."""
+    """Refuse φ, or rows of φ, of another shape."""
     ndims = _NDIMS[function]
     if len(shape) not in ndims or shape[-1] != n:
         shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
@@ -92,7 +116,7 @@ def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> Non
 
 
 def not_finite(name: str, function: str, dtype: str, given: Any, cast: Any, ndim: int) -> ValueError:
-    """Where the first number is that is not finite."""
+    """The error for features that are not all finite; it names the first."""
     t, i = np.argwhere(~np.isfinite(cast))[0]
     where = f"feature {i}" if ndim == 1 else f"step {t}, feature {i}"
     return refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
@@ -108,7 +132,7 @@ def parameters(
 def resolve(
     rule: AnyRule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
 ) -> list[Any]:
-    """What ``read`` makes of every parameter of the rule, those that were not given from their defaults."""
+    """Every parameter of the rule as ``read`` converts it; those not given have their defaults."""
     found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
     if not rule.extra and not extra:
         return found
@@ -117,12 +141,12 @@ def resolve(
     for name in extra:
         if name not in names:
             known = f" Its extra parameters are: {', '.join(names)}." if names else ""
-            raise ValueError(f"The '{name}' parameter of {function} is not one of rule {rule.name!r}.{known}")
+            raise ValueError(f"The '{name}' parameter of {function} does not belong to rule {rule.name!r}.{known}")
     if "eta" in extra and of_eta and all(name in extra for name in of_eta):
         given = of_eta[0]
         raise ValueError(
-            f"The 'eta' parameter of {function} must not be given beside '{given}': {_GREEK.get(given, given)} = eta·α "
-            "unless given."
+            f"The 'eta' parameter of {function} must not be given together with '{given}': without the latter, "
+            f"{_GREEK.get(given, given)} = eta·α."
         )
     for name in rule.extra:
         default = rule.defaults.get(name)
@@ -140,7 +164,7 @@ def resolve(
 
 
 def as_given(name: str, value: Any) -> Any:
-    """A parameter that a kernel will look at; but not at eta, of which β is made before."""
+    """A parameter as it is: the kernel checks its range, except that of eta, which it never sees (β = eta·α)."""
     if name == "eta" and not np.all(np.isfinite(value) & (np.asarray(value) >= 0.0)):
         raise ValueError("eta is out of range")
     return value
@@ -153,7 +177,7 @@ def product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float6
 
 
 def least_rows(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What ``warn_if_never_terminating`` need look at."""
+    """The rows that ``warn_if_never_terminating`` has to check."""
     return p
 
 
@@ -163,7 +187,7 @@ def sum_squares(made: NDArray[Any], aim: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def probe(given: Any, n: int) -> Probe:
-    """(Phi_s, v, d) as what finds the root mean square value error of any θ."""
+    """The probe for (Phi_s, v, d), which computes the root mean square value error of any θ."""
     try:
         Phi_s, v, d = (np.asarray(numbers("probe", part, "run"), np.float64) for part in given)
         fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape == d.shape == Phi_s.shape[:1]
@@ -171,9 +195,8 @@ def probe(given: Any, n: int) -> Probe:
     except (TypeError, ValueError):
         fine = False
     if not fine:
-        wanted = (
-            f"be (Phi_s, v, d) of shapes (S, {n}), (S,) and (S,), all finite, with weights d of 0 or more, not all 0"
-        )
+        shapes = f"(S, {n}), (S,) and (S,)"
+        wanted = f"be (Phi_s, v, d) of shapes {shapes}, all finite, with weights d that are not negative and not all 0"
         raise refusal("probe", "run", wanted, _format(given))
     return Probe.of(Phi_s, v, d)
 
@@ -193,7 +216,7 @@ def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tupl
 
 
 def _held(name: str, function: str, rows: Rows, dtype: str) -> float:
-    """The largest |value|, if the dtype can hold them all."""
+    """The largest |value|; refuses values that are not finite in the dtype."""
     top = float(np.abs(rows.value).max(initial=0.0))
     limit = float(np.finfo(dtype).max)
     if not top <= limit:
@@ -214,19 +237,19 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
     rows = Rows(start, index, np.ascontiguousarray(csr.data, np.float64))
     ends = len(start) == csr.shape[0] + 1 and start[0] == 0 and start[-1] <= len(index) == len(rows.value)
     if not (ends and (np.diff(start) >= 0).all()):
-        raise refusal(name, function, "be a sound CSR array", "row starts that do not fit its columns and values")
+        raise refusal(name, function, "be a valid CSR array", "row pointers that do not match its columns and values")
     top = _held(name, function, rows, dtype)
     t, repeated, i = survey(index, start)
     if t < 0 and index[: start[-1]].min(initial=0) < 0:
         i = -1  # "none" in an Active, an error here
     if t >= 0 or (not 0 <= i < n and start[-1]):
         got = f"column {i} more than once at step {t}; call its sum_duplicates()" if repeated else f"column {i}"
-        raise refusal(name, function, f"have each of {n} columns at most once a row", got)
+        raise refusal(name, function, f"have columns below {n}, each at most once per row", got)
     return rows, top
 
 
 def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value: Any) -> NDArray[np.float64]:
-    """A number a step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
+    """One number per step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
     if value.__class__ is float or (value.__class__ is int and -_EXACT < value < _EXACT):
         low, high = bounds(rule, name)
         if not (low <= value <= high and -_LARGEST <= value <= _LARGEST):
@@ -244,12 +267,12 @@ def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value
 
 @lru_cache(256)
 def _constant(T: int, K: int, value: float) -> NDArray[np.float64]:
-    """(T, K) of one number, in the memory of one; a stream's constants come again with every call."""
+    """(T, K) of one number, stored once; cached, as the constants of a stream recur in every call."""
     return np.ndarray((T, K), np.float64, np.float64(value), strides=(0, 0))
 
 
 def shape_of(name: str, shape: tuple[int, ...], function: str, T: int, K: int | None) -> tuple[int, int]:
-    """What a parameter of this shape is: (1, 1), (T, 1), (1, K) or (T, K)."""
+    """How a parameter of this shape is read: as (1, 1), (T, 1), (1, K) or (T, K)."""
     if not shape:
         return 1, 1
     if function == "learn" and K is not None and shape == (K,):
@@ -269,7 +292,7 @@ def bounds(rule: AnyRule, name: str) -> tuple[float, float]:
 
 
 def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float64]) -> ValueError:
-    """Which of these numbers is the first that is not in its range."""
+    """The error for a parameter outside its range; it names the first such number."""
     low, high = bounds(rule, name)
     t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
     where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
@@ -286,7 +309,7 @@ def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float
 
 
 def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
-    """Whether every number is finite and in the range."""
+    """Whether every number is finite and within the range."""
     if view.size == 1:
         return low <= view.item() <= high and math.isfinite(view.item())
     if low == 0.0 and view.flags.c_contiguous:
@@ -299,13 +322,13 @@ def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
 
 
 def _forms(function: str, shape: tuple[int, ...], T: int, K: int | None) -> str:
-    """What shapes a parameter may have."""
+    """The shapes that a parameter may have, in words."""
     if function == "learn":
         return "be a number" if K is None else f"be a number or have shape ({K},)"
     if K is None:
         return f"be a number or have shape ({T},)"
     if shape == (T,):
-        return f"have shape ({T}, 1) if it is a value a step or (1, {K}) if a value a learner, where T = K = {K}"
+        return f"have shape ({T}, 1) for one value per step, or (1, {K}) for one per learner, as T = K = {K}"
     return f"be a number or have shape ({T},), ({K},) or ({T}, {K})"
 
 
@@ -313,10 +336,10 @@ def _largest(array: NDArray[Any]) -> float:
     """max |x|, or infinity or NaN if not all are finite, at memory speed."""
     if array.size < 4096:
         return float(np.abs(array).max(initial=0.0))
-    from emphatic.engines import scan
+    from emphatic.engines import magnitude
 
     integer = np.dtype(f"i{array.itemsize}").type
-    top = scan.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
+    top = magnitude.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
     return float(integer(top).view(array.dtype.type))
 
 

@@ -23,11 +23,9 @@ from emphatic.rules import AnyRule
 
 __all__ = ["Learner"]
 
-#: What kernels take without a second look; masked arrays and other subclasses go the long way.
+#: The one class of arrays that kernels take directly; masked arrays and other subclasses are converted first.
 _plain = np.ndarray
-_FLOAT64 = np.dtype(np.float64)
-#: A log shorter than this may well lie within one episode, whose end is in the next call.
-_EPISODE = 10
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class Learner(State):
@@ -35,8 +33,9 @@ class Learner(State):
 
     ``rule`` is a name of ``emphatic.rules.names()`` or your own; ``dtype`` is "float64" or "float32"; ``engine`` is
     one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
-    the most that an engine may use. ``stepsize`` is a name of ``emphatic.stepsizes.names()`` or an object of
-    ``emphatic.stepsizes`` that finds the step sizes; ``alpha`` then multiplies them.
+    the most that an engine may use; ``devices`` are the GPUs, by number, among which the cuda engine divides the
+    learners. ``stepsize`` is a name of ``emphatic.stepsizes.names()`` or an object of ``emphatic.stepsizes`` that finds
+    the step sizes; ``alpha`` then multiplies them.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -75,22 +74,30 @@ class Learner(State):
         """
         step = self._stepper or self._make_stepper()
         if step is not None:
-            # The kernel looks at everything but types, and answers NaN or None where anything is amiss.
+            # The kernel checks everything but types, and returns NaN or None where something is wrong.
             try:
-                # (numba takes masked arrays for plain ones, and the bytes of another order as they come)
-                if phi.__class__ is _plain is phi_next.__class__ and phi.dtype is self._type is phi_next.dtype:
-                    delta = step(phi, phi_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                # (numba takes masked arrays for plain ones, and the bytes of another order as they come; which of the
+                # two dtypes is the learner's it knows itself, and to look it up here takes longer than all else)
+                if (
+                    phi.__class__ is _plain is phi_next.__class__
+                    and ((dtype := phi.dtype) is _FLOAT64 or dtype is _FLOAT32)
+                    and phi_next.dtype is dtype
+                ):
+                    one, one_next = phi, phi_next
                 else:
                     one, one_next = self._active(phi), self._active(phi_next)
+                if extra:
                     delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                else:  # (to unpack even an empty dict takes time)
+                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
                 if delta == delta if delta.__class__ is float else delta is not None:
                     return delta
-            except Exception:  # not what a kernel takes: the long way says what is wrong
+            except Exception:  # not what a kernel takes: the checks below name what is wrong
                 pass
         return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
 
     def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
-        """``learn`` with every check in words."""
+        """``learn`` with every check, and an error message for each."""
         check = self._inputs
         now, top = check.features("phi", phi, "learn", self.n, self._dtype)
         following, top_next = check.features("phi_next", phi_next, "learn", self.n, self._dtype)
@@ -139,12 +146,13 @@ class Learner(State):
         ``Phi`` is (T+1, n), row t being φ_t; with ``Phi_next`` (where φ' of one step is not φ of the next) both are
         (T, n). Either may be ``Active`` or a scipy CSR array. Every other quantity is a number, (T,), (K,) or (T,
         K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` or None returns None in their
-        place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the ``returns`` that
-        the predictions were to foretell, each learner's mean squared error is returned in their place, (K,).
+        place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the actual
+        ``returns``, each learner's mean squared prediction error is returned in their place, (K,).
 
         ``alpha`` may be left out where the learner has a ``stepsize``.
 
-        The cuda engine also takes torch tensors; those on its device are used where they are.
+        Every array may be anything with ``__dlpack__``, such as a torch tensor or a CuPy or JAX array. The cuda engine
+        uses those on its device where they are; with other engines they must be on the host.
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
         each update, or before each ``probe_every``-th one: the result is then (predictions, error).
@@ -162,7 +170,7 @@ class Learner(State):
                 raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
             alpha = 1.0
         values = (alpha, I, lambda_, rho, gamma_next, R)
-        # An engine that looks features over as it goes need not wait for a look before.
+        # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
         log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
         T, check = len(log.phi), self._inputs
@@ -210,6 +218,7 @@ class Learner(State):
                     return value
             except Exception:
                 pass
+        phi = self._inputs.import_array("phi", phi, "predict")
         features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
         answer = self._engine.predict(fit(features, self._engine))
         one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
@@ -225,15 +234,17 @@ class Learner(State):
         φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
         A learner that would diverge is frozen.
         """
-        self._decide(phi, 1)
-        engine, watch, position = self._engine, Watch(self._frozen, True), self.position
-        predictions: NDArray[Any] = np.empty((len(phi) + 1, engine.K), self._dtype)
-        engine.run(fit(phi, engine), fit(phi_next, engine), top, parameters, predictions, watch)
-        self._pass(position + len(phi))
+        if not self._decided:
+            self._decide(phi, 1)
+        engine, position = self._engine, self.position
+        predictions: NDArray[Any] = np.empty((len(phi.start), engine.K), self._type)
+        now, following = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
+        engine.run(now, following, top, parameters, predictions, Watch(self._frozen, True))
+        self._pass(position + len(predictions) - 1)
         return predictions[1:]
 
     def _pass(self, position: int) -> None:
-        """Stand here in the stream after a run in which learners may have been frozen."""
+        """Set the position in the stream after a run in which learners may have been frozen."""
         if np.count_nonzero(self._frozen):
             self._stand_at(position)
             self._stepper = None
@@ -252,7 +263,7 @@ class Learner(State):
         if Phi_next is None:
             T = len(now) - 1
             if T < 0:
-                raise inputs.refusal("Phi", "run", "have T+1 rows, one at least", "none")
+                raise inputs.refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
             return block(now, 0, T), block(now, 1, T + 1), top
         following, top_next = read("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
         if len(following) != len(now):
@@ -260,7 +271,7 @@ class Learner(State):
         return now, following, max(top, top_next)
 
     def _refuse_unfit(self, before: Any, Phi: Any, Phi_next: Any) -> None:
-        """Raise if it was the features that are at fault, and then nothing has changed."""
+        """Raise if the features were at fault; the state is then restored."""
         try:
             self._features(Phi, Phi_next)
         except ValueError:
@@ -268,7 +279,7 @@ class Learner(State):
             raise
 
     def _make_stepper(self) -> Callable[..., Any] | None:
-        """The engine's own way of taking one step, compiled when it is first wanted."""
+        """The engine's own function for one step, compiled on first use."""
         if not self._decided or self._frozen.all():
             return None
         step = self._engine.stepper(self._K is None)
@@ -280,7 +291,7 @@ class Learner(State):
         return step
 
     def _active(self, phi: Any) -> Any:
-        """One φ given as ``Active``, as the engine reads it; an error if it is not one of n features."""
+        """One φ given as ``Active``, in the form the engine reads; ``TypeError`` if it does not fit."""
         if phi.__class__ is not Active or phi.indices.ndim != 1 or phi.top >= self.n:
             raise TypeError
         if self._engine.takes_rows:
@@ -291,7 +302,7 @@ class Learner(State):
 
 
 def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
-    """A step of a rule with parameters of its own, which are given by name or have defaults; or all are there."""
+    """A step of a rule with extra parameters, given by name or by default, or all by position."""
 
     def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
         if len(values) == 6:  # those of every step alone
@@ -302,7 +313,7 @@ def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
 
 
 def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]) -> Callable[..., Any]:
-    """A horde's step, given each parameter as a number or (K,); None where one is neither."""
+    """The step of K learners, each parameter a number or (K,); returns None where one is neither."""
     table = np.empty((count, 1, K))
     parameters, rows, shape = tuple(table), [row[0] for row in table], (K,)
 
@@ -322,5 +333,5 @@ def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.
 def _warn_of(gamma: NDArray[np.float64]) -> None:
     """A warning where γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
     constant = len(gamma) > 1 and gamma.strides[0] == 0
-    if constant or len(gamma) >= _EPISODE:
+    if constant or len(gamma) >= inputs.EPISODE:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)

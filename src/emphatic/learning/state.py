@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -54,6 +55,7 @@ class State:
         dtype: Any = "float64",
         engine: str = "auto",
         threads: int = 1,
+        devices: Sequence[int] | None = None,
         stepsize: str | StepSize | None = None,
     ) -> None:
         self.rule: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(rule)
@@ -70,13 +72,15 @@ class State:
         if self._dtype not in ("float32", "float64"):
             raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {dtype!r} instead.")
         self._type = np.dtype(self._dtype)
+        if devices is not None and engine not in ("cuda", "cuda-tf32"):
+            raise inputs.refusal("devices", "Learner", "come with engine='cuda' or 'cuda-tf32'", f"engine={engine!r}")
         self._decided = not isinstance(engine, str) or engine != "auto"
         self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
         # The position in the stream is told by one learner that moves: so far ahead of its own count of steps.
         self._leader = self._ahead = 0
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
-        self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads))
+        self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads, devices))
         if method is not None:
             self._begin(method)
 
@@ -131,7 +135,7 @@ class State:
     @property
     def position(self) -> int:
         """The steps of the stream so far, whoever learned from them: frozen learners do not stop it."""
-        return self._ahead + int(self._engine.counts[self._leader])
+        return self._ahead + int(self._engine.scalars[self._leader, -1])
 
     @property
     def frozen(self) -> Any:
@@ -232,10 +236,15 @@ class State:
 
     @classmethod
     def load_with(
-        cls, path: str | os.PathLike[str], *, engine: str | None = None, rule: AnyRule | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        engine: str | None = None,
+        rule: AnyRule | None = None,
+        devices: Sequence[int] | None = None,
     ) -> tuple[Self, dict[str, Any]]:
         """``emphatic.load``, and what more was saved with the learner."""
-        return cls._load(path, engine, rule, more=True)
+        return cls._load(path, engine, rule, devices, more=True)
 
     def cut(self) -> None:
         """Forget the traces and the memory (the weights stay): what follows is another sequence."""
@@ -274,26 +283,45 @@ class State:
 
     @classmethod
     def _load(
-        cls, path: str | os.PathLike[str], engine: str | None, rule: AnyRule | None, *, more: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        engine: str | None,
+        rule: AnyRule | None,
+        devices: Sequence[int] | None = None,
+        *,
+        more: bool = False,
     ) -> tuple[Self, dict[str, Any]]:
-        if engine is not None and (not isinstance(engine, str) or engine not in ("auto", *engines.available())):
+        if engine is not None and not engines.known(engine) and (not isinstance(engine, str) or engine != "auto"):
             known = f"be 'auto' or one of {', '.join(engines.available())}"
             raise inputs.refusal("engine", "load", known, repr(engine))
         if rule is not None and not isinstance(rule, AnyRule):
             raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
         with restoring.open_checkpoint(path) as (header, arrays):
-            learner = cls._restored(header, arrays, engine, rule)
-            return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+            name = engine or str(header.get("engine"))
+            lacking = engines.missing(name)
+            if not lacking:
+                learner = cls._restored(header, arrays, engine, rule, devices)
+                if "horde" in header:
+                    what = f"{os.fsdecode(path)!r} holds a Horde, of which this is the learner alone: "
+                    warnings.warn(f"{what}emphatic.Horde.load opens the whole.", stacklevel=3)
+                return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+        wanted = f"name an engine for this machine, such as 'auto': {name!r} needs {lacking}"
+        raise inputs.refusal("engine", "load", wanted, repr(engine) if engine else f"none, and the file's is {name!r},")
 
     @classmethod
     def _restored(
-        cls, header: dict[str, Any], arrays: dict[str, Stored], engine: str | None = None, own: AnyRule | None = None
+        cls,
+        header: dict[str, Any],
+        arrays: dict[str, Stored],
+        engine: str | None = None,
+        own: AnyRule | None = None,
+        devices: Sequence[int] | None = None,
     ) -> Self:
         """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
         rule = restoring.check(header, arrays, own)
         frozen, position = restoring.frozen(header, arrays), restoring.position(header)
         kind = {"dtype": header["dtype"], "engine": engine or header["engine"], "threads": header["threads"]}
-        learner = cls(rule, header["n"], header["K"], **kind)
+        learner = cls(rule, header["n"], header["K"], **kind, devices=devices)
         restoring.fill(learner._engine, learner.engine, header, arrays)
         learner._frozen[:] = frozen
         learner._stand_at(position)

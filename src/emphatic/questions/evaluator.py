@@ -105,6 +105,8 @@ class Evaluator:
         self._ones, self._zeros, self._yes = np.ones((1, Q)), np.zeros((1, Q)), np.ones((1, Q), bool)
         #: Whether R is known wherever the signals are, and needs no more than to be read.
         self._sure = self._cumulant.are_signals and not self._gamma.varies and not self._terminal.used
+        #: Whether all else of a step is constant too, but for termination.
+        self._plain = self._sure and not self._interest.varies and not any(q.policy for q in questions)
         # Each policy once, and which questions are about it.
         of_policy: list[tuple[Ratio, list[int]]] = []
         self._with_policy = [q for q, question in enumerate(questions) if question.policy is not None]
@@ -162,6 +164,9 @@ class Evaluator:
 
         Where it ``terminated`` γ is 0.
         """
+        if self._plain and raw.complete:
+            x, gamma = self._cumulant(raw), self._zeros if terminated else self._gamma.constant
+            return Targets(x, self._yes, gamma, self._ones, self._interest.constant, x, True)
         R, known, gamma, x, all_known = self._arrive(raw, held, before, _FOLLOWS, terminated)
         rho, interest = self._depart(*before)
         if self._interest.has_steps:

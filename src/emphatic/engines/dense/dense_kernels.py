@@ -234,7 +234,7 @@ def value_error(goal: Floats, theta: Array) -> float:
     return np.sqrt(square) if square <= HUGE else np.inf
 
 
-@inner
+@small
 def step_learners(
     X: Array, scalars: Floats, last_delta: Floats, learners: Integers, frozen: Flags, freeze: bool, phi: Array,
     phi_next: Array, top: float, parameters: Parameters, t: int, predictions: Array, work: Floats,

@@ -109,7 +109,7 @@ class SparseMany(Engine):
         return 1, 0
 
     def make_kernel(self, name: str) -> Any:
-        made = kernel(self.rule, self.dtype, name, compiled.interpreted())
+        made = compiled.direct(kernel(self.rule, self.dtype, name, compiled.interpreted()))
         state: Any = (self._H, self._scale, self._since, self._places)
         if name == "run":
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
@@ -187,7 +187,7 @@ class SparseMany(Engine):
 
     def _make_time(self, steps: int) -> None:
         """Begin anew where the time would run out."""
-        if self._clock[0] + steps >= _MIDNIGHT:
+        if self._clock.item(0) + steps >= _MIDNIGHT:
             self._settle()
 
     def _settle(self) -> None:
