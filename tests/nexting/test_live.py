@@ -265,7 +265,7 @@ def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], 
         thread.join(10)
     assert json.loads(first)["predictions"]["S1"]["2"] is not None
     stderr = (tmp_path / "stderr").read_text()
-    assert "line 1: longer than 1 MiB; skipped." in stderr
+    assert "line 1: longer than 8 MiB; skipped." in stderr
     assert "line 3:" in stderr
     assert "malformed lines skipped." in stderr
     assert len(stderr) < 50_000

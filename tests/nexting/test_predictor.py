@@ -80,7 +80,7 @@ def test_what_cannot_be_used_is_logged_and_counted(caplog: pytest.LogCaptureFixt
     problem = f"line {bad[0] + 1}: 'x' is not a number: 'Error'; treated as missing. More of these are counted."
     assert messages.count(problem) == 1
     assert sum("is not a number" in line for line in messages) == 2
-    assert "line 202: longer than 1 MiB; skipped." in messages
+    assert "line 202: longer than 8 MiB; skipped." in messages
     assert sum(line.endswith("; skipped.") for line in messages) == 100
     assert messages[-3:] == [
         "202 malformed lines skipped.",

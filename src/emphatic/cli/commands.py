@@ -90,6 +90,11 @@ def nexting(
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
     time: Annotated[str | None, typer.Option(help="Column of time stamps, '' for none; default: detected.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Column separator of CSV; default: detected.")] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort the rows by time, in memory.")] = False,
+    pivot: Annotated[
+        str | None,
+        typer.Option(help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is."),
+    ] = None,
     stepsize: Annotated[
         str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
     ] = None,
@@ -120,16 +125,21 @@ def nexting(
     """
     from emphatic.cli import nexting as terminal
 
+    if table == "-" and (sort or pivot is not None):
+        typer.echo("Error: --sort and --pivot need a file: on a pipe, rows come in the order of time.", err=True)
+        raise typer.Exit(2)
     if table == "-":
         code = terminal.live(
-            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, stepsize
+            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize
         )
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
     raise typer.Exit(
-        terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume, stepsize)
+        terminal.nexting(
+            table, predict, horizons, out, config, print_config, time, delimiter, resume, sort, pivot, stepsize
+        )
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
 import signal
 import sys
 import threading
@@ -77,8 +79,15 @@ def _message(error: BaseException) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    for option, flag in (("time=False", "--time ''"), ("delimiter=…", "--delimiter …")):
+    for option, flag in (
+        ("time=False", "--time ''"),
+        ("time=…", "--time …"),
+        ("delimiter=…", "--delimiter …"),
+        ("sort=True", "--sort"),
+        ("pivot=False", "--pivot ''"),
+    ):
         message = message.replace(option, flag)
+    message = re.sub(r'pivot="([^"]*)"', lambda found: f"--pivot {shlex.quote(found[1])}", message)
     return " ".join(message.split())
 
 

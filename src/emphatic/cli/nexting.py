@@ -14,13 +14,14 @@ __all__ = ["live", "nexting"]
 
 def nexting(
     source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
-    print_config: bool, time: str | None, delimiter: str | None, resume: bool, stepsize: str | None,
+    print_config: bool, time: str | None, delimiter: str | None, resume: bool, sort: bool = False,
+    pivot: str | None = None, stepsize: str | None = None,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
     from emphatic import nexting as library
 
     def command() -> int:
-        settings = _settings(config, predict, horizons, time, delimiter, stepsize)
+        settings = _settings(config, predict, horizons, time, delimiter, sort, pivot, stepsize)
         path = source or _household()
         folder = out or Path("nexting") / _stem(path)
         if print_config:
@@ -41,14 +42,15 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
-    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, stepsize: str | None,
+    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
+    stepsize: str | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, None, stepsize)
+        settings = _settings(config, predict, horizons, time, delimiter, stepsize=stepsize)
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -62,7 +64,7 @@ def live(
 
 def _settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
-    stepsize: str | None,
+    sort: bool = False, pivot: str | None = None, stepsize: str | None = None,
 ) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
@@ -73,6 +75,8 @@ def _settings(
         horizons=None if horizons is None else tuple(map(as_horizon, _listed(horizons))),
         time=False if time == "" else time,
         delimiter="\t" if delimiter == "\\t" else delimiter,
+        sort=sort or None,
+        pivot=False if pivot == "" else pivot,
         stepsize=stepsize,
     )
 
@@ -92,6 +96,8 @@ def _show(result: Any, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from emphatic.nexting.reading_facts import reading_lines
+
     C = len(result.settings.predict)
     median = f"median over {C} signals, " if C > 1 else ""
     table = Table(title=f"Variance explained in the second half, {median}{result.rows:,} rows")
@@ -109,6 +115,8 @@ def _show(result: Any, folder: Path) -> None:
     frozen = int(result.model.learner.frozen.sum())
     if frozen:
         print(f"{frozen} of {result.model.learner.K} learners are frozen after diverging.")
+    for line in reading_lines(result.reading):
+        print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from emphatic import stepsizes
 from emphatic.errors import CheckpointError
-from emphatic.features import Features
+from emphatic.features import Features, OneHot
 from emphatic.hordes import checkpoints
 from emphatic.hordes.horde_steps import HordeSteps
 from emphatic.hordes.reading import REWARD, probability
@@ -147,7 +147,7 @@ class Horde(HordeSteps):
 
         Nothing is learned yet: the next row is the first. Returns itself.
         """
-        table = table if isinstance(table, Table) else open_table(table)
+        table = table if isinstance(table, Table) else open_table(table, words=self._words())
         if rows is None:
             rows = warm_up_rows(sum(len(part) for part in table.blocks()) if table.rows is None else table.rows)
         block = next(table.blocks(rows))
@@ -213,12 +213,19 @@ class Horde(HordeSteps):
         predictions: Array = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)[0]
         return predictions
 
+    def _words(self) -> set[str]:
+        """The columns whose words count: ON and OFF stay words there."""
+        policies = [question.policy.column for question in self.questions if question.policy is not None]
+        one_hot = [part.of for maker in self.makers for part in maker.parts if isinstance(part, OneHot)]
+        known = () if self._group is None else self.categories
+        return {*known, *one_hot, *(column for column in policies if column is not None)}
+
     def run(self, table: Any) -> Array:
         """Learn from a whole log, warming up on its first rows if that has not been done; predictions (T, Q).
 
         It goes on from what was seen before; ``cut`` first, where the log is another sequence.
         """
-        table = table if isinstance(table, Table) else open_table(table)
+        table = table if isinstance(table, Table) else open_table(table, words=self._words())
         if self._group is None:
             self.warm_up(table)
         parts = [predictions for _, predictions in self.blocks(table)]
@@ -231,7 +238,7 @@ class Horde(HordeSteps):
             raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
         clock = clock or table.clock()
         for block in table.blocks(BLOCK, start):
-            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            gap = block.find_gaps(clock)
             yield block, self._learn_rows(block.values, block.time, block.labels, None, None, gap)
 
     # ------------------------------------------------------------------ transitions

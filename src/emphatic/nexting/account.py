@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from emphatic.common.versions import versions
-from emphatic.nexting.settings import WORDS
+from emphatic.nexting.reading_facts import unused_columns
 from emphatic.questions.durations import format_duration
 
 __all__ = ["page"]
@@ -57,21 +57,13 @@ def _quality(run: Any) -> dict[str, Any]:
     unreadable = {name: a + b for name, a, b in zip(names, counts.unreadable, counts.infinite, strict=True)}
     quality["unreadable"] = {name: count for name, count in unreadable.items() if count}
     quality["constant"] = run.constant
-    quality["ignored columns"] = run.table.ignored | _unused(run)
+    quality["ignored columns"] = run.table.ignored | unused_columns(run)
     if run.table.broken:
         quality["malformed lines skipped"] = run.table.broken
     frozen = int(run.horde.learner.frozen.sum())
     if frozen:
         quality["learners frozen after diverging"] = frozen
     return quality
-
-
-def _unused(run: Any) -> dict[str, str]:
-    """Columns of text that neither features nor questions use."""
-    used = {part["of"] for part in run.settings.features or () if part["kind"] == "one_hot"}
-    used |= {question.policy.column for question in run.horde.questions if question.policy is not None}
-    why = f"text without 2 to {WORDS} different words in the first rows"
-    return {name: why for name in run.table.categories if name not in used}
 
 
 def _when(run: Any, time: float) -> str:

@@ -42,6 +42,12 @@ class NextingResult:
     _page: str | None = field(default=None, repr=False)
 
     @property
+    def reading(self) -> dict[str, Any]:
+        """How the table was read: its time, step and gaps, rows dropped and columns left out, each with the reason."""
+        facts: dict[str, Any] = self.summary[0]["reading"]
+        return facts
+
+    @property
     def predictions(self) -> Any:
         """The predictions, an Arrow table: ``row``, ``time`` where there is one, and a column per question.
 
@@ -73,6 +79,8 @@ def run(
     out: str | os.PathLike[str] | None = None,
     time: str | bool | None = None,
     delimiter: str | None = None,
+    sort: bool | None = None,
+    pivot: str | Sequence[str] | bool | None = None,
     stepsize: Any = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
@@ -83,8 +91,10 @@ def run(
     ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
     Arrow, JSON lines). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far
     ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
-    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``stepsize`` is how step
-    sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config`` has these
+    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
+    by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
+    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config``
+    has these
     and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
     override it.
 
@@ -105,7 +115,14 @@ def run(
     if out is None and resume:
         raise refusal("resume", "run", "be given together with the folder to resume, 'out'", "no 'out'")
     settings = Settings.combine(
-        config, predict=predict, horizons=horizons, time=time, delimiter=delimiter, stepsize=_config(stepsize)
+        config,
+        predict=predict,
+        horizons=horizons,
+        time=time,
+        delimiter=delimiter,
+        sort=sort,
+        pivot=pivot,
+        stepsize=_config(stepsize),
     )
     with ExitStack() as stack:
         if out is not None:

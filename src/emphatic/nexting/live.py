@@ -45,7 +45,7 @@ class Live:
     sink: int = 1
 
     def run(self) -> None:
-        """Until the pipe ends, a signal comes, or the consumer goes away."""
+        """Until the pipe ends, a signal comes, or the consumer goes away; ValueError if no line could be read."""
         for descriptor, name in ((self.source, "input"), (self.sink, "output")):
             try:
                 os.fstat(descriptor)
@@ -70,11 +70,12 @@ class Live:
                     self.predictor.waiting, self.warm_up,
                 )  # fmt: skip
             self.predictor.log_counts()
+            self.predictor.check_readable()
 
     def _predict(self, wake: int) -> None:
         predictor, saved = self.predictor, time.monotonic()
         look = min(LOOK_LINES, self.warm_up)
-        readings = Readings(lines(self.source, wake), predictor.columns, predictor.delimiter, look)
+        readings = Readings(lines(self.source, wake), predictor.columns, predictor.delimiter, look, predictor.header)
         for prediction in predictor.take(readings):
             if prediction is not None:
                 self._pending = predictor.line(prediction)

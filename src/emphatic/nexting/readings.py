@@ -67,12 +67,13 @@ class KeptReadings:
 
 @dataclass
 class ReadingCounts:
-    """What was wrong with the readings of each signal, and its first reading: the row, −1 for none, and the value."""
+    """What was wrong with the readings of each signal; its first reading: the row, −1 for none, and the value; gaps."""
 
     unreadable: list[int]
     infinite: list[int]
     first: list[int]
     start: list[float]
+    gaps: int = 0
 
     @classmethod
     def none(cls, C: int) -> ReadingCounts:

@@ -28,11 +28,14 @@ from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.nexting.first_rows import FIRST, keep_first_rows
+from emphatic.nexting.reading_facts import check_rows, reading_facts
 from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
 from emphatic.nexting.unfinished import Unfinished
-from emphatic.tables import Clock, Hold, open_table
+from emphatic.tables import Clock, Hold
+from emphatic.tables.opening import open_source
+from emphatic.tables.table_errors import Caller
 
 __all__ = ["Nexting", "Progress"]
 
@@ -61,12 +64,16 @@ class Nexting:
         """Look at the table, and fill in the settings that were left out."""
         began = time.perf_counter()
         self.table = keep_first_rows(
-            open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter)
-        )
+            open_source(
+                self.source, Caller("run", "data"), time=self.settings.time, delimiter=self.settings.delimiter,
+                sort=bool(self.settings.sort), pivot=self.settings.pivot, words=self.settings.words(),
+            )
+        )  # fmt: skip
         self.rows = self._count()
         if self.rows < 3:
             raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; at least 3 are needed.")
         self.settings = self.settings.filled(self.table, self.rows)
+        check_rows(self.table.name, self.rows, self.settings.horizons or (), self.settings.gammas(self.table))
         self._spend("reading", began)
         signals, horizons = self.settings.predict or (), self.settings.horizons or ()
         _log.info(
@@ -114,8 +121,11 @@ class Nexting:
 
     def _log_learning(self) -> None:
         _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
-        if self.table.broken:
-            _log.warning("%s: %d malformed lines skipped", self.table.name, self.table.broken)
+        for dropped in self.table.dropped.facts():
+            _log.warning(
+                "%s: rows dropped: %d, the first at line %d: %s", self.table.name, dropped["count"], dropped["first"],
+                dropped["why"],
+            )  # fmt: skip
         frozen = int(self.horde.learner.frozen.sum())
         if frozen:
             _log.warning("%d of %d learners are frozen after diverging", frozen, self.horde.learner.K)
@@ -199,8 +209,11 @@ class Nexting:
         clock = None if self.clock is None else Clock.restore(self.clock.state())
         readings: list[KeptReadings] = []
         answers: list[NDArray[np.float64]] = []
+        numbers: list[NDArray[np.int64]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
-            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            gap = block.find_gaps(clock)
+            self.counts.gaps += int(gap.sum())
+            numbers.append(block.numbers)
             readings.append(KeptReadings(block.values, block.time, gap, block.labels))
             answers.append(predictions)
             self.counts.add(block)
@@ -210,8 +223,8 @@ class Nexting:
             full, due = (rows - begin) * width >= WAITING, now - saved >= SAVE
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
-                self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers))
-                begin, readings, answers = rows, [], []
+                self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers), np.concatenate(numbers))
+                begin, readings, answers, numbers = rows, [], [], []
                 if due or rows == self.rows:
                     more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
                     self.unfinished.save(self.horde, more)
@@ -225,11 +238,13 @@ class Nexting:
         more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
         return more | {"when": when, "notation": self.table.notation.config()}
 
-    def _write_part(self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64]) -> None:
-        """A part of the readings, then of ``predictions.parquet``."""
-        columns: dict[str, Any] = {"row": np.arange(begin, begin + len(predictions))}
+    def _write_part(
+        self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64], numbers: NDArray[np.int64]
+    ) -> None:
+        """A part of the readings, then of ``predictions.parquet``; ``numbers`` are those of the rows in the file."""
+        columns: dict[str, Any] = {"row": numbers}
         if readings.time is not None:
-            columns["time"] = _datetimes(readings.time) if self.table.dated else readings.time
+            columns["time"] = _stamps(readings.time, self.table.zone) if self.table.dated else readings.time
         self.unfinished.write("readings", begin, readings.columns())
         self.unfinished.write("predictions", begin, columns | dict(zip(self.horde.names, predictions.T, strict=True)))
 
@@ -280,7 +295,7 @@ class Nexting:
         """The table from the start, in blocks."""
         clock = self.table.clock()
         for block in self.table.blocks(BLOCK):
-            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            gap = block.find_gaps(clock)
             yield KeptReadings(block.values, block.time, gap, block.labels)
 
     # ------------------------------------------------------------------ writing
@@ -290,6 +305,8 @@ class Nexting:
         from emphatic.nexting import account
 
         began, folder = time.perf_counter(), self.unfinished.folder
+        self.reading = reading_facts(self)
+        self.summary[0]["reading"] = self.reading
         text = json.dumps(self.summary, indent=1, allow_nan=False, ensure_ascii=False)
         (folder / "summary").write_text(text, "utf-8")
         self._spend("report", began)
@@ -299,6 +316,10 @@ class Nexting:
         )
 
 
-def _datetimes(seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    micro = np.where(np.isfinite(seconds), np.round(seconds * 1e6), 0).astype("int64").astype("datetime64[us]")
-    return np.where(np.isfinite(seconds), micro, np.datetime64("NaT", "us"))
+def _stamps(seconds: NDArray[np.float64], zone: str | None) -> Any:
+    """Times as Arrow has them, in their zone if they have one."""
+    import pyarrow as pa
+
+    known = np.isfinite(seconds)
+    micro = np.where(known, np.round(seconds * 1e6), 0).astype(np.int64)
+    return pa.array(micro, mask=~known).cast(pa.timestamp("us", zone))

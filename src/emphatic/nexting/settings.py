@@ -17,8 +17,10 @@ from emphatic import stepsizes
 from emphatic.common.names import check_names, suggestion
 from emphatic.hordes.horde import RATES, warm_up_rows
 from emphatic.learning.inputs import refusal
+from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
+from emphatic.tables.opening import pivot_columns
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
@@ -43,6 +45,8 @@ class Settings:
     horizons: tuple[float | str, ...] | None = None
     time: str | bool | None = None
     delimiter: str | None = None
+    sort: bool | None = None
+    pivot: tuple[str, ...] | bool | None = None
     rates: tuple[float, ...] = RATES
     rule: str = "true_online_etd"
     stepsize: str | Mapping[str, Any] | None = None
@@ -88,6 +92,8 @@ class Settings:
                 given[key] = (given[key],)
             elif given.get(key) is not None:
                 given[key] = tuple(given[key])
+        if isinstance(given.get("pivot"), str | list):
+            given["pivot"] = pivot_columns(given["pivot"], name)
         settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
         settings = settings._with_rates(settings.rates is not RATES)
         settings.check(name)
@@ -109,10 +115,17 @@ class Settings:
             stepsizes.get(self.stepsize)
         if self.time is True or not isinstance(self.time, str | bool | None):
             raise ValueError(f"{name}: 'time' must be the name of a column, or false. Got {self.time!r} instead.")
+        if not isinstance(self.sort, bool | None):
+            raise ValueError(f"{name}: 'sort' must be true or false. Got {self.sort!r} instead.")
+        if self.pivot is True or not isinstance(self.pivot, tuple | bool | None):
+            raise ValueError(f"{name}: 'pivot' must be a list of two columns, or false. Got {self.pivot!r} instead.")
         for horizon in self.horizons or ():
             if isinstance(horizon, bool):
                 raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")
-            GVF("signal", horizon=horizon)
+            try:
+                GVF("signal", horizon=horizon)
+            except ValueError as error:
+                raise ValueError(str(error).replace("The 'horizon' parameter of GVF", f"{name}: 'horizons'")) from None
         for key in ("predict", "horizons"):
             if getattr(self, key) == ():
                 raise ValueError(f"{name}: {key!r} must not be empty; leave it out for the default.")
@@ -142,6 +155,8 @@ class Settings:
         horizons = self.horizons or default_horizons(rows, step if table.dated else None)
         if len(set(horizons)) < len(horizons):
             raise ValueError(f"'horizons' names a horizon twice: {', '.join(map(str, horizons))}.")
+        for horizon in horizons:
+            _check_horizon(horizon, step)
         gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
         longest = 1.0 / (1.0 - min(max(gammas), _MOST))
         settings = replace(
@@ -152,6 +167,18 @@ class Settings:
         for question in settings.gvfs():
             _check(question, table, step)
         return settings
+
+    def gammas(self, table: Table) -> list[float]:
+        """γ at each horizon."""
+        clock = table.clock()
+        step = None if clock is None else clock.step
+        return [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in self.horizons or ()]
+
+    def words(self) -> set[str]:
+        """The columns whose words features or questions name: ON and OFF stay words there."""
+        policies = [GVF.from_config(table).policy for table in self.questions]
+        one_hot = [part["of"] for part in self.features or () if part["kind"] == "one_hot"]
+        return {*one_hot, *(policy.column for policy in policies if policy is not None and policy.column is not None)}
 
     def gvfs(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the settings."""
@@ -169,8 +196,21 @@ class Settings:
         return tomli_w.dumps(self.table())
 
 
+def _check_horizon(horizon: Any, step: float | None) -> None:
+    """ValueError if a duration is shorter than the usual step: nothing happens within it."""
+    if isinstance(horizon, str) and step is None:
+        raise ValueError(f"The horizon {horizon!r} is a duration, and the stream has no time: give it in steps.")
+    if isinstance(horizon, str) and step is not None and durations.seconds(horizon) < 0.99 * step:
+        usual = durations.format_duration(step)
+        raise ValueError(
+            f"The horizon {horizon!r} is shorter than the usual step of the log, {usual}. "
+            f"Use {usual.replace(' ', '')} or more, or a number of steps."
+        )
+
+
 def _check(question: GVF, table: Table, step: float | None) -> None:
     """ValueError if a question cannot be asked of a table."""
+    _check_horizon(question.horizon, step)
     gamma, policy = question.constant_gamma(step), question.policy
     if gamma is not None and gamma > _MOST:
         raise ValueError(f"question {question.name!r}: γ must be below 1, and a horizon below 1e12 steps.")

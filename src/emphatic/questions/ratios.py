@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,6 +46,11 @@ class Ratio:
             if column is not None and column not in known:
                 wanted = f"name columns that there are, {', '.join(known[:12])}, as its {what!r}"
                 raise refusal("policy", "GVF", wanted, f"{column!r} in {of!r}")
+        if policy.column in signals and self._target is not None and not any(map(_is_number, self._target)):
+            wanted = (
+                f"have a target of numbers, for its column {policy.column!r} holds numbers (of ON and OFF, 1 and 0)"
+            )
+            raise refusal("policy", "GVF", wanted, f"{list(self._target)} in {of!r}")
 
     def __call__(self, raw: Observations, held: Observations) -> Array:
         """ρ of each row. Actions and μ are those that were read; functions see the last readings held."""
@@ -146,3 +152,10 @@ def _format(action: Any) -> Any:
         return action_name(_scalar(action))
     except ValueError:
         return action
+
+
+def _is_number(action: str) -> bool:
+    try:
+        return not math.isnan(float(action))
+    except ValueError:
+        return False
