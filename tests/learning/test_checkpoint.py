@@ -184,6 +184,10 @@ def test_a_rule_of_ones_own(tmp_path: Path, engine: str) -> None:
     for bad in (None, emphatic.rules.get("td"), Rule("own", own_rule, ("theta",), ("e",), ("last",))):
         with pytest.raises(CheckpointError, match="own"):
             emphatic.load(path, rule=bad)
+    with pytest.raises(
+        CheckpointError, match=r"rule 'own', which is not the library's: give that Rule again, as rule=…"
+    ):
+        emphatic.load(path)
     loaded = emphatic.load(path, rule=OWN)
     assert np.array_equal(stream[50:].run(loaded), stream[50:].run(learner))
     assert state(loaded) == state(learner)

@@ -96,13 +96,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], Path]:
     return done.stdout.splitlines(), model
 
 
-def test_a_line_for_every_reading_after_the_warm_up(whole: tuple[list[bytes], Path]) -> None:
+def test_a_line_for_every_reading(whole: tuple[list[bytes], Path]) -> None:
+    """The first two do not tell yet what they are; until the warm-up is complete, what is read is the prediction."""
     out, model = whole
-    assert len(out) == ROWS - 60
+    assert len(out) == ROWS - 2
+    first = [json.loads(line) for line in readings()[:59]]
+    held = [next(one["S2"] for one in first[t::-1] if one["S2"] is not None) for t in range(59)]
+    for t in range(2, 59):
+        x = {"S1": first[t]["S1"], "S2": held[t]}
+        assert json.loads(out[t - 2])["predictions"] == {name: {"2": value, "9": value} for name, value in x.items()}
+    assert json.loads(out[57])["predictions"] != json.loads(out[56])["predictions"]
     for i, line in enumerate(out):
         made = json.loads(line)
         assert list(made) == ["step", "time", "predictions"]
-        assert (made["step"], made["time"]) == (60 + i, 1.7e9 + 60 + i)
+        assert (made["step"], made["time"]) == (2 + i, 1.7e9 + 2 + i)
         assert {signal_: list(at) for signal_, at in made["predictions"].items()} == {
             "S1": ["2", "9"],
             "S2": ["2", "9"],
@@ -149,7 +156,7 @@ def test_a_signal_saves_at_once(whole: tuple[list[bytes], Path], tmp_path: Path,
     with started(*FLAGS, "--model", str(model), "--save-every", "1h") as process:
         process.stdin.write(b"".join(text[:300]))
         process.stdin.flush()
-        out = [process.stdout.readline() for _ in range(240)]
+        out = [process.stdout.readline() for _ in range(298)]
         assert not model.exists()
         process.send_signal(which)
         assert seconds_until(model.exists) < 1.0
@@ -183,7 +190,8 @@ def test_when_the_reader_goes_away(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdin.write(b"".join(readings(100)))  # as much as a pipe holds
         process.stdin.flush()
-        process.stdout.readline()
+        for _ in range(70):
+            process.stdout.readline()
         process.stdout.close()
         with suppress(BrokenPipeError):
             process.stdin.write(b"".join(readings(300)[100:]))
@@ -203,9 +211,9 @@ def test_csv_no_learning_and_thinning(whole: tuple[list[bytes], Path], tmp_path:
         table.append(f"{'' if one['S2'] is None else one['S2']},x,{one['S1']},{one['time']}")
     code, out, stderr = fed("\n".join(table).encode(), *FLAGS, "--model", str(tmp_path / "m"), "--every", "50")
     assert code == 0, stderr
-    assert [one["step"] for one in out] == [99, 149, 199, 249, 299]
+    assert [one["step"] for one in out] == [49, 99, 149, 199, 249, 299]
     code, out, stderr = fed(b"".join(text), *FLAGS, "--model", str(tmp_path / "n"), "--every", "20s")
-    assert [one["step"] for one in out] == list(range(60, 300, 20))
+    assert [one["step"] for one in out] == list(range(2, 300, 20))
     # A frozen model stays as it is, to the last byte, and gives the same answers twice.
     before = whole[1].read_bytes()
     later = b"".join(text).replace(b"170", b"171")
@@ -314,8 +322,9 @@ def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_:
     assert (
         done.stderr.decode().splitlines()
         == [
-            "emphatic: no model yet: warming up on the first 500 readings.",
-            "emphatic: stopped after 1 of 500 readings of the warm-up: there is no model.",
+            "emphatic: no model yet: warming up on the first 100 readings; until then predictions are the present "
+            "readings.",
+            "emphatic: stopped after 1 of 100 readings of the warm-up: they are saved; the next run goes on from them.",
         ][:lines_]
     )
 
@@ -329,11 +338,21 @@ def test_it_cannot_learn_from_text_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-def test_a_pipe_that_ends_within_the_warm_up_says_so(tmp_path: Path) -> None:
-    code, out, stderr = fed(b"".join(readings(10)), *FLAGS, "--model", str(tmp_path / "m"))
-    assert (code, out) == (0, [])
-    assert "stopped after 10 of 60 readings of the warm-up: there is no model." in stderr
-    assert not (tmp_path / "m").exists()
+def test_a_pipe_that_ends_within_the_warm_up_goes_on_from_there(
+    whole: tuple[list[bytes], Path], tmp_path: Path
+) -> None:
+    text, flags, made = readings()[:80], [*FLAGS, "--model", str(tmp_path / "m")], []
+    for begin, end in ((0, 10), (10, 50), (50, 80)):
+        code, out, stderr = fed(b"".join(text[begin:end]), *flags)
+        assert code == 0
+        made += out
+        assert (f"stopped after {end} of 60 readings of the warm-up: they are saved" in stderr) == (end < 60)
+        assert [path.name for path in tmp_path.iterdir()] == (["m.warm-up"] if end < 60 else ["m"])
+    assert made == [json.loads(line) for line in whole[0][:78]]
+    (tmp_path / "m").rename(tmp_path / "n.warm-up")
+    code, out, stderr = fed(b"".join(text), *FLAGS, "--model", str(tmp_path / "n"))
+    assert (code, out) == (2, [])
+    assert "n.warm-up: this is not the saved warm-up of a pipe" in stderr
 
 
 # ---------------------------------------------------------------------- the same as from a file
@@ -385,10 +404,11 @@ def test_a_pipe_gives_the_predictions_of_the_file(kind: str, tmp_path: Path) -> 
     path.write_bytes(b"".join(lines_))
     learned(path, tmp_path / "out")
     expected = pq.read_table(tmp_path / "out" / "predictions.parquet")
-    code, out, stderr = fed(b"".join(lines_), *FLAGS[:2], "--model", str(tmp_path / "live"))
+    code, out, stderr = fed(b"".join(lines_), *FLAGS[:2], "--model", str(tmp_path / "live"), "--warm-up", "500")
     assert code == 0, stderr
+    assert [one["step"] for one in out] == list(range(2, 640))
+    out = out[498:]
     names, made = predictions(out)
-    assert [one["step"] for one in out] == list(range(500, 640))
     np.testing.assert_allclose(made, np.column_stack([expected[name] for name in names])[500:], rtol=1e-9, atol=1e-9)
     errors = b"".join(lines_).count(b"Error")
     assert f"line {8 + header}: 'level' is not a number: 'Error'; treated as missing." in stderr

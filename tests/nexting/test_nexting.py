@@ -37,6 +37,7 @@ from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
 from emphatic.nexting.first_rows import keep_first_rows
 from emphatic.streams import open_table
+from emphatic.tables.delimited import Delimited
 from tests.support.processes import COMMAND, Forked, run
 
 T = 4 * BLOCK + 1234
@@ -89,15 +90,20 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
         with pytest.raises(SystemExit) as stopped:
             app(["nexting", *map(str, given)])
         assert isinstance(stopped.value.code, int)
-        return stopped.value.code, *capsys.readouterr()
+        said, wrong = capsys.readouterr()
+        return stopped.value.code, said, without_progress(wrong)
 
     return command
+
+
+def without_progress(lines: str) -> str:
+    return re.sub(r"(?m)^emphatic: .*\n", "", lines)
 
 
 def process(*given: object, code: str = COMMAND) -> tuple[int, str, str]:
     """The same in a process of its own."""
     done = run(code, *given)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return done.returncode, done.stdout.decode(), without_progress(done.stderr.decode())
 
 
 def loaded(out: Path) -> tuple[Any, list[dict[str, Any]]]:
@@ -301,9 +307,30 @@ def test_asked_to_stop_it_says_how_to_go_on(small: Path, tmp_path: Path, number:
         assert child.stderr is not None
         assert child.stdout.readline() == b"now\n"
         child.send_signal(number)
-        said, wrong = child.stdout.read(), child.stderr.read()
-        assert (child.wait(), said, wrong) == (expected, b"", b"Stopped; continue with --resume.\n")
+        said, wrong = child.stdout.read(), without_progress(child.stderr.read().decode())
+        going_on = f"Stopped; continue with --resume --out {tmp_path / 'out'}.\n"
+        assert (child.wait(), said, wrong) == (expected, b"", going_on)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
+
+
+def test_without_the_offline_fit_it_resumes_too(
+    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(run: nexting.Nexting) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nexting.Nexting, "_score", stop)
+        assert call(small, "--horizons", 2, "--out", "out")[0] == 130
+    code, said, wrong = call(small, "--horizons", 2, "--out", "out", "--resume", "--no-offline")
+    assert (code, wrong) == (0, "")
+    assert "2: no offline fit, skipped, as requested with --no-offline." in said
+    assert call(small, "--horizons", 2, "--out", "whole")[0] == 0
+    without, whole = loaded(Path("out"))[1], loaded(Path("whole"))[1]
+    for one, other in zip(without, whole, strict=True):
+        assert one["offline"] == {"rmse": None, "variance_explained": None}
+        for key in ("rmse", "variance_explained", "skill", "persistence", "mean", "first_half"):
+            assert one[key] == other[key]
 
 
 def test_resume_knows_its_table_and_settings(
@@ -338,7 +365,7 @@ def test_resume_knows_its_table_and_settings(
     assert loaded(out)[0].column("row").to_pylist() == list(range(1500))
     code, _, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, wrong) == (2, f"Error: {out}: nothing to resume: the run there is finished.\n")
-    assert call(small, "--horizons", 3, "--out", out)[0] == 0
+    assert call(small, "--horizons", 3, "--out", out, "--overwrite")[0] == 0
 
 
 def test_an_unfinished_run_of_an_earlier_version_is_refused(
@@ -359,8 +386,8 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused(
     horde.save(model, **more)
     code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, said) == (2, "")
-    assert "is of an earlier version. Start again without --resume." in wrong
-    assert call(small, "--horizons", 2, "--out", out)[0] == 0
+    assert "is of an earlier version. Start again with --overwrite." in wrong
+    assert call(small, "--horizons", 2, "--out", out, "--overwrite")[0] == 0
 
 
 def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
@@ -381,7 +408,7 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nexting.Nexting, "begin", stop)
-    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; continue with --resume.\n")
+    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; nothing was saved.\n")
     assert not Path("a").exists()
 
 
@@ -480,7 +507,7 @@ def refused(told: tuple[int, str, str], said: str) -> None:
 def test_a_full_disk(small: Path, tmp_path: Path) -> None:
     """A file may not grow beyond some size, as none can on a full disk."""
     out = tmp_path / "a" / "out"
-    for most in (2_000, 1_000_000):
+    for most in (2_000, 100_000):
         limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n{COMMAND}"
         code, said, wrong = process("nexting", small, "--horizons", 2, "--out", out, code=limited)
         assert (code, said, wrong) == (2, "", f"Error: {out}: File too large.\n")
@@ -499,7 +526,7 @@ def test_an_error_leaves_what_was_there(
     assert call(small, "--out", out) == (2, "", f"Error: {out}: No space left on device.\n")
     assert list(out.iterdir()) == []
     (out / "summary.json").write_text("before")
-    assert call(small, "--out", out)[0] == 2
+    assert call(small, "--out", out, "--overwrite")[0] == 2
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [("summary.json", "before")]
 
 
@@ -569,7 +596,7 @@ def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
     assert call("odd.parquet", "--horizons", 2, "--predict", '"a,b", q"x,a@b')[0] == 0
     out = Path("nexting/odd")
     assert loaded(out)[0].column_names == ["row", "a,b@2", 'q"x@2', "a@b@2"]
-    assert call("odd.parquet", "--horizons", 2)[0] == 0
+    assert call("odd.parquet", "--horizons", 2, "--overwrite")[0] == 0
     assert loaded(out)[0].column_names == ["row", *(f"{name}@2" for name in names)]
     page = (out / "report.html").read_text("utf-8")
     assert "<b>&</b>" not in page
@@ -699,13 +726,14 @@ def test_the_table_is_read_once_and_text_once_more_to_count_its_rows(
         with pa.output_stream(path) as stream:
             pacsv.write_csv(made, stream)
     phi: list[int] = []
-    make = Features.__call__
+    make = Features.activate
 
-    def counted(self: Features, values: Any, **more: Any) -> Any:
-        phi.append(len(values))
-        return make(self, values, **more)
+    def counted(self: Features, columns: Any) -> Any:
+        made = make(self, columns)
+        phi.append(len(made.indices))
+        return made
 
-    monkeypatch.setattr(Features, "__call__", counted)
+    monkeypatch.setattr(Features, "activate", counted)
     opened = Opened(path)
     open_table(str(path))
     look = opened.count()
@@ -746,6 +774,29 @@ def test_first_rows_are_kept_until_something_reads_on() -> None:
     assert other.values[-1, 0] == 24_999
 
 
+def test_what_is_still_open_is_closed(monkeypatch: pytest.MonkeyPatch, small: Path, tmp_path: Path) -> None:
+    """A reader that reads ahead must not be alive when the program ends, however it ends."""
+    open_: list[int] = []
+    batches = Delimited.batches
+
+    def counted(self: Delimited, names: tuple[str, ...], start: int) -> Iterator[Any]:
+        open_.append(1)
+        try:
+            yield from batches(self, names, start)
+        finally:
+            open_.pop()
+
+    monkeypatch.setattr(Delimited, "batches", counted)
+    run = nexting.Nexting(small, settings.Settings(horizons=(2,)), Path("/proc/x"))
+    with pytest.raises(OSError, match="No such file"):
+        run.run()
+    assert open_ == []
+    run = nexting.Nexting(small, settings.Settings(predict=("nothing",)), tmp_path / "out")
+    with pytest.raises(ValueError, match="no numeric column 'nothing'"):
+        run.run()
+    assert open_ == []
+
+
 MEMORY = """
 import resource, sys
 from emphatic.cli import app
@@ -768,7 +819,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         t = np.arange(rows)
         made = {f"x{i}": np.sin(t / (9 + i)) for i in range(4)} | {"time": START + t * np.timedelta64(1, "s")}
         pq.write_table(pa.table(made), path, row_group_size=20_000)
-        given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / "out"]
+        given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / f"out{rows}"]
         code, said, wrong = process(*given, code=MEMORY)
         assert (code, wrong) == (0, "")
         peaks.append(int(said.splitlines()[-1]))
@@ -846,7 +897,7 @@ def test_the_old_names_are_there() -> None:
 def test_the_log_goes_to_standard_error_from_the_level_on(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_bytes(NUMBERS + b"1,2,3,4\n1,2,3,5\n" + NUMBERS.partition(b"\n")[2])
-    given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out"]
+    given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out", "--overwrite"]
     code, _, wrong = process(*given)
     assert code == 0
     assert re.fullmatch(

@@ -36,7 +36,7 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
         Path("log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:
-            app(["nexting", "log.csv", "--out", "out", "--config", "few.toml", *map(str, given)])
+            app(["nexting", "log.csv", "--out", "out", "--overwrite", "--config", "few.toml", *map(str, given)])
         assert isinstance(stopped.value.code, int)
         out, err = capsys.readouterr()
         return stopped.value.code, " ".join(out.split()), err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,6 @@ import typer
 app = typer.Typer(
     name="emphatic",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -85,7 +85,9 @@ def nexting(
         str | None,
         typer.Option(help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d)."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output folder; default: nexting/NAME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; default: nexting/NAME, or NAME-2 … if that is taken.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
     time: Annotated[str | None, typer.Option(help="Column of time stamps, '' for none; default: detected.")] = None,
@@ -99,6 +101,11 @@ def nexting(
         str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
+    no_offline: Annotated[
+        bool, typer.Option("--no-offline", help="Skip the offline fit that the predictions are compared with.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     model: Annotated[
         Path | None,
         typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel="Live"),
@@ -115,7 +122,7 @@ def nexting(
     ] = "30s",
     warm_up: Annotated[
         int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel="Live")
-    ] = 500,
+    ] = 100,
 ) -> None:
     """Learn to predict every signal of a table at several horizons, in one pass.
 
@@ -125,6 +132,8 @@ def nexting(
     """
     from emphatic.cli import nexting as terminal
 
+    if quiet:
+        logging.getLogger("emphatic").setLevel(logging.ERROR)
     if table == "-" and (sort or pivot is not None):
         typer.echo("Error: --sort and --pivot need a file: on a pipe, rows come in the order of time.", err=True)
         raise typer.Exit(2)
@@ -136,11 +145,29 @@ def nexting(
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
-    raise typer.Exit(
-        terminal.nexting(
-            table, predict, horizons, out, config, print_config, time, delimiter, resume, sort, pivot, stepsize
-        )
+    options = terminal.Options(
+        sort=sort,
+        pivot=pivot,
+        resume=resume,
+        overwrite=overwrite,
+        offline=not no_offline,
+        quiet=quiet,
+        stepsize=stepsize,
     )
+    code = terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, options)
+    raise typer.Exit(code)
+
+
+@app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="The whole log instead of the close-up.")] = False,
+) -> None:
+    """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
+    from emphatic.cli.figures import figures as command
+
+    raise typer.Exit(command(folder, out, whole))
 
 
 @app.command()
@@ -151,6 +178,10 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
     jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one per core.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
+    ] = None,
 ) -> None:
     """Run published studies again and compare: agree or disagree, number by number.
 
@@ -158,7 +189,7 @@ def reproduce(
     """
     from emphatic.cli.reproduce import reproduce as command
 
-    raise typer.Exit(command(names or [], every, quick, out, jobs, seed))
+    raise typer.Exit(command(names or [], every, quick, out, jobs, seed, rule))
 
 
 @app.command()
@@ -167,7 +198,10 @@ def sweep(
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="Rules, comma-separated; default: td, etd and their true online forms.")
+        str | None,
+        typer.Option(
+            help="Rules, comma-separated, your own as MODULE:NAME; default: td, etd and their true online forms."
+        ),
     ] = None,
     alpha: Annotated[
         str | None, typer.Option(help="Step sizes: .1,.01, or 2^-12..2^-1 (doubling; the default).")
@@ -193,6 +227,12 @@ def sweep(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all runs; default: 0.")] = None,
     theta: Annotated[str | None, typer.Option(help="Initial weights, comma-separated; default: 0.")] = None,
+    rerun: Annotated[
+        int | None, typer.Option(help="Report the best setting of each rule on so many fresh runs; default: 0.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
@@ -224,7 +264,7 @@ def sweep(
 
     flags: dict[str, object] = {
         "problem": problem, "runs": runs, "steps": steps, "every": every, "points": points, "seed": seed,
-        "theta": theta,
+        "theta": theta, "rerun": rerun,
         "predict": predict, "horizon": None if horizon is None else as_horizon(horizon),
         "time": False if time == "" else time, "delimiter": "\t" if delimiter == "\\t" else delimiter,
     }  # fmt: skip
@@ -233,7 +273,7 @@ def sweep(
         "xi": xi, "stepsize": stepsize,
     }  # fmt: skip
     given = {name: value for name, value in grid.items() if value is not None}
-    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume))
+    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume, plot))
 
 
 @app.command()

@@ -4,35 +4,92 @@ from __future__ import annotations
 
 import csv
 import statistics
+import sys
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from emphatic.cli.common import FAILURES, as_horizon, bars, carry_out, report_error
+from emphatic.cli.common import FAILURES, as_horizon, carry_out, report_error
+from emphatic.cli.progress import bars, compile_notice
+from emphatic.report.tables import NONE, share
 
-__all__ = ["live", "nexting"]
+__all__ = ["Options", "live", "nexting"]
+
+
+class Options(NamedTuple):
+    """How to read the table and how to run, as opposed to what to predict."""
+
+    sort: bool = False
+    pivot: str | None = None
+    resume: bool = False
+    overwrite: bool = False
+    offline: bool = True
+    quiet: bool = False
+    stepsize: str | None = None
 
 
 def nexting(
     source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
-    print_config: bool, time: str | None, delimiter: str | None, resume: bool, sort: bool = False,
-    pivot: str | None = None, stepsize: str | None = None,
+    print_config: bool, time: str | None, delimiter: str | None, options: Options,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
-    from emphatic import nexting as library
+    folder = out
+
+    def rate(phase: str, speed: float) -> str:
+        return f"{speed:,.0f} rows/s" if phase != "scoring" else ""
 
     def command() -> int:
-        settings = _settings(config, predict, horizons, time, delimiter, sort, pivot, stepsize)
-        path = source or _household()
-        folder = out or Path("nexting") / _stem(path)
-        if print_config:
-            print(library.Nexting(path, settings, folder).open().settings.toml(), end="")
-            return 0
-        with bars(lambda phase, speed: f"{speed:,.0f} rows/s" if phase != "scoring" else "") as progress:
-            result = library.run(path, out=folder, config=settings, resume=resume, progress=progress)
-        _show(result, folder)
+        nonlocal folder
+        with bars(rate, "rows", options.quiet or print_config) as progress:
+            progress("reading", 0, 0)  # before anything is imported that takes a while
+            from emphatic import nexting as library
+
+            settings = _settings(
+                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize
+            )
+            path = source or _household()
+            if print_config:
+                print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
+                return 0
+            folder = out or _default_folder(path, options)
+            with compile_notice(progress):
+                result = library.run(
+                    path, out=folder, config=settings, resume=options.resume, overwrite=options.overwrite,
+                    offline=options.offline, progress=progress, announce=None if options.quiet else _announce,
+                )  # fmt: skip
+        if not options.quiet:
+            _show(result, folder)
         return 0
 
-    return carry_out(command, "Stopped; continue with --resume.")
+    return carry_out(command, lambda: _stopped(folder))
+
+
+def _announce(text: str) -> None:
+    print(f"emphatic: {text}", file=sys.stderr)
+
+
+def _default_folder(path: str, options: Options) -> Path:
+    """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; to overwrite, NAME; to resume, the last of them."""
+    from emphatic.nexting.job import holds_results
+
+    folder = first = Path("nexting") / _stem(path)
+    if options.overwrite:
+        return first
+    for number in count(2):
+        following = first.with_name(f"{first.name}-{number}")
+        if not holds_results(following if options.resume else folder):
+            break
+        folder = following
+    return folder
+
+
+def _stopped(folder: Path | None) -> str:
+    """What to say after Ctrl-C."""
+    from emphatic.nexting.unfinished import Unfinished
+
+    if folder is not None and Unfinished(folder).checkpoint.exists():
+        return f"Stopped; continue with --resume --out {folder}."
+    return "Stopped; nothing was saved."
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -104,22 +161,28 @@ def _show(result: Any, folder: Path) -> None:
     table.add_column("horizon")
     for name in ("learned online", "offline fit", "persistence", "mean"):
         table.add_column(name, justify="right")
+    empty: dict[str, list[str]] = {}
     for horizon in result.settings.horizons:
         rows = [row for row in result.summary if row["horizon"] == horizon]
-        shown = [_median([row["variance_explained"] for row in rows])]
-        shown += [
-            _median([row[name]["variance_explained"] for row in rows]) for name in ("offline", "persistence", "mean")
-        ]
-        table.add_row(str(horizon), *shown)
+        online, offline = _median(rows, ""), _median(rows, "offline")
+        table.add_row(str(horizon), online, offline, _median(rows, "persistence"), _median(rows, "mean"))
+        if online == NONE:
+            empty.setdefault(f"no scores, {rows[0]['reasons']['variance_explained']}", []).append(str(horizon))
+        elif offline == NONE:
+            empty.setdefault(f"no offline fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
     Console().print(table)
-    frozen = int(result.model.learner.frozen.sum())
+    for reason, horizons in empty.items():
+        print(f"{', '.join(horizons)}: {reason}.")
+    frozen = sum(int(learner.frozen.sum()) for learner in result.model.learners)
     if frozen:
-        print(f"{frozen} of {result.model.learner.K} learners are frozen after diverging.")
+        print(f"{frozen} of {sum(learner.K for learner in result.model.learners)} learners are frozen after diverging.")
     for line in reading_lines(result.reading):
         print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 
-def _median(values: list[float | None]) -> str:
+def _median(rows: list[dict[str, Any]], baseline: str) -> str:
+    """The median of the variance explained, online or by a baseline."""
+    values = [(row[baseline] if baseline else row)["variance_explained"] for row in rows]
     known = [value for value in values if value is not None]
-    return f"{statistics.median(known):.3f}" if known else "–"
+    return share(statistics.median(known), 3).replace("−", "-") if known else NONE

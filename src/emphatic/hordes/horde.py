@@ -29,6 +29,7 @@ from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.questions.gvf import GVF, Observations, action_name
 from emphatic.questions.ratios import Behaviour, check_behaviour
+from emphatic.rules import Rule
 from emphatic.tables import Clock, Hold, Table, open_table
 
 __all__ = ["RATES", "Horde", "warm_up_rows"]
@@ -53,7 +54,8 @@ class Horde(HordeSteps):
 
     ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
     features of their own (those with the same maker share a learner); a maker that another Horde has is copied, as it
-    was after its warm-up, for it holds what belongs to one stream. ``rule`` is a name of ``emphatic.rules.names()``.
+    was after its warm-up, for it holds what belongs to one stream. ``rule`` is a name of ``emphatic.rules.names()``
+    or a ``Rule`` of your own; of one that uses π or μ itself, such as tree_backup, every question has a policy.
     α is ``rates`` times ``alpha`` (a number, or one a question), by default 1 over the mean of φ·φ in the warm-up; with
     several rates every question has as many learners, whose answers are blended by how well they have done
     (``emphatic.hordes.blend``; questions with a policy or a γ that varies take the middle rate). ``step`` is the time
@@ -91,7 +93,7 @@ class Horde(HordeSteps):
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str = "true_online_etd",
+        rule: str | Rule = "true_online_etd",
         *,
         rates: float | Sequence[float] = RATES,
         alpha: float | Sequence[float] | None = None,
@@ -120,7 +122,7 @@ class Horde(HordeSteps):
                 raise refusal(what, "Horde", "be True or False", repr(flag))
         if record and len(self._makers) > 1:
             raise refusal("record", "Horde", "be False where questions have features of their own", "True")
-        self.rule, self.step, self.scaled = rule, step, scaled
+        self.step, self.scaled = step, scaled
         if stepsize is not None and rates is RATES:
             rates = 1.0
         listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
@@ -131,11 +133,16 @@ class Horde(HordeSteps):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
+        # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
-        self._setup = Setup(rule, self.rates, alpha, scaled, centred, record, kind, extra)
-        # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
-        Learner(rule, 1, len(self.rates) * len(self.questions), **kind)
+        found = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
+        self.rule = found.name
+        self._setup = Setup(found, self.rates, alpha, scaled, centred, record, kind, extra)
+        without = [question.name for question in self.questions if question.policy is None]
+        if self._setup.chances and without:
+            wanted = f"be given for rule {found.name!r}, which uses {' and '.join(self._setup.chances)} itself"
+            raise refusal("policy", "GVF", wanted, f"none in {without[0]!r}")
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
         self._group = None
         self._makers = [_own(maker) for maker in self._makers]
@@ -298,21 +305,23 @@ class Horde(HordeSteps):
     # ------------------------------------------------------------------ keeping
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, mu: Behaviour = None) -> Horde:
+    def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
-        ``mu`` must be given again if it was a function.
+        ``mu`` must be given again if it was a function, and a ``rule`` of your own too.
         """
-        return Horde.load_with(path, mu=mu)[0]
+        return Horde.load_with(path, mu=mu, rule=rule)[0]
 
     @staticmethod
-    def load_with(path: str | os.PathLike[str], *, mu: Behaviour = None) -> tuple[Horde, dict[str, Any]]:
+    def load_with(
+        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None
+    ) -> tuple[Horde, dict[str, Any]]:
         """The same, and what more was saved with it."""
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a learner and no horde: emphatic.load opens it.")
             try:
-                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu))
+                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu, rule))
                 return horde, checkpoints.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
 from emphatic.hordes.group import Group
@@ -150,7 +149,8 @@ class HordeState:
     # ------------------------------------------------------------------ inside
 
     def _evaluator_of(self, signals: Sequence[str], categories: Sequence[str], step: float | None) -> Evaluator:
-        return Evaluator(self.questions, signals, categories, step, rules.get(self.rule), self._mu)
+        setup = self._setup
+        return Evaluator(self.questions, signals, categories, step, setup.rule, self._mu, bool(setup.chances))
 
     def _start(self, evaluator: Evaluator, base: Array, learners: Sequence[Learner | None] = ()) -> None:
         """Before the first row."""

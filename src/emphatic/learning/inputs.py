@@ -186,17 +186,25 @@ def sum_squares(made: NDArray[Any], aim: NDArray[np.float64]) -> NDArray[np.floa
     return np.asarray(np.square(made - aim).sum(axis=0))
 
 
-def probe(given: Any, n: int) -> Probe:
-    """The probe for (Phi_s, v, d), which computes the root mean square value error of any θ."""
+def probe(given: Any, n: int, K: int | None) -> Probe:
+    """The probe for (Phi_s, v, d), which computes the root mean square value error of any θ.
+
+    v and d may be one per learner, (K, S).
+    """
     try:
         Phi_s, v, d = (np.asarray(numbers("probe", part, "run"), np.float64) for part in given)
-        fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape == d.shape == Phi_s.shape[:1]
-        fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d)) and bool((d >= 0).all()) and d.sum() > 0
+        shapes = (Phi_s.shape[:1],) if K is None else (Phi_s.shape[:1], (K, *Phi_s.shape[:1]))
+        fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape in shapes and d.shape in shapes
+        fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d))
+        fine = fine and bool((d >= 0).all()) and bool((d.sum(axis=-1) > 0).all())
     except (TypeError, ValueError):
         fine = False
     if not fine:
-        shapes = f"(S, {n}), (S,) and (S,)"
-        wanted = f"be (Phi_s, v, d) of shapes {shapes}, all finite, with weights d that are not negative and not all 0"
+        each = "(S,)" if K is None else f"(S,) or ({K}, S)"
+        wanted = (
+            f"be (Phi_s, v, d), Phi_s of shape (S, {n}) and v and d of shape {each}, all finite, with weights d that "
+            "are not negative and not all 0"
+        )
         raise refusal("probe", "run", wanted, _format(given))
     return Probe.of(Phi_s, v, d)
 

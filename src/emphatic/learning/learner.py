@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from operator import mul
 from typing import Any, Literal
@@ -155,7 +156,8 @@ class Learner(State):
         uses those on its device where they are; with other engines they must be on the host.
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
-        each update, or before each ``probe_every``-th one: the result is then (predictions, error).
+        each update, or before each ``probe_every``-th one: the result is then (predictions, error). ``v`` and ``d`` are
+        (S,), or with K learners (K, S): then learner k is judged by its own values v[k] and weights d[k].
 
         With ``on_divergence="freeze"`` a learner that would diverge keeps its last finite weights from there on, and
         the others go on; ``frozen`` says which these are. By default ``Diverged`` is raised.
@@ -178,9 +180,11 @@ class Learner(State):
             self._features(Phi, Phi_next)  # no step will look at the one row there is
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
         check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
-        goal = None if probe is None else inputs.probe(probe, self.n)
+        goal = None if probe is None else inputs.probe(probe, self.n, self._K)
         every = inputs.whole("probe_every", probe_every, "run")
         _warn_of(check.least_rows(log.parameters[4]))
+        if "lambda_next" in self.rule.extra and "lambda_next" not in extra:
+            _warn_of_lambda_next(self.rule, log.parameters[2])
         self._decide(log.phi, T)
 
         collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
@@ -335,3 +339,13 @@ def _warn_of(gamma: NDArray[np.float64]) -> None:
     constant = len(gamma) > 1 and gamma.strides[0] == 0
     if constant or len(gamma) >= inputs.EPISODE:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)
+
+
+def _warn_of_lambda_next(rule: AnyRule, lambda_: Any) -> None:
+    """A warning where λ varies over the steps, and λ' is λ of the same step for want of another."""
+    if len(lambda_) > 1 and (lambda_[1:] != lambda_[:-1]).any():
+        warnings.warn(
+            f"lambda_ varies over the steps, rule {rule.name!r} uses λ of the next step too, and 'lambda_next' was not "
+            "given: λ of the same step is used in its place. Give lambda_next=, row t being λ_{t+1}.",
+            stacklevel=3,
+        )

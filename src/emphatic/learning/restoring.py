@@ -43,6 +43,10 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
 
     ValueError, KeyError or TypeError if they do not.
     """
+    if own is None and isinstance(header["rule"], str) and header["rule"] not in rules.names():
+        raise ValueError(
+            f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"
+        )
     base = own if own is not None else rules.get(header["rule"])
     rule = base if header.get("stepsize") is None else _stepped(base, header["stepsize"])
     if (header["rule"], header["vectors"], header["memory"]) != (base.name, list(rule.vectors), list(rule.memory)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,13 @@ from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.runner import Nexting, Progress
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.unfinished import Unfinished
 from emphatic.stepsizes import StepSize
 
-__all__ = ["NextingResult", "run"]
+__all__ = ["FILES", "NextingResult", "holds_results", "run"]
+
+#: What a run leaves in its folder.
+FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensors")
 
 
 @dataclass(eq=False)
@@ -84,7 +88,10 @@ def run(
     stepsize: Any = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    offline: bool = True,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
@@ -99,9 +106,11 @@ def run(
     override it.
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
-    resumed with ``resume=True``. Without, nothing is left on the disk; a temporary folder is used meanwhile, and
-    the predictions are then held in memory. ``progress(phase, done, total)`` is called now and then, with a total of 0
-    while it is not known.
+    resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
+    nothing is left on the disk; a temporary folder is used meanwhile, and the predictions are then held in memory.
+    ``offline=False`` skips the offline fit that the predictions are compared with. ``progress(phase, done, total)`` is
+    called now and then, with a total of 0 while it is not known; ``announce(text)`` once before learning begins, with
+    how many learners and features there are, and about how much memory and time they will take.
 
     >>> import numpy as np
     >>> import emphatic
@@ -114,6 +123,8 @@ def run(
     """
     if out is None and resume:
         raise refusal("resume", "run", "be given together with the folder to resume, 'out'", "no 'out'")
+    if overwrite and resume:
+        raise refusal("overwrite", "run", "be False where a run is resumed: overwrite=True, or resume=True", "True")
     settings = Settings.combine(
         config,
         predict=predict,
@@ -127,9 +138,15 @@ def run(
     with ExitStack() as stack:
         if out is not None:
             folder = Path(out)
+            if not (overwrite or resume):
+                _check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(data, settings, folder) if progress is None else Nexting(data, settings, folder, progress)
+        job = Nexting(data, settings, folder, offline=offline)
+        if progress is not None:
+            job.progress = progress
+        if announce is not None:
+            job.announce = announce
         job.run(resume)
         result = NextingResult(
             job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, folder if out is not None else None
@@ -143,6 +160,21 @@ def run(
 def _config(stepsize: Any) -> Any:
     """How step sizes are found, as settings can hold it."""
     return stepsize.config() if isinstance(stepsize, StepSize) else stepsize
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether a folder has a file of an earlier run, or what one that was stopped can go on from."""
+    return any((folder / name).exists() for name in FILES) or Unfinished(folder).checkpoint.exists()
+
+
+def _check_free(folder: Path) -> None:
+    if not holds_results(folder):
+        return
+    stopped = Unfinished(folder).checkpoint.exists()
+    what = (
+        "a run that was stopped: go on with resume=True" if stopped else "the results of an earlier run: choose another"
+    )
+    raise ValueError(f"{folder}: this folder holds {what}, or replace them with overwrite=True.")
 
 
 def _read_predictions(folder: Path) -> Any:

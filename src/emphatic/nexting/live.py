@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import Every, Predictor
+from emphatic.nexting.predictor import WARM_UP, Every, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.delimited import LOOK_LINES
 from emphatic.tables.pipe import Readings, lines
@@ -40,7 +40,7 @@ class Live:
     learn: bool = True
     every: Every = field(default_factory=lambda: Every(None))
     save_every: float = 30.0
-    warm_up: int = 500
+    warm_up: int = WARM_UP
     source: int = 0
     sink: int = 1
 
@@ -66,7 +66,7 @@ class Live:
                     self._save()
             if self.predictor.waiting:
                 logger.warning(
-                    "stopped after %d of %d readings of the warm-up: there is no model.",
+                    "stopped after %d of %d readings of the warm-up: they are saved; the next run goes on from them.",
                     self.predictor.waiting, self.warm_up,
                 )  # fmt: skip
             self.predictor.log_counts()
@@ -101,8 +101,19 @@ class Live:
     # ------------------------------------------------------------------ the model
 
     def _new(self) -> Predictor:
-        logger.info("no model yet: warming up on the first %d readings.", self.warm_up)
-        return Predictor(self.settings, learn=self.learn, every=self.every, warm_up=self.warm_up)
+        predictor = Predictor(self.settings, learn=self.learn, every=self.every, warm_up=self.warm_up)
+        if self._first.exists():
+            predictor.load_warm_up(self._first)
+        logger.info(
+            "no model yet: warming up on the first %d readings%s; until then predictions are the present readings.",
+            self.warm_up, f", of which {predictor.waiting} were saved" if predictor.waiting else "",
+        )  # fmt: skip
+        return predictor
+
+    @property
+    def _first(self) -> Path:
+        """The readings of a warm-up that is not complete."""
+        return self.model.with_name(f"{self.model.name}.warm-up")
 
     def _load(self) -> Predictor:
         horde, state = Horde.load_with(self.model)
@@ -112,12 +123,17 @@ class Live:
         return predictor
 
     def _save(self) -> None:
-        if self.predictor.horde is None or not self.learn:
+        if not self.learn:
+            return
+        if self.predictor.horde is None:
+            if self.predictor.waiting:
+                self.predictor.save_warm_up(self._first)
             return
         state = self.predictor.state()
         state["live"]["pending"] = self._pending.decode()
         self.model.parent.mkdir(parents=True, exist_ok=True)
         self.predictor.horde.save(self.model, **state)
+        self._first.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -12,13 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.features import Features
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.first_guesses import FirstGuesses, load_warm_up, save_warm_up
+from emphatic.nexting.related import make_makers
 from emphatic.nexting.settings import Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
@@ -35,6 +37,8 @@ logger = logging.getLogger("emphatic.nexting")
 _REPORTED = 100
 #: Horizons in steps, where nothing says how long the stream will be.
 _HORIZONS = (2, 9, 36, 144)
+#: Readings to warm up on by default.
+WARM_UP = 100
 
 
 class Every:
@@ -76,21 +80,19 @@ class Prediction(NamedTuple):
 class Predictor:
     """Takes readings, and gives a prediction for each.
 
-    Without a model it warms up on the first ``warm_up`` readings, which get no prediction. Readings that cannot be used
-    are logged under ``emphatic.nexting`` and counted.
+    Without a model it warms up on the first ``warm_up`` readings: from the third on they are answered by persistence,
+    with the present reading. Readings that cannot be used are logged under ``emphatic.nexting`` and counted.
 
     >>> import json
     >>> lines = [json.dumps({"x": t % 5}).encode() for t in range(100)]
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
-    >>> for prediction in predictor.take(Readings(lines)):
-    ...     if prediction:
-    ...         print(prediction.step, list(json.loads(predictor.line(prediction))["predictions"]["x"]))
-    98 ['2']
-    99 ['2']
+    >>> made = [json.loads(predictor.line(p)) for p in predictor.take(Readings(lines)) if p]
+    >>> made[0], made[-1]["step"]
+    ({'step': 2, 'time': None, 'predictions': {'x': {'2': 2.0}}}, 99)
     """
 
     def __init__(
-        self, settings: Settings, *, learn: bool = True, every: Every | None = None, warm_up: int = 500
+        self, settings: Settings, *, learn: bool = True, every: Every | None = None, warm_up: int = WARM_UP
     ) -> None:
         self.settings, self.learn, self.every, self.warm_up = settings, learn, every or Every(None), warm_up
         self.horde: Horde | None = None
@@ -102,6 +104,8 @@ class Predictor:
         self.backwards = 0
         self._first_malformed = ""
         self._waiting: list[tuple[int, Reading]] = []
+        self._guesses = FirstGuesses(settings, _HORIZONS)
+        self._readings_delimiter: str | None = None
 
     # ------------------------------------------------------------------ readings in, predictions out
 
@@ -112,22 +116,28 @@ class Predictor:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that readings may have; none before the warm-up is complete."""
-        return () if self.horde is None else self._parser.columns
+        """The columns that readings may have; in the warm-up, those that they had so far."""
+        if self.horde is None:
+            return tuple(dict.fromkeys(name for _, reading in self._waiting for name in reading))
+        return self._parser.columns
 
     @property
     def delimiter(self) -> str | None:
         """That of the CSV the model was learned from, or of the settings."""
-        return self.settings.delimiter or (None if self.horde is None else self._parser.notation.delimiter)
+        known = self._readings_delimiter if self.horde is None else self._parser.notation.delimiter
+        return self.settings.delimiter or known
 
     @property
     def header(self) -> tuple[str, ...]:
         """The columns of the CSV the model was learned from, in their order."""
-        return () if self.horde is None else self._parser.notation.header
+        if self.horde is None:
+            return self.columns if self._readings_delimiter else ()
+        return self._parser.notation.header
 
     def take(self, readings: Readings) -> Iterator[Prediction | None]:
         """For each reading its prediction, made once it has been learned from; None if it gets none."""
         for line, reading in readings:
+            self._readings_delimiter = readings.delimiter
             try:
                 if isinstance(reading, Malformed):
                     raise reading
@@ -167,9 +177,9 @@ class Predictor:
         if self.horde is None:
             self.readings += 1
             self._waiting.append((line, reading))
-            if len(self._waiting) >= self.warm_up:
-                self._begin(readings)
-            return None
+            if len(self._waiting) < self.warm_up:
+                return self._guess(readings)
+            return self._begin(readings)
         # All fields are looked at before anything is learned.
         row = self._parser.parse(reading)
         if not row.readable:
@@ -185,6 +195,14 @@ class Predictor:
             time=None if self.clock is None else row.time, learn=self.learn,
         )  # fmt: skip
         return Prediction(step, row.time_text, values) if self.every(step, row.time) else None
+
+    def _guess(self, readings: Readings) -> Prediction | None:
+        """Persistence, for a reading of the warm-up."""
+        guess, step = self._guesses(self._waiting, readings), len(self._waiting) - 1
+        if guess is None or not self.every(step, guess.time):
+            return None
+        self._template = _template(guess.questions)
+        return Prediction(step, guess.time_text, guess.values)
 
     def _follow(self, clock: Clock, line: int, time: float, written: Any) -> None:
         """Cut the traces where a reading does not follow on the one before it; log the first that comes too late."""
@@ -209,8 +227,8 @@ class Predictor:
 
     # ------------------------------------------------------------------ the warm-up
 
-    def _begin(self, readings: Readings) -> None:
-        """The warm-up is complete: make the horde, and learn from the readings that wait."""
+    def _begin(self, readings: Readings) -> Prediction | None:
+        """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
         waiting, self._waiting = self._waiting, []
         try:
             table, stray = collect_readings(waiting, readings, self.settings.time, self.settings.words())
@@ -223,10 +241,14 @@ class Predictor:
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
-        features = Features.from_config(settings.features or ())
         step = None if clock is None else clock.step
         horde = Horde(
-            settings.gvfs(), features, settings.rule, rates=settings.rates, step=step, stepsize=settings.stepsize
+            settings.gvfs(),
+            make_makers(settings),
+            settings.rule,
+            rates=settings.rates,
+            step=step,
+            stepsize=settings.stepsize,
         )
         horde.warm_up(table, len(rows))
         for _, predictions in horde.blocks(table, clock):
@@ -240,7 +262,10 @@ class Predictor:
             self._report(line, self._parser.parse(reading).problems)
         for column, reason in table.ignored.items():
             logger.info("column %r is not used: %s.", column, reason)
-        logger.info("warmed up on %d readings of %d signals; predicting from now on.", self.step, len(table.names))
+        logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
+        row = self._parser.parse(waiting[-1][1])
+        wanted = self.every(self.step - 1, row.time)
+        return Prediction(self.step - 1, row.time_text, predictions[-1]) if wanted else None
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
@@ -249,6 +274,14 @@ class Predictor:
         self.horde, self.clock = horde, clock
 
     # ------------------------------------------------------------------ saving
+
+    def save_warm_up(self, path: Path) -> None:
+        """Write the readings of a warm-up that is not complete."""
+        save_warm_up(path, self._waiting, self._readings_delimiter)
+
+    def load_warm_up(self, path: Path) -> None:
+        """Go on from such readings."""
+        self._waiting, self._readings_delimiter = load_warm_up(path)
 
     def state(self) -> dict[str, Any]:
         """What to save with the horde."""

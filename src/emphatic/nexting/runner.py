@@ -27,11 +27,13 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.nexting.first_rows import FIRST, keep_first_rows
+from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
 from emphatic.nexting.reading_facts import check_rows, reading_facts
 from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
+from emphatic.nexting.related import expected_size, make_makers, shares
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
+from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.tables import Clock, Hold
 from emphatic.tables.opening import open_source
@@ -58,6 +60,8 @@ class Nexting:
     settings: Settings
     out: Path
     progress: Progress = lambda phase, done, total: None
+    offline: bool = True
+    announce: Callable[[str], None] = lambda text: None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def open(self) -> Nexting:
@@ -84,6 +88,13 @@ class Nexting:
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
+        try:
+            return self._run(resume)
+        finally:
+            if hasattr(self, "table"):
+                close(self.table)
+
+    def _run(self, resume: bool) -> list[dict[str, Any]]:
         self.unfinished = Unfinished(self.out)
         self.open()
         self._identity = self._identify()  # before the first rows are let go
@@ -99,8 +110,10 @@ class Nexting:
                     self.begin()
                 else:
                     self.horde, self.clock, self.counts = state
-                    self._initial = self._warm_up().features.save()
-                self._learn(began)
+                    self._initial = [maker.save() for maker in self._warm_up().makers]
+                self.announce(expected_size(self.horde, self.rows).text(self.settings))
+                with catch_stop() as request:
+                    self._learn(began, request)
                 self._spend("learning", began)
                 self._log_learning()
                 began = time.perf_counter()
@@ -126,9 +139,18 @@ class Nexting:
                 "%s: rows dropped: %d, the first at line %d: %s", self.table.name, dropped["count"], dropped["first"],
                 dropped["why"],
             )  # fmt: skip
-        frozen = int(self.horde.learner.frozen.sum())
-        if frozen:
-            _log.warning("%d of %d learners are frozen after diverging", frozen, self.horde.learner.K)
+        if self.frozen:
+            _log.warning("%d of %d learners are frozen after diverging", self.frozen, self.learners)
+
+    @property
+    def learners(self) -> int:
+        """How many there are."""
+        return sum(learner.K or 1 for learner in self.horde.learners)
+
+    @property
+    def frozen(self) -> int:
+        """How many of them have diverged, and stay as they were."""
+        return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
 
     def _spend(self, phase: str, began: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
@@ -154,19 +176,19 @@ class Nexting:
         self.clock = self.table.clock()
         self.counts = ReadingCounts.none(len(self.table.names))
         self.horde = self._warm_up()
-        self._initial = self.horde.features.save()
+        self._initial = [maker.save() for maker in self.horde.makers]
         return self
 
     def _warm_up(self) -> Horde:
         clock = self.table.clock()
         return Horde(
-            self.settings.gvfs(), Features.from_config(self.settings.features or ()), self.settings.rule,
+            self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
-    def _features(self) -> Features:
-        """A maker of features as it was before the first row."""
-        return Features.load(*self._initial)
+    def _features(self, which: int) -> Features:
+        """One of the makers of features as it was before the first row."""
+        return Features.load(*self._initial[which])
 
     def _load_unfinished(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
         """The state of an unfinished run; None if there is none to resume."""
@@ -178,11 +200,11 @@ class Nexting:
         if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
             raise ValueError(
                 f"{self.out}: the unfinished run there is of another table or with other settings. "
-                "Resume with the same, or start again without --resume."
+                "Resume with the same, or start again with --overwrite."
             )
         if "counts" not in more:
             raise ValueError(
-                f"{self.out}: the unfinished run there is of an earlier version. Start again without --resume."
+                f"{self.out}: the unfinished run there is of an earlier version. Start again with --overwrite."
             )
         self.seconds["learning"] = more["seconds"]
         self.unfinished.drop(horde.rows)
@@ -199,8 +221,8 @@ class Nexting:
         names, categories = list(self.table.names), list(self.table.categories)
         return {"rows": self.rows, "names": names, "categories": categories, "bytes": size, "is": digest.hexdigest()}
 
-    def _learn(self, began: float) -> None:
-        """All rows from where the horde stands; parts and checkpoints as it goes."""
+    def _learn(self, began: float, request: StopRequest) -> None:
+        """All rows from where the horde stands; parts and checkpoints as it goes, and one before it stops."""
         spent = self.seconds.get("learning", 0.0)
         begin, saved = self.horde.rows, time.perf_counter()
         if begin == self.rows:  # stopped while scoring
@@ -220,7 +242,8 @@ class Nexting:
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
             width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
-            full, due = (rows - begin) * width >= WAITING, now - saved >= SAVE
+            full = (rows - begin) * width >= WAITING
+            due = now - saved >= SAVE or request.signal is not None
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
                 self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers), np.concatenate(numbers))
@@ -229,6 +252,7 @@ class Nexting:
                     more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
                     self.unfinished.save(self.horde, more)
                     saved = time.perf_counter()
+                    request.stop()
         self._check_rows(self.horde.rows)
 
     def _more(self, seconds: float) -> dict[str, Any]:
@@ -255,10 +279,12 @@ class Nexting:
         import pyarrow.parquet as pq
 
         names, horizons = self.settings.predict or (), self.settings.horizons or ()
+        plain = self.horde.names[: len(names) * len(horizons)]
         scoring = Scoring(
             self.unfinished, self.table.names, self.table.categories, names, horizons,
-            self.horde.gamma[: len(horizons)], self.horde.names[: len(names) * len(horizons)], self.rows, self.counts,
-            self._features, self.table.dated, lambda done, total: self.progress("scoring", done, total),
+            self.horde.gamma[: len(horizons)], plain, self.rows, self.counts, self._features,
+            shares(self.settings, plain), self.table.dated, self.offline,
+            lambda done, total: self.progress("scoring", done, total),
         )  # fmt: skip
         with ExitStack() as stack:
             writer: Any = None
@@ -270,7 +296,9 @@ class Nexting:
                     writer = stack.enter_context(pq.ParquetWriter(path, part.schema, compression="zstd"))
                 writer.write_table(part)
 
-            self.summary, self.curves, self.plots, self.constant = scoring.score(write)
+            found = scoring.score(write)
+        self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
+        self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """The signals to predict, (T, C), the last reading held; which of them are missing; and rows after a gap, (T,).
@@ -285,11 +313,10 @@ class Nexting:
         return held[:, at], missing[:, at], gap
 
     def phi(self) -> Iterator[Active]:
-        """The features of the whole table, from the start."""
-        maker, hold = self._features(), Hold(len(self.table.names))
+        """The features of the whole table, from the start; where questions have their own, those of the first."""
+        maker, hold = self._features(0), Hold(len(self.table.names))
         for rows in self._rows():
-            for phi, _, _ in make_features(maker, hold, rows):
-                yield phi
+            yield Active(*make_features(maker, rows, *hold.fill(rows.values)))
 
     def _rows(self) -> Iterator[KeptReadings]:
         """The table from the start, in blocks."""

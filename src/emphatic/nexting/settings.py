@@ -17,6 +17,7 @@ from emphatic import stepsizes
 from emphatic.common.names import check_names, suggestion
 from emphatic.hordes.horde import RATES, warm_up_rows
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.related import choose_related, is_large
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
@@ -51,6 +52,7 @@ class Settings:
     rule: str = "true_online_etd"
     stepsize: str | Mapping[str, Any] | None = None
     features: tuple[Mapping[str, Any], ...] | None = None
+    related: Mapping[str, Sequence[str]] | None = None
     questions: tuple[Mapping[str, Any], ...] = field(default=())
 
     @classmethod
@@ -130,13 +132,18 @@ class Settings:
             if getattr(self, key) == ():
                 raise ValueError(f"{name}: {key!r} must not be empty; leave it out for the default.")
         for table in self.questions:
-            asked = GVF.from_config(table)
-            if not isinstance(asked.name, str) or asked.name in ("row", "time"):
+            question = GVF.from_config(table)
+            if not isinstance(question.name, str) or question.name in ("row", "time"):
                 raise ValueError(f"{name}: a question's name must be text other than 'row' and 'time'. Got {table!r}.")
-            if not isinstance(asked.policy, Policy | None):
-                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {asked.policy!r} instead.")
+            if not isinstance(question.policy, Policy | None):
+                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {question.policy!r} instead.")
         if self.features is not None:
             f.Features.from_config(self.features)
+        if self.related is not None and not (
+            isinstance(self.related, Mapping)
+            and all(isinstance(others, Sequence) and not isinstance(others, str) for others in self.related.values())
+        ):
+            raise ValueError(f"{name}: 'related' must be a table of lists of signals. Got {self.related!r} instead.")
 
     def filled(self, table: Table, rows: int) -> Settings:
         """With the defaults in the place of what is None."""
@@ -159,14 +166,30 @@ class Settings:
             _check_horizon(horizon, step)
         gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
         longest = 1.0 / (1.0 - min(max(gammas), _MOST))
+        warm = warm_up_rows(rows)
         settings = replace(
-            self, predict=tuple(predict), horizons=tuple(horizons),
-            features=self.features or tuple(default_features(table, longest, warm_up_rows(rows))),
+            self, predict=tuple(predict), horizons=tuple(horizons), related=self._related(table),
+            features=self.features or tuple(default_features(table, longest, warm, every=self.related is not None)),
             time=False if self.time is False else table.time,
         )  # fmt: skip
+        if self.features is None and self.related is None and is_large(settings, len(table.names)):
+            every = tuple(default_features(table, longest, warm, every=True))
+            settings = replace(settings, features=every, related=choose_related(table, warm))
         for question in settings.gvfs():
             _check(question, table, step)
         return settings
+
+    def _related(self, table: Table) -> dict[str, Sequence[str]] | None:
+        """The related signals of every signal of the table."""
+        if self.related is None:
+            return None
+        for name in (*self.related, *(other for others in self.related.values() for other in others)):
+            if name not in table.names:
+                raise ValueError(
+                    f"{table.name}: 'related' names {name!r}, and there is no such numeric column."
+                    f"{suggestion(name, table.names)}"
+                )
+        return {name: self.related.get(name, ()) for name in table.names}
 
     def gammas(self, table: Table) -> list[float]:
         """γ at each horizon."""
@@ -247,16 +270,17 @@ def _written(s: float) -> str:
     return f"{s * 1e3:g}ms"
 
 
-def default_features(table: Table, longest: float, warm: int = 500) -> list[dict[str, Any]]:
+def default_features(table: Table, longest: float, warm: int = 500, every: bool = False) -> list[dict[str, Any]]:
     """Soft bins of every signal and of its traces up to twice the longest horizon, time of day, categories, missing.
 
     A signal that does not vary in the first rows is left out: it carries no information and would only take a share of
-    the step size. The same holds for text, and for text with more than 50 different words in the ``warm`` rows.
+    the step size (unless ``every`` one is wanted). The same holds for text, and for text with more than 50 different
+    words in the ``warm`` rows.
     """
     first = next(table.blocks(10_000))
     lowest, highest = (np.nanmin(first.values, 0, initial=np.inf), np.nanmax(first.values, 0, initial=-np.inf))
     chosen = [name for name, varies in zip(table.names, lowest < highest, strict=True) if varies]
-    some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) else "*"
+    some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) and not every else "*"
     steps = [4**k for k in range(1, 20) if 4**k <= 2.0 * longest] or [4]
     parts: list[f.Part] = [f.Bias(), f.SoftBins(some, bins=10), f.SoftBins(f.Trace(some, steps=steps), bins=10)]
     if table.dated:

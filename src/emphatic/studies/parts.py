@@ -1,4 +1,4 @@
-"""What a sweep has done so far: the scores of each task, in a folder from which a stopped sweep goes on."""
+"""The finished tasks of a sweep: their scores, in a folder from which a stopped sweep resumes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Parts:
                 path.unlink()
 
     def _read(self, path: Path) -> bool:
-        """Whether a file is whole: then it counts."""
+        """Read a file; whether it is complete, and so counts."""
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
                 seconds, scores = float(found["seconds"]), Scores(*(found[name] for name in Scores._fields))
@@ -54,7 +54,7 @@ class Parts:
         return number in self._scores
 
     def put(self, number: int, scores: Scores, seconds: float) -> None:
-        """Keep what a task has found, ``seconds`` after the one before."""
+        """Store the scores of a task, which took ``seconds``."""
         self._scores[number] = scores
         self.seconds += seconds
         if self.folder is not None:
@@ -66,7 +66,7 @@ class Parts:
         return (self._scores[number] for number in sorted(self._scores))
 
     def remove(self) -> None:
-        """This plan is not unfinished any more."""
+        """Remove the folder: the plan is finished."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             with suppress(OSError):  # another's parts are there
