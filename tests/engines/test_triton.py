@@ -93,6 +93,12 @@ def test_the_compiler_reads_every_kernel(name: str) -> None:
         assert "tt.func public" in read(*given), kernel
 
 
+@pytest.mark.parametrize("method", ["auto", "alphabound", "decaying"])
+def test_the_compiler_reads_rules_with_step_sizes(method: str) -> None:
+    rule: Any = emphatic.stepsizes.get(method).rule(emphatic.rules.get("true_online_etd"))
+    assert "tt.func public" in read(*sources(rule, "float32", apart=False)["dual"])
+
+
 def test_numbers_of_a_rule_are_float64() -> None:
     """Triton 3.6 makes a float32 of a number that meets a minimum, and then a float64 of that."""
     text = read(*sources(NO_TRACE, "float64", apart=False)["dual, float64"])

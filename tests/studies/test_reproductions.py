@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from emphatic.studies.reproductions import (
     followon_variance,
     four_rooms,
     reproduce,
+    step_sizes,
 )
+from tests.support.plain import plain_python
 
 OTHERS = [name for name in reproductions.names() if name != "collision" and not name.startswith("four-rooms")]
 
@@ -34,10 +37,12 @@ OTHERS = [name for name in reproductions.names() if name != "collision" and not 
 @pytest.mark.parametrize("study", OTHERS)
 def test_quick(study: str, tmp_path: Path) -> None:
     """Every number agrees, and the page and the file say so."""
-    outcome = reproduce(study, quick=True, out=tmp_path)
+    # (the last has kernels of its own for each method)
+    with plain_python() if study == "step-sizes" else nullcontext():
+        outcome = reproduce(study, quick=True, out=tmp_path)
     assert [check for check in outcome.checks if check.agree is False] == []
     judged = [check for check in outcome.checks if check.agree is not None]
-    if study == "true-online-vs-accumulating":
+    if study in ("true-online-vs-accumulating", "step-sizes"):
         assert not judged
     else:
         assert len(judged) >= 9
@@ -123,6 +128,14 @@ def test_four_rooms_whole_grid() -> None:
     xi = grids["abtd"]["xi"]
     assert (min(xi), max(xi)) == (0.0, 4.0)
     assert sorted(xi)[len(xi) // 3] == pytest.approx(1.0)  # ζ = ½
+
+
+@pytest.mark.plain
+def test_step_sizes_on_the_log() -> None:
+    """Larger first rates do better in the first rows than such as 1e-6, which leave the prediction at 0."""
+    errors = step_sizes.on_log(("auto", 700))
+    assert errors.shape == step_sizes.FIRST.shape
+    assert errors[-3] < 0.9 * errors[0]
 
 
 # ------------------------------------------------------------------------------------------------- collision

@@ -97,6 +97,9 @@ def nexting(
         str | None,
         typer.Option(help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is."),
     ] = None,
+    stepsize: Annotated[
+        str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
     no_offline: Annotated[
@@ -136,14 +139,20 @@ def nexting(
         raise typer.Exit(2)
     if table == "-":
         code = terminal.live(
-            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter
+            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize
         )
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
     options = terminal.Options(
-        sort=sort, pivot=pivot, resume=resume, overwrite=overwrite, offline=not no_offline, quiet=quiet
+        sort=sort,
+        pivot=pivot,
+        resume=resume,
+        overwrite=overwrite,
+        offline=not no_offline,
+        quiet=quiet,
+        stepsize=stepsize,
     )
     code = terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, options)
     raise typer.Exit(code)
@@ -199,6 +208,10 @@ def sweep(
     ] = None,
     lambda_: Annotated[
         str | None, typer.Option("--lambda", help="Values of λ; default: 0,.5,.9,1. 0..1:+.25 goes up in steps of .25.")
+    ] = None,
+    stepsize: Annotated[
+        str | None,
+        typer.Option(help="How step sizes are found: auto,autostep,…; alpha multiplies.", rich_help_panel="Grid"),
     ] = None,
     eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
     beta: Annotated[str | None, typer.Option(help="β, in place of eta.", rich_help_panel="Grid")] = None,
@@ -257,7 +270,7 @@ def sweep(
     }  # fmt: skip
     grid = {
         "rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta,
-        "xi": xi,
+        "xi": xi, "stepsize": stepsize,
     }  # fmt: skip
     given = {name: value for name, value in grid.items() if value is not None}
     raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume, plot))

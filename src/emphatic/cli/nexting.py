@@ -25,6 +25,7 @@ class Options(NamedTuple):
     overwrite: bool = False
     offline: bool = True
     quiet: bool = False
+    stepsize: str | None = None
 
 
 def nexting(
@@ -43,7 +44,9 @@ def nexting(
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
 
-            settings = _settings(config, predict, horizons, time, delimiter, options.sort, options.pivot)
+            settings = _settings(
+                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize
+            )
             path = source or _household()
             if print_config:
                 print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
@@ -97,13 +100,14 @@ def _listed(text: str) -> tuple[str, ...]:
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
     model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
+    stepsize: str | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, delimiter)
+        settings = _settings(config, predict, horizons, time, delimiter, stepsize=stepsize)
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -117,7 +121,7 @@ def live(
 
 def _settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
-    sort: bool = False, pivot: str | None = None,
+    sort: bool = False, pivot: str | None = None, stepsize: str | None = None,
 ) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
@@ -130,6 +134,7 @@ def _settings(
         delimiter="\t" if delimiter == "\\t" else delimiter,
         sort=sort or None,
         pivot=False if pivot == "" else pivot,
+        stepsize=stepsize,
     )
 
 

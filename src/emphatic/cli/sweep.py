@@ -95,7 +95,12 @@ def _show(found: Any, folder: Path) -> None:
         values = [format_value(row[name]) if name in row else "" for name in names]
         ends = f"{row['mean_low']:.3g}–{row['mean_high']:.3g}" if "mean_low" in row else ""
         errors = [_with_error(row, "mean"), ends, _with_error(row, "final")]
-        table.add_row(row["rule"], *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
+        table.add_row(
+            found.labels[row["setting"]],
+            *values,
+            *errors,
+            f"{row['diverged']}/{row['runs']}" if row["diverged"] else "",
+        )
     Console().print(table)
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
         print("The first weights have no error here: begin with others, --theta.")

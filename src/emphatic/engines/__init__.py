@@ -6,11 +6,13 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING
 
+from emphatic.rules import ElementwiseRule
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emphatic.engines.base import Engine
-    from emphatic.rules import Rule
+    from emphatic.rules import AnyRule
 
 __all__ = ["available", "choose", "make"]
 
@@ -51,8 +53,10 @@ def _has_gpu() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1" or any(os.path.exists(path) for path in devices)
 
 
-def choose(n: int, K: int | None, T: int, active: float | None) -> str:
+def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: bool = False) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
+
+    Elementwise rules are for dense and sparse alone, whichever the features are.
 
     One learner (K=None), and a horde that goes a step at a time, take features that are given by index as they are. For
     a horde and a log, what a step costs a learner, in units of 0.65 ns, which is one feature of the dense engine. The
@@ -68,7 +72,7 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
 
     Features given by index are first expanded for the others, once for all learners.
     """
-    if K is None or T <= 1:
+    if K is None or T <= 1 or elementwise:
         return "dense" if active is None else "sparse"
     L = min(T, 127)
     cost = {"dense": float(n if n <= _FEW else n + 30)}
@@ -83,7 +87,7 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
 
 
 def make(
-    name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int = 1, devices: Sequence[int] | None = None
+    name: str, rule: AnyRule, n: int, K: int | None, dtype: str, threads: int = 1, devices: Sequence[int] | None = None
 ) -> Engine:
     """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
 
@@ -94,6 +98,8 @@ def make(
     if not known(name):
         names = ", ".join(available())
         raise ValueError(f"The 'engine' parameter must be 'auto' or one of {names}. Got {name!r} instead.")
+    if isinstance(rule, ElementwiseRule):
+        return _elementwise(name, rule, n, K, dtype)
     if lacking := missing(name):
         which = "for this machine" if _has_cuda() else "that is installed"
         raise ValueError(f"The 'engine' parameter must be one {which}. Got {name!r} instead, which needs {lacking}.")
@@ -120,3 +126,23 @@ def make(
     from emphatic.engines.sparse.sparse_many import SparseMany
 
     return SparseMany(rule, n, K, dtype)
+
+
+def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype: str) -> Engine:
+    """The same for a rule with a step size for each weight."""
+    if name == "reference":
+        from emphatic.engines.reference_elementwise import ReferenceElementwise
+
+        return ReferenceElementwise(rule, n, K or 1, dtype)
+    if name == "dense":
+        from emphatic.engines.dense.elementwise import DenseElementwise
+
+        return DenseElementwise(rule, n, K or 1, dtype)
+    if name == "sparse":
+        from emphatic.engines.sparse.elementwise_sparse import SparseElementwise
+
+        return SparseElementwise(rule, n, K or 1, dtype)
+    raise ValueError(
+        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which has "
+        f"a step size for each weight. Got {name!r} instead."
+    )

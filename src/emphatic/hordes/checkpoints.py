@@ -55,7 +55,7 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
         "mu": _FUNCTION if callable(horde._mu) else horde._mu,
         "scaled": setup.scaled,
         "centred": setup.centred,
-        "kind": dict(setup.kind),
+        "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
         "extra": {name: np.asarray(p, np.float64).tolist() for name, p in setup.extra.items()},
         "rows": horde._rows,
         "hold": horde._hold.state(),
@@ -63,6 +63,8 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
         "more": entries,
         **first,
     }
+    if "stepsize" in setup.kind:
+        saved["stepsize"] = setup.kind["stepsize"].config()
     if others:
         saved["of"] = [group.questions.tolist() for group in horde._groups]
         saved["groups"] = [{**own, "learner": learner} for own, learner, _ in others]
@@ -93,7 +95,7 @@ def arguments(
     return {
         "questions": questions, "features": features, "rule": rule or saved["rule"], "rates": saved["rates"],
         "alpha": saved.get("alpha"), "step": saved["step"], "mu": mu, "scaled": saved["scaled"],
-        "centred": saved.get("centred", True), **saved["kind"], **saved["extra"],
+        "centred": saved.get("centred", True), "stepsize": saved.get("stepsize"), **saved["kind"], **saved["extra"],
     }  # fmt: skip
 
 
@@ -150,7 +152,7 @@ def _restore_group(group: Group, saved: Mapping[str, Any], arrays: Mapping[str, 
     """Take up what ``_group_state`` gave but the learner, which the group has; ValueError if it does not fit."""
     learner, setup = group.learner, group.setup
     due = group.features.n, len(group.questions) * group._E, setup.rule.name
-    if (learner.n, learner.K, learner.rule.name) != due:
+    if (learner.n, learner.K, learner.rule.base.name) != due:
         raise ValueError(f"its learner is {learner!r}")
     _fill_in("base", group.base, arrays["horde.base"])
     _fill_in("fresh", group.fresh.view(np.uint8), arrays["horde.fresh"])

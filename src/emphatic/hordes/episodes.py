@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.hordes.reading import REWARD
@@ -27,7 +27,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.gvf import GVF
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule, Rule
 
 __all__ = ["Episodes"]
 
@@ -66,13 +66,15 @@ class Episodes:
             raise refusal("features", "LearnGVFs", "be emphatic.features.Features, or a function", repr(features))
         if weights not in ("one", "several"):
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
-        traits = rules.get(rule) if isinstance(rule, str) else rule
+        traits: AnyRule = rules.get(rule) if isinstance(rule, str) else rule
+        if settings.get("stepsize") is not None:
+            traits = stepsizes.get(settings["stepsize"]).rule(traits)
         self._shared = weights == "one" and sequences > 1
         if self._shared and len(getattr(traits, "weights", ())) > 1:
-            wanted = f"be 'several' for rule {traits.name!r}, which has w besides θ"
+            wanted = f"be 'several' for rule {traits.name!r}, which has more weights than θ"
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
         if rates is None:
-            rates = RATE if alpha is None else 1.0
+            rates = RATE if alpha is None and settings.get("stepsize") is None else 1.0
         settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         first = self._new(features)

@@ -70,7 +70,8 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     given them all; until then predictions are NaN. With ``every`` above 1 there are predictions only at every so many
     steps, and where an episode begins or ends; the steps in between are learned from together, which is quicker, and
     leads to the same weights. ``record=True``
-    keeps what the learner is given, for ``log``. ``extra`` is the rule's own: eta, beta, ….
+    keeps what the learner is given, for ``log``. With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α
+    is ``alpha``, 1 by default, times what that says. ``extra`` is the rule's own: eta, beta, ….
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         rule: str | Rule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
+        stepsize: Any = None,
         warm_up: int = 0,
         every: int = 1,
         record: bool = False,
@@ -97,7 +99,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         mu = _uniform(env.action_space) if mu is None else mu
         episodes = Episodes(
             questions, _features(features, space, names), names, _flat(space), rule=rule, alpha=alpha, rates=rates,
-            mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
+            stepsize=stepsize, mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
         self._start(episodes, whole("every", every, "LearnGVFs"), 0)
 
@@ -190,6 +192,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         rule: str | Rule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
+        stepsize: Any = None,
         warm_up: int = 0,
         record: bool = False,
         dtype: str = "float64",
@@ -204,7 +207,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         self.episodes = Episodes(
             questions, _features(features, space, names), names, _flat(space), sequences=env.num_envs, weights=weights,
             rule=rule, alpha=alpha,
-            rates=rates, mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
+            rates=rates, stepsize=stepsize, mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
         #: The probabilities of the next actions, if they are known; forgotten after the step.
         self.mu: Any = None

@@ -16,6 +16,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic import stepsizes
 from emphatic.common.guard import Guard
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
@@ -68,6 +69,8 @@ class Horde(HordeSteps):
     With ``centred`` a question of constant γ < 1 is learned as the departure from its cumulant's mean in the warm-up,
     in the cumulant's own unit, and its emphasis starts at 1; without, θ·φ is the return itself, learned from 0.
     ``record=True`` keeps what transitions give the learner, for ``log``. ``extra`` is the rule's own: eta, beta, ….
+    With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α is ``rates`` times ``alpha`` times what that
+    says; both are then 1 by default.
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -103,6 +106,7 @@ class Horde(HordeSteps):
         dtype: str = "float64",
         engine: str = "auto",
         threads: int = 1,
+        stepsize: Any = None,
         **extra: Any,
     ) -> None:
         self.questions = tuple(questions) if isinstance(questions, Sequence) else ()
@@ -120,6 +124,8 @@ class Horde(HordeSteps):
         if record and len(self._makers) > 1:
             raise refusal("record", "Horde", "be False where questions have features of their own", "True")
         self.step, self.scaled = step, scaled
+        if stepsize is not None and rates is RATES:
+            rates = 1.0
         listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
         if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
             raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
@@ -129,7 +135,9 @@ class Horde(HordeSteps):
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
         # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
-        found = Learner(rule, 1, 1, **kind).rule
+        if stepsize is not None:
+            kind["stepsize"] = stepsizes.get(stepsize)
+        found = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
         self.rule = found.name
         self._setup = Setup(found, self.rates, alpha, scaled, centred, record, kind, extra)
         without = [question.name for question in self.questions if question.policy is None]

@@ -47,7 +47,9 @@ class Setup:
     def constants(self, Q: int, norm: float, lambda_: Any) -> tuple[Array, ...]:
         """All parameters of a step (1, K), of which I, ρ, γ' and R, and ``chances``, are given anew in each."""
         E = len(self.rates)
-        if self.alpha is None:
+        if self.alpha is None and "stepsize" in self.kind:
+            alpha = np.repeat(self.rates, Q)
+        elif self.alpha is None:
             alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
         else:
             alpha = _scaled_by(self.rates, self.alpha, Q)

@@ -18,7 +18,7 @@ from emphatic.engines.base import Arrays, Features
 from emphatic.engines.probe import Probe
 from emphatic.engines.rows import Rows, survey
 from emphatic.learning.active import Active
-from emphatic.rules import RANGES, Rule
+from emphatic.rules import RANGES, AnyRule
 
 __all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
 
@@ -124,14 +124,14 @@ def not_finite(name: str, function: str, dtype: str, given: Any, cast: Any, ndim
 
 
 def parameters(
-    rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
+    rule: AnyRule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
 ) -> Arrays:
     """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
     return tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
 
 
 def resolve(
-    rule: Rule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
+    rule: AnyRule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
 ) -> list[Any]:
     """Every parameter of the rule as ``read`` converts it; those not given have their defaults."""
     found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
@@ -257,7 +257,7 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
     return rows, top
 
 
-def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> NDArray[np.float64]:
+def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value: Any) -> NDArray[np.float64]:
     """One number per step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
     if value.__class__ is float or (value.__class__ is int and -_EXACT < value < _EXACT):
         low, high = bounds(rule, name)
@@ -295,12 +295,12 @@ def shape_of(name: str, shape: tuple[int, ...], function: str, T: int, K: int | 
     raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
 
 
-def bounds(rule: Rule, name: str) -> tuple[float, float]:
+def bounds(rule: AnyRule, name: str) -> tuple[float, float]:
     """The least and the largest value that this parameter may have."""
     return rule.ranges.get(name) or RANGES.get(name, (-math.inf, math.inf))
 
 
-def out_of_range(name: str, function: str, rule: Rule, view: NDArray[np.float64]) -> ValueError:
+def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float64]) -> ValueError:
     """The error for a parameter outside its range; it names the first such number."""
     low, high = bounds(rule, name)
     t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])

@@ -20,7 +20,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.runs import Collection, Log, check_outputs, fit
 from emphatic.learning.sequences import warn_if_never_terminating
 from emphatic.learning.state import State
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["Learner"]
 
@@ -32,10 +32,11 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 class Learner(State):
     """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
 
-    ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is
+    ``rule`` is a name of ``emphatic.rules.names()`` or your own; ``dtype`` is "float64" or "float32"; ``engine`` is
     one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
     the most that an engine may use; ``devices`` are the GPUs, by number, among which the cuda engine divides the
-    learners.
+    learners. ``stepsize`` is a name of ``emphatic.stepsizes.names()`` or an object of ``emphatic.stepsizes`` that finds
+    the step sizes; ``alpha`` then multiplies them.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -138,7 +139,7 @@ class Learner(State):
         R: Any,
         gamma_next: Any,
         *,
-        alpha: Any,
+        alpha: Any = None,
         lambda_: Any = 0.0,
         rho: Any = 1.0,
         I: Any = 1.0,
@@ -157,6 +158,8 @@ class Learner(State):
         K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` or None returns None in their
         place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the actual
         ``returns``, each learner's mean squared prediction error is returned in their place, (K,).
+
+        ``alpha`` may be left out where the learner has a ``stepsize``.
 
         Every array may be anything with ``__dlpack__``, such as a torch tensor or a CuPy or JAX array. The cuda engine
         uses those on its device where they are; with other engines they must be on the host.
@@ -190,6 +193,10 @@ class Learner(State):
         predictions: Any, returns: Any, probe: Any, probe_every: int, on_divergence: Any, extra: dict[str, Any],
     ) -> Any:  # fmt: skip
         """``run``, with the learner for this thread alone."""
+        if alpha is None:
+            if self.rule.stepsize is None:
+                raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
+            alpha = 1.0
         values = (alpha, I, lambda_, rho, gamma_next, R)
         # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
@@ -339,7 +346,7 @@ class Learner(State):
         return out[:-1]
 
 
-def _with_extras(step: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
+def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
     """A step of a rule with extra parameters, given by name or by default, or all by position."""
 
     def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
@@ -375,7 +382,7 @@ def _warn_of(gamma: NDArray[np.float64]) -> None:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=5)
 
 
-def _warn_of_lambda_next(rule: Rule, lambda_: Any) -> None:
+def _warn_of_lambda_next(rule: AnyRule, lambda_: Any) -> None:
     """A warning where λ varies over the steps, and λ' is λ of the same step for want of another."""
     if len(lambda_) > 1 and (lambda_[1:] != lambda_[:-1]).any():
         warnings.warn(

@@ -20,7 +20,8 @@ from emphatic.engines.base import Engine
 from emphatic.errors import CheckpointError
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.tensors import DTYPES, Stored, TensorPart, pieces
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
+from emphatic.stepsizes import kind_of
 
 __all__ = ["check", "fill", "frozen", "open_checkpoint", "pack", "position", "unpack"]
 
@@ -40,7 +41,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
             raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
-def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: Rule | None = None) -> Rule:
+def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule | None = None) -> AnyRule:
     """The rule of the learner, if the header and the arrays agree about it; ``own`` where the library has it not.
 
     ValueError, KeyError or TypeError if they do not.
@@ -49,8 +50,9 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: Rule | N
         raise ValueError(
             f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"
         )
-    rule = own if own is not None else rules.get(header["rule"])
-    if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
+    base = own if own is not None else rules.get(header["rule"])
+    rule = base if header.get("stepsize") is None else _stepped(base, header["stepsize"])
+    if (header["rule"], header["vectors"], header["memory"]) != (base.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
     n, lead = inputs.whole("n", header["n"]), _lead(header)
     if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
@@ -63,6 +65,14 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: Rule | N
         if (array.dtype, array.shape) != (dtype, shape):
             raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is due")
     return rule
+
+
+def _stepped(base: AnyRule, found: Any) -> AnyRule:
+    """The rule whose step sizes are found by the method that a header names; its numbers are in the rule's memory."""
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"its step size is {found!r}")
+    options = {key: value for key, value in found.items() if key != "name"}
+    return kind_of(found["name"])(**options).rule(base)
 
 
 def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:

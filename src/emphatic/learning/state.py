@@ -10,14 +10,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import engines, rules
+from emphatic import engines, rules, stepsizes
 from emphatic.common.guard import Guard
 from emphatic.common.names import show
 from emphatic.engines.base import Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.learning import checkpoint, inputs, restoring
 from emphatic.learning.tensors import Stored, TensorPart
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule, ElementwiseRule
+from emphatic.stepsizes import StepSize
 
 __all__ = ["State"]
 
@@ -50,7 +51,7 @@ class State:
 
     def __init__(
         self,
-        rule: str | Rule,
+        rule: str | AnyRule,
         n: int,
         K: int | None = None,
         *,
@@ -58,8 +59,12 @@ class State:
         engine: str = "auto",
         threads: int = 1,
         devices: Sequence[int] | None = None,
+        stepsize: str | StepSize | None = None,
     ) -> None:
-        self.rule: Rule = rule if isinstance(rule, Rule) else rules.get(rule)
+        self.rule: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(rule)
+        method = None if stepsize is None else stepsizes.get(stepsize)
+        if method is not None:
+            self.rule = method.rule(self.rule)
         inputs.whole("n", n)
         self._K = None if K is None else inputs.whole("K", K)
         self._threads = inputs.whole("threads", threads)
@@ -80,6 +85,8 @@ class State:
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
         self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads, devices))
+        if method is not None:
+            self._begin(method)
 
     # ------------------------------------------------------------------ what it is
 
@@ -140,6 +147,18 @@ class State:
         return bool(self._frozen[0]) if self._K is None else self._frozen.copy()
 
     @property
+    def stepsize(self) -> StepSize | None:
+        """The method by which step sizes are found, with its options; None where ``alpha`` alone says them."""
+        header = self.rule.stepsize
+        if header is None:
+            return None
+        memory: dict[str, Any] = {}
+        for i, name in enumerate(self.rule.memory):
+            value = self._engine.scalars[:, i]
+            memory[name] = float(value[0]) if (value == value[0]).all() else value.copy()
+        return stepsizes.kind_of(header["name"]).restored(header, memory)
+
+    @property
     def nbytes(self) -> int:
         """The bytes that the state takes."""
         return self._engine.nbytes
@@ -177,7 +196,9 @@ class State:
 
     def __repr__(self) -> str:
         K = "" if self._K is None else f", K={self._K}"
-        return f"Learner({self.rule.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r})"
+        method = "" if self.rule.stepsize is None else f", stepsize={self.rule.stepsize['name']!r}"
+        kind = f"{self.rule.base.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r}"
+        return f"Learner({kind}{method})"
 
     # ------------------------------------------------------------------ keeping
 
@@ -230,7 +251,7 @@ class State:
         path: str | os.PathLike[str],
         *,
         engine: str | None = None,
-        rule: Rule | None = None,
+        rule: AnyRule | None = None,
         devices: Sequence[int] | None = None,
     ) -> tuple[Self, dict[str, Any]]:
         """``emphatic.load``, and what more was saved with the learner."""
@@ -257,7 +278,7 @@ class State:
         if (engine.counts != engine.counts[0]).any():
             parts["steps_taken"] = TensorPart.of(self.steps_taken)
         header = {
-            "rule": self.rule.name,
+            "rule": self.rule.base.name,
             "vectors": list(self.rule.vectors),
             "memory": list(self.rule.memory),
             "n": self.n,
@@ -268,6 +289,8 @@ class State:
             "steps": self.steps,
             "position": self.position,
         }
+        if self.rule.stepsize is not None:
+            header["stepsize"] = self.rule.stepsize
         return header, parts
 
     @classmethod
@@ -275,7 +298,7 @@ class State:
         cls,
         path: str | os.PathLike[str],
         engine: str | None,
-        rule: Rule | None,
+        rule: AnyRule | None,
         devices: Sequence[int] | None = None,
         *,
         more: bool = False,
@@ -283,7 +306,7 @@ class State:
         if engine is not None and not engines.known(engine) and (not isinstance(engine, str) or engine != "auto"):
             known = f"be 'auto' or one of {', '.join(engines.available())}"
             raise inputs.refusal("engine", "load", known, repr(engine))
-        if rule is not None and not isinstance(rule, Rule):
+        if rule is not None and not isinstance(rule, AnyRule):
             raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
         with restoring.open_checkpoint(path) as (header, arrays):
             name = engine or str(header.get("engine"))
@@ -303,7 +326,7 @@ class State:
         header: dict[str, Any],
         arrays: dict[str, Stored],
         engine: str | None = None,
-        own: Rule | None = None,
+        own: AnyRule | None = None,
         devices: Sequence[int] | None = None,
     ) -> Self:
         """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
@@ -315,6 +338,19 @@ class State:
         learner._frozen[:] = frozen
         learner._stand_at(position)
         return learner
+
+    def _begin(self, method: StepSize) -> None:
+        """What the method's rule remembers before the first step."""
+        engine = self._engine
+        for name, value in (method.memory() | method.vectors()).items():
+            if np.ndim(value) and np.shape(value) != (self._K,):
+                wanted = "have numbers, or one for each of K learners, in its options"
+                raise inputs.refusal("stepsize", "Learner", wanted, f"an array of shape {np.shape(value)}, K={self._K}")
+            if name in self.rule.memory:
+                engine.scalars[:, self.rule.memory.index(name)] = value
+            else:
+                rows = np.broadcast_to(np.asarray(value, self._dtype)[..., None], (engine.K, self.n))
+                engine.put(self.rule.vectors.index(name), np.ascontiguousarray(rows))
 
     def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_], position: int) -> Self:
         """A learner like this one around another engine."""
@@ -343,7 +379,8 @@ class State:
             return
         old = self._engine
         active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
-        name = engines.choose(old.n, self._K, T, active)
+        elementwise = isinstance(self.rule, ElementwiseRule)
+        name = engines.choose(old.n, self._K, T, active, elementwise=elementwise)
         new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
         for r in range(len(self.rule.vectors)):
             value = old.view(r)

@@ -17,6 +17,7 @@ from emphatic.learning.inputs import refusal
 from emphatic.nexting.runner import Nexting, Progress
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.unfinished import Unfinished
+from emphatic.stepsizes import StepSize
 
 __all__ = ["FILES", "NextingResult", "holds_results", "run"]
 
@@ -87,6 +88,7 @@ def run(
     delimiter: str | None = None,
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
+    stepsize: Any = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -100,7 +102,9 @@ def run(
     Arrow, JSON lines). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far
     ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
     is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
-    by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``config`` has these
+    by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
+    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config``
+    has these
     and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
     override it.
 
@@ -125,7 +129,14 @@ def run(
     if overwrite and resume:
         raise refusal("overwrite", "run", "be False where a run is resumed: overwrite=True, or resume=True", "True")
     settings = Settings.combine(
-        config, predict=predict, horizons=horizons, time=time, delimiter=delimiter, sort=sort, pivot=pivot
+        config,
+        predict=predict,
+        horizons=horizons,
+        time=time,
+        delimiter=delimiter,
+        sort=sort,
+        pivot=pivot,
+        stepsize=_config(stepsize),
     )
     with ExitStack() as stack:
         if out is not None:
@@ -147,6 +158,11 @@ def run(
             result._predictions = _read_predictions(folder)
             result._page = (folder / "report.html").read_text("utf-8")
     return result
+
+
+def _config(stepsize: Any) -> Any:
+    """How step sizes are found, as settings can hold it."""
+    return stepsize.config() if isinstance(stepsize, StepSize) else stepsize
 
 
 def holds_results(folder: Path) -> bool:

@@ -242,7 +242,14 @@ class Predictor:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
         step = None if clock is None else clock.step
-        horde = Horde(settings.gvfs(), make_makers(settings), settings.rule, rates=settings.rates, step=step)
+        horde = Horde(
+            settings.gvfs(),
+            make_makers(settings),
+            settings.rule,
+            rates=settings.rates,
+            step=step,
+            stepsize=settings.stepsize,
+        )
         horde.warm_up(table, len(rows))
         for _, predictions in horde.blocks(table, clock):
             self.step += len(predictions)

@@ -188,7 +188,7 @@ class Nexting:
         clock = self.table.clock()
         return Horde(
             self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
-            rates=self.settings.rates, step=None if clock is None else clock.step,
+            rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
     def _features(self, which: int) -> Features:

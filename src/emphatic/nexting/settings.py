@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from emphatic import features as f
+from emphatic import stepsizes
 from emphatic.common.names import check_names, suggestion
 from emphatic.hordes.horde import RATES, warm_up_rows
 from emphatic.learning.inputs import refusal
@@ -49,6 +50,7 @@ class Settings:
     pivot: tuple[str, ...] | bool | None = None
     rates: tuple[float, ...] = RATES
     rule: str = "true_online_etd"
+    stepsize: str | Mapping[str, Any] | None = None
     features: tuple[Mapping[str, Any], ...] | None = None
     related: Mapping[str, Sequence[str]] | None = None
     questions: tuple[Mapping[str, Any], ...] = field(default=())
@@ -74,7 +76,7 @@ class Settings:
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
         }
-        settings = cls(**given)
+        settings = cls(**given)._with_rates("rates" in given)
         try:
             settings.check(name)
         except RecursionError:
@@ -100,8 +102,13 @@ class Settings:
         if isinstance(given.get("pivot"), str | list):
             given["pivot"] = pivot_columns(given["pivot"], name)
         settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
+        settings = settings._with_rates(settings.rates is not RATES)
         settings.check(name)
         return settings
+
+    def _with_rates(self, given: bool) -> Settings:
+        """With a ``stepsize`` there is one rate, which is 1, unless rates are given."""
+        return self if given or self.stepsize is None else replace(self, rates=(1.0,))
 
     def check(self, name: str = "settings") -> None:
         """ValueError if a setting is not valid."""
@@ -111,6 +118,8 @@ class Settings:
         for key in ("delimiter", "rule"):
             if not isinstance(getattr(self, key), str | None):
                 raise ValueError(f"{name}: {key!r} must be text. Got {getattr(self, key)!r} instead.")
+        if self.stepsize is not None:
+            stepsizes.get(self.stepsize)
         if self.time is True or not isinstance(self.time, str | bool | None):
             raise ValueError(f"{name}: 'time' must be the name of a column, or false. Got {self.time!r} instead.")
         if not isinstance(self.sort, bool | None):

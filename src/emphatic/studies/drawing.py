@@ -59,7 +59,7 @@ def best_along(sweep: Sweep, rule: str, along: str) -> tuple[NDArray[np.float64]
 
     Settings that diverged in some run come after all others.
     """
-    mean, own = sweep.over_runs("mean")[0], np.array(sweep.rules) == rule
+    mean, own = sweep.over_runs("mean")[0], np.array(sweep.labels) == rule
     column = sweep.parameters.get(along, np.full(len(mean), np.nan))
     values = np.unique(column[own & ~np.isnan(column)])
     there = [np.flatnonzero(own & (column == value)) for value in values]
@@ -84,7 +84,7 @@ def _wide(sweep: Sweep) -> float:
 
 def _over_alpha(sweep: Sweep, plt: Any) -> Any:
     """A panel a rule, a line for each λ: at each α the best of the other parameters."""
-    rules = list(dict.fromkeys(sweep.rules))
+    rules = list(dict.fromkeys(sweep.labels))
     across = min(3, len(rules))
     down = -(-len(rules) // across)
     figure, axes = plt.subplots(
@@ -119,7 +119,7 @@ def _over_alpha(sweep: Sweep, plt: Any) -> Any:
 def _lines(sweep: Sweep, rule: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Label, α, mean and standard error of each λ."""
     mean, se = sweep.over_runs("mean")
-    own = np.array(sweep.rules) == rule
+    own = np.array(sweep.labels) == rule
     known = (name for name in ALONG if name in sweep.parameters and not np.isnan(sweep.parameters[name][own]).all())
     along = next(known, None)
     column = sweep.parameters[along] if along else np.zeros(len(mean))
@@ -136,7 +136,7 @@ def _over_lambda(sweep: Sweep, plt: Any) -> Any:
     """A line a rule: at each λ the best of all other parameters."""
     figure, place = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
     mean, se = sweep.over_runs("mean")
-    for rule in dict.fromkeys(sweep.rules):
+    for rule in dict.fromkeys(sweep.labels):
         for along in ALONG:
             values, best = best_along(sweep, rule, along)
             if len(values):

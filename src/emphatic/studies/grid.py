@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.rules import Rule
+from emphatic.stepsizes import StepSize
 from emphatic.studies.values import numbers
 
 __all__ = ["GridSettings", "find_rule", "parameters", "settings"]
@@ -29,6 +30,17 @@ class GridSettings:
 
     rule: Rule
     values: Mapping[str, NDArray[np.float64]]
+    stepsize: StepSize | None = None
+
+    @property
+    def method(self) -> str:
+        """What the table calls the way that step sizes are found; "" where α alone says them."""
+        return "" if self.stepsize is None else named(self.stepsize)
+
+    @property
+    def label(self) -> str:
+        """The rule, and the method where there is one."""
+        return f"{self.name}, {self.method}" if self.method else self.name
 
     @property
     def name(self) -> str:
@@ -40,12 +52,15 @@ class GridSettings:
 
     def part(self, begin: int, end: int) -> GridSettings:
         """Some of them."""
-        return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()})
+        return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()}, self.stepsize)
 
 
 def find_rule(rule: Any) -> Rule:
     """The rule of a name, or one of your own: whatever ``Learner`` takes."""
-    return Learner(rule, 1, engine="reference").rule
+    found = Learner(rule, 1, engine="reference").rule
+    if not isinstance(found, Rule):
+        raise refusal("rule", "sweep", "be linear: the axis 'stepsize' has the others", repr(found.name))
+    return found
 
 
 def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
@@ -71,7 +86,8 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Gri
     """All settings, a ``GridSettings`` for each rule of each grid.
 
     A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several; a rule is a name or a ``Rule``. A rule
-    takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``.
+    takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``, names or objects
+    of ``emphatic.stepsizes``, ``alpha`` multiplies what they say, and may be left out.
 
     >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
     >>> [(one.name, len(one)) for one in made]
@@ -90,7 +106,7 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Gri
 
 def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     given = {("lambda" if name == "lambda_" else name): value for name, value in grid.items()}
-    names = given.pop("rule", None)
+    names, methods = given.pop("rule", None), _methods(given.pop("stepsize", None))
     chosen = list(names) if isinstance(names, Sequence) and not isinstance(names, str) else [names]
     if not chosen or names is None:
         wanted = f"be one or several of {', '.join(rules.names())}, or a Rule of your own"
@@ -103,9 +119,34 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
             raise ValueError(f"{refusal('grid', 'sweep', wanted, repr(name))}{suggestion(name, known)}")
     if "alpha" not in given:
-        raise refusal("alpha", "sweep", "be given", "none")
+        if None in methods:
+            raise refusal("alpha", "sweep", "be given", "none")
+        given["alpha"] = 1.0
     values = {name: numbers(name, value) for name, value in given.items()}
-    return [_product(rule, values, ranges) for rule, ranges in ranges_of]
+    made = [_product(rule, values, ranges) for rule, ranges in ranges_of]
+    for one in made:
+        for method in methods:
+            if method is not None:
+                method.rule(one.rule)  # says where it does not fit
+    return [replace(one, stepsize=method) for one in made for method in methods]
+
+
+def _methods(given: Any) -> list[StepSize | None]:
+    """The values of the axis ``stepsize``: names, objects, or None for α alone."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",")]
+    several = list(given) if isinstance(given, Sequence) else [given]
+    if not several:
+        raise refusal("stepsize", "sweep", f"be one or several of {', '.join(stepsizes.names())}", repr(given))
+    return [None if one is None else stepsizes.get(one) for one in several]
+
+
+def named(method: StepSize) -> str:
+    """The name of a method, with the options that are not its defaults."""
+    usual = stepsizes.get(method.name).options()
+    shown = {name: value for name, value in method.options().items() if not np.array_equal(value, usual[name])}
+    options = ", ".join(f"{name}={value}" for name, value in shown.items())
+    return f"{method.name}({options})" if options else method.name
 
 
 def _product(

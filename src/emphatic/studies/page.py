@@ -32,7 +32,7 @@ def page(sweep: Sweep) -> str:
     over = steps if plan.runs == 1 else f"{runs} and {steps}"
     weighted = "by d_μ·I" if getattr(source, "d", None) is None else "as given"
     kept = f"weighted {weighted}, mean over" if source.metric == "RMSVE" else "the root mean square over"
-    rules = dict.fromkeys(sweep.rules)
+    rules = dict.fromkeys(sweep.labels)
     return sweep_page(
         SweepPage(
             title=source.name,
@@ -88,8 +88,8 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule the errors over α: a line for each λ, a panel for each choice of the rest."""
     mean, se = sweep.over_runs("mean")
     share = sweep.diverged.mean(axis=1)
-    rules = np.array(sweep.rules)
-    for rule in dict.fromkeys(sweep.rules):
+    rules = np.array(sweep.labels)
+    for rule in dict.fromkeys(sweep.labels):
         own = np.flatnonzero((rules == rule) & (sweep.parameters["alpha"] > 0.0))  # a logarithmic axis has no 0
         if not len(own):
             continue
@@ -130,7 +130,7 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
 def _along(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule its least error at each λ, or at each ζ or ξ."""
     mean, se = sweep.over_runs("mean")
-    for rule in dict.fromkeys(sweep.rules):
+    for rule in dict.fromkeys(sweep.labels):
         for name in ALONG:
             values, best = best_along(sweep, rule, name)
             if len(values):
@@ -153,7 +153,14 @@ def _learning(sweep: Sweep, best: Sequence[dict[str, Any]]) -> list[dict[str, An
         )
         mean, se = over_runs(curve.T)
         names = [name for name in sweep.parameters if name in row]
-        out.append({"rule": row["rule"], "setting": _words({n: row[n] for n in names}), "mean": mean, "se": se})
+        out.append(
+            {
+                "rule": sweep.labels[row["setting"]],
+                "setting": _words({n: row[n] for n in names}),
+                "mean": mean,
+                "se": se,
+            }
+        )
     return out
 
 
@@ -172,9 +179,9 @@ def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
     """The grid of each rule; a rule that is in several grids has several entries."""
     grids: dict[str, Any] = {}
     for some in settings:
-        same = sum(one.name == some.name for one in settings[: len(grids)])
+        same = sum(one.label == some.label for one in settings[: len(grids)])
         spans = {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
-        grids[f"{some.name}, grid {same + 1}" if same else some.name] = spans
+        grids[f"{some.label}, grid {same + 1}" if same else some.label] = spans
     return grids
 
 

@@ -104,8 +104,9 @@ class SweepPlan:
         """A hash that identifies the plan, so that a sweep resumes only from its own finished tasks."""
         from emphatic import __version__
 
-        grids = [
+        grids: list[Any] = [
             [one.name, fingerprint(one.rule), {name: column.tolist() for name, column in one.values.items()}]
+            + ([] if one.stepsize is None else [one.stepsize.config()])
             for one in self.settings
         ]
         content = [__version__, self.source.identity(), grids, self.runs, self.every, self.points.tolist()]

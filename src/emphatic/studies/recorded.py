@@ -185,7 +185,7 @@ class Recorded:
         """Learn all settings side by side."""
         K, rule = len(settings), settings.rule
         given = self._given(settings)
-        learner = Learner(rule, self.n or 1, K)
+        learner = Learner(rule, self.n or 1, K, stepsize=settings.stepsize)
         edges = np.unique([0, *points, self.steps])
         sums, counts = np.zeros((len(edges) - 1, K)), np.zeros(len(edges) - 1)
         G, known = self.truth

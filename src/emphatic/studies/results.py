@@ -76,6 +76,16 @@ class Sweep:
         return [some.name for some in self.plan.settings for _ in range(len(some))]
 
     @cached_property
+    def methods(self) -> list[str]:
+        """How each setting finds its step sizes; "" where α alone says them."""
+        return [some.method for some in self.plan.settings for _ in range(len(some))]
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The rule of each setting, and its method where there is one: settings of one label are held together."""
+        return [some.label for some in self.plan.settings for _ in range(len(some))]
+
+    @cached_property
     def parameters(self) -> dict[str, Array]:
         """Each parameter of all settings; NaN where a rule has no such."""
         names = dict.fromkeys(name for some in self.plan.settings for name in some.values)
@@ -130,6 +140,9 @@ class Sweep:
 
         rules = pa.array(self.rules).dictionary_encode()
         columns = {"rule": rules.take(pa.array(number))}
+        if any(self.methods):
+            methods = pa.array([name or None for name in self.methods]).dictionary_encode()
+            columns["stepsize"] = methods.take(pa.array(number))
         return columns | {
             name: pa.array(column[number], mask=np.isnan(column[number])) for name, column in self.parameters.items()
         }
@@ -160,9 +173,9 @@ class Sweep:
 
     def choose(self, by: str = "mean") -> list[int]:
         """The number of each rule's best setting; one that diverged in some run only where there is no other."""
-        error, rules = over_runs(getattr(self, by))[0], np.array(self.rules)
+        error, rules = over_runs(getattr(self, by))[0], np.array(self.labels)
         chosen = []
-        for rule in dict.fromkeys(self.rules):
+        for rule in dict.fromkeys(self.labels):
             own = np.flatnonzero(rules == rule)
             lost = self.diverged[own].any(axis=1)
             chosen.append(int(own[np.lexsort((error[own], lost))[0]]))

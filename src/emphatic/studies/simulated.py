@@ -144,7 +144,7 @@ class Simulated:
         # (β = eta·α follows α)
         step_sizes = ["alpha"] + ["beta"] * ("beta" in fixed and rule.defaults.get("beta") == "eta")
         active = None if stream.active.all() else stream.active
-        learner = Learner(rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto")
+        learner = Learner(rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto", stepsize=settings.stepsize)
         learner.theta = self._theta(mdp)
         size = every * max(1, _ERRORS // (K * (1 if active is None else every)))
         total, curve = np.zeros(K), np.empty((len(points), K))

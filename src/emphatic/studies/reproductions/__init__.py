@@ -33,6 +33,7 @@ _NAMES = (
     "baird",
     "followon-variance",
     "true-online-vs-accumulating",
+    "step-sizes",
 )
 
 
