@@ -14,9 +14,10 @@ __all__ = ["live", "nexting"]
 
 def nexting(
     source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
-    print_config: bool, time: str | None, delimiter: str | None, resume: bool,
+    print_config: bool, time: str | None, delimiter: str | None, resume: bool, ray: str | None,
+    on_ray: dict[str, Any],
 ) -> int:  # fmt: skip
-    """The command; its exit code."""
+    """The command; its exit code. ``on_ray`` are the options that need ``ray``, the address of a cluster."""
     from emphatic import nexting as library
 
     def command() -> int:
@@ -27,11 +28,30 @@ def nexting(
             print(library.Nexting(path, settings, folder).open().settings.toml(), end="")
             return 0
         with bars(lambda phase, speed: f"{speed:,.0f} rows/s" if phase != "scoring" else "") as progress:
-            result = library.run(path, out=folder, config=settings, resume=resume, progress=progress)
+            if ray is None:
+                result = library.run(path, out=folder, config=settings, resume=resume, progress=progress)
+            else:
+                result = _on_ray(path, settings, folder, progress, resume, ray, on_ray)
         _show(result, folder)
         return 0
 
     return carry_out(command, "Stopped; continue with --resume.")
+
+
+def _on_ray(
+    path: str, settings: Any, folder: Path, progress: Any, resume: bool, address: str, options: dict[str, Any]
+) -> Any:
+    """The same on a cluster."""
+    from emphatic.cluster.connection import import_ray
+    from emphatic.cluster.nexting import ClusterNexting
+    from emphatic.nexting.job import NextingResult
+
+    try:
+        import_ray()
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    given = {name: value for name, value in options.items() if value is not None}
+    return NextingResult.of(ClusterNexting(path, settings, folder, progress, address=address, **given), resume)
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from emphatic.cluster.local_shards import LocalShards
 from emphatic.cluster.manifest import Manifest
 from emphatic.cluster.ray_shards import RayShards
 from emphatic.cluster.shard import Part, Start
+from emphatic.errors import CheckpointError
 from emphatic.learning.inputs import refusal, whole
 from emphatic.questions import durations
 
@@ -154,10 +155,10 @@ class Cluster:
             raise refusal("predictions", "stream", "be 'driver', 'shard' or None", repr(predictions))
         try:
             yield from driver.stream(parcels, predictions, on_checkpoint)
-        except (GeneratorExit, ValueError, TypeError, ArithmeticError):
-            raise  # refused: every shard is where it was before that block
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            refused = isinstance(error, GeneratorExit | ValueError | TypeError | ArithmeticError | LookupError)
+            if not refused or isinstance(error, CheckpointError):  # else every shard is where it was before that block
+                self.close()
             raise
 
     def _read(self, name: str) -> list[Any]:

@@ -9,6 +9,8 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from emphatic.learning.inputs import refusal
@@ -20,11 +22,13 @@ _log = logging.getLogger(__name__)
 #: How an HTTP/2 conversation, such as Ray's, begins: the client's preface, with empty settings.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _SETTINGS = 4
+#: How many seconds Ray tries to reach a cluster.
+_PATIENCE = "RAY_gcs_server_port_wait_time_s"
 #: Seconds for a connection, and for CPUs that another run is just giving back.
 _REACH, _FREE = 3.0, 5.0
 
 
-class ClusterError(RuntimeError):
+class ClusterError(OSError):
     """A cluster that cannot be used, or that has lost what the run needs."""
 
 
@@ -55,12 +59,13 @@ class Connection:
                 raise ClusterError(f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}.")
         elif local:
             cpus = (shards or 1) * (threads or 1) if shards or threads else None
-            self._init(num_cpus=max(cpus or 1, os.cpu_count() or 1))
+            self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
             self.started = True
         else:
             if address != "auto":
                 _check_address(str(address))
-            self._init(address=address)
+            with _short_patience():
+                self._init(address=address)
             self.started = True
         try:
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -89,6 +94,11 @@ class Connection:
             )  # fmt: skip
         except Exception as error:
             self.ray.shutdown()
+            if "num_cpus" not in arguments and _is_unauthenticated(error):
+                raise ClusterError(
+                    f"The Ray at {arguments['address']} wants a token: this machine must have the same one as its head, "
+                    "with RAY_AUTH_MODE=token set."
+                ) from error
             raise ClusterError(f"Ray cannot be used: {_first_line(error)}") from error
 
     def _check_cpus(self, cpus_of: list[int]) -> None:
@@ -121,6 +131,26 @@ def _check_address(address: str) -> None:
         raise ClusterError(f"No Ray answers at {address}: {error}. Start one there with ray start --head.") from error
     if len(answer) < 4 or answer[3] != _SETTINGS:
         raise ClusterError(f"What listens at {address} is not Ray. Start one with ray start --head --port PORT.")
+
+
+@contextmanager
+def _short_patience() -> Iterator[None]:
+    """Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough."""
+    before = os.environ.get(_PATIENCE)
+    os.environ.setdefault(_PATIENCE, "4")
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_PATIENCE, None)
+
+
+def _is_unauthenticated(error: BaseException | None) -> bool:
+    while error is not None:
+        if "AuthenticationError" in f"{type(error).__name__} {error}":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _first_line(error: BaseException) -> str:

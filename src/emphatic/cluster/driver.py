@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from emphatic.cluster.manifest import Manifest
 from emphatic.cluster.shard import Reply
+from emphatic.errors import CheckpointError
 
 __all__ = ["Backend", "ClusterStatus", "Driver", "Lost", "Parcel"]
 
@@ -245,6 +246,8 @@ class Driver:
                 seconds = time.monotonic() - began
                 _log.warning("shard %d is back at block %d after %.1f s", shard, self._sent[shard], seconds)
             except (ValueError, TypeError, ArithmeticError) as error:
+                if isinstance(error, CheckpointError):
+                    raise
                 self._failure = error
                 self._stop_at(number)
                 return

@@ -25,6 +25,20 @@ _TURN = 5.0
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
+class ShardActor:
+    """A shard in an actor. What it raises is an answer: Ray would print a page for each error that nobody fetched."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._shard = Shard(*arguments)
+
+    def call(self, method: str, *arguments: Any) -> tuple[Any, Exception | None]:
+        """What the shard's method returns, or raises."""
+        try:
+            return getattr(self._shard, method)(*arguments), None
+        except Exception as error:
+            return None, error.with_traceback(None)
+
+
 class RayShards:
     """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``."""
 
@@ -35,7 +49,7 @@ class RayShards:
         errors = self._ray.exceptions
         self._lost = (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.WorkerCrashedError)
         threads = connection.threads
-        kind = self._ray.remote(Shard)
+        kind = self._ray.remote(ShardActor)
         self._actors = [
             kind.options(
                 name=f"emphatic-{start.session}-shard-{index}", namespace="emphatic", num_cpus=threads, num_gpus=gpus,
@@ -59,7 +73,7 @@ class RayShards:
         return self._ray.put(value)
 
     def call(self, shard: int, method: str, *arguments: Any) -> Any:
-        return getattr(self._actors[shard], method).remote(*arguments)
+        return self._actors[shard].call.remote(method, *arguments)
 
     def wait(self, calls: list[Any]) -> list[Any]:
         ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN)
@@ -68,14 +82,16 @@ class RayShards:
 
     def get(self, call: Any) -> Any:
         try:
-            return self._ray.get(call)
-        except self._lost as error:
-            raise Lost(_reason(error)) from None
-        except self._ray.exceptions.RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, self._lost):  # what the shard was sent got lost on the way
-                raise Lost(_reason(cause)) from None
-            raise cause from None
+            answer, error = self._ray.get(call)
+        except self._lost as lost:
+            raise Lost(_reason(lost)) from None
+        except self._ray.exceptions.RayTaskError as failed:
+            if isinstance(failed.cause, self._lost):  # what the shard was sent got lost on the way
+                raise Lost(_reason(failed.cause)) from None
+            raise
+        if error is not None:
+            raise error
+        return answer
 
     def revive(self, shard: int, method: str, *arguments: Any) -> Any:
         until = time.monotonic() + _PATIENCE

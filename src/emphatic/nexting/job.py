@@ -40,6 +40,12 @@ class NextingResult:
     _predictions: Any = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
 
+    @classmethod
+    def of(cls, job: Nexting, resume: bool = False) -> NextingResult:
+        """Run a job, and what it found."""
+        job.run(resume)
+        return cls(job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, job.out)
+
     @property
     def predictions(self) -> Any:
         """The predictions, an Arrow table: ``row``, ``time`` where there is one, and a column per question.
@@ -108,11 +114,9 @@ def run(
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
         job = Nexting(data, settings, folder) if progress is None else Nexting(data, settings, folder, progress)
-        job.run(resume)
-        result = NextingResult(
-            job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, folder if out is not None else None
-        )
+        result = NextingResult.of(job, resume)
         if out is None:
+            result.out = None
             result._predictions = _read_predictions(folder)
             result._page = (folder / "report.html").read_text("utf-8")
     return result

@@ -104,13 +104,21 @@ class Nexting:
                 _log.info("wrote %s", self.out)
         except BaseException as error:
             # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
-            failed = isinstance(error, Exception) and state is None
-            if failed or not self.unfinished.checkpoint.exists():
+            if not self._is_resumable(error, state is not None):
                 self.unfinished.give_up()
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(self.out)  # a full disk does not say which
             raise
         return self.summary
+
+    def _is_resumable(self, error: BaseException, resumed: bool) -> bool:
+        """Whether what the run leaves after this error is there to resume from."""
+        return (resumed or not isinstance(error, Exception)) and self.unfinished.checkpoint.exists()
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The questions' names."""
+        return self.horde.names
 
     def _log_learning(self) -> None:
         _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
@@ -231,7 +239,7 @@ class Nexting:
         if readings.time is not None:
             columns["time"] = _datetimes(readings.time) if self.table.dated else readings.time
         self.unfinished.write("readings", begin, readings.columns())
-        self.unfinished.write("predictions", begin, columns | dict(zip(self.horde.names, predictions.T, strict=True)))
+        self.unfinished.write("predictions", begin, columns | dict(zip(self._names, predictions.T, strict=True)))
 
     # ------------------------------------------------------------------ scoring
 
