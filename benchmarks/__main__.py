@@ -16,6 +16,7 @@ SUITES = {
     "live": "benchmarks.live",
     "studies": "benchmarks.studies",
     "cuda": "benchmarks.cuda",
+    "cluster": "benchmarks.cluster",
 }
 
 

@@ -85,8 +85,8 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (
-    "cluster", "data", "engines", "features", "nexting", "problems", "reference", "rules", "scores", "stepsizes", "streams",
-    "studies", "tables",
+    "cluster", "data", "engines", "features", "nexting", "problems", "reference", "rules", "scores", "stepsizes",
+    "streams", "studies", "tables",
 )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def test_a_given_cluster_is_used_and_goes_on(head: str, tmp_path: Path) -> None:
             names = [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)]
             session = json.loads((tmp_path / folder / "manifest.json").read_text())["session"]
             assert sorted(names) == [f"emphatic-{session}-shard-{i}" for i in (0, 1)]
-            assert np.array_equal(np.concatenate(list(learner.stream(stream(0, 6)))), np.concatenate(made))  # type: ignore[arg-type]
+            assert np.array_equal(np.concatenate(list(learner.stream(stream(0, 6)))), np.concatenate(made))
             assert np.array_equal(learner.theta, theta)
         assert not ray.is_initialized()
     ray.init(address=head, log_to_driver=False)
@@ -77,7 +77,9 @@ def test_a_given_cluster_is_used_and_goes_on(head: str, tmp_path: Path) -> None:
 
 def test_too_few_cpus(head: str, tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(ClusterError, match="3 shards with 1 thread each need 3 CPUs: the cluster's nodes have 2") as caught:
+    with pytest.raises(
+        ClusterError, match="3 shards with 1 thread each need 3 CPUs: the cluster's nodes have 2"
+    ) as caught:
         ClusterLearner(RULE, N, K, engine="dense", shards=3, address=head, storage=tmp_path)
     expect_one_line(caught.value, began)
     assert not list(tmp_path.iterdir())

@@ -80,9 +80,7 @@ def check(learner: ClusterLearner, got: list[Any], expected: Any) -> None:
 
 
 @pytest.mark.parametrize(("every", "seed"), [(0.0, 0), (0.5, 1)])
-def test_actors_killed_while_learning(
-    every: float, seed: int, one_ray: None, expected: Any, tmp_path: Path
-) -> None:
+def test_actors_killed_while_learning(every: float, seed: int, one_ray: None, expected: Any, tmp_path: Path) -> None:
     random.seed(seed)
     times = sorted(random.sample(range(1, BLOCKS - 1), 6))
     with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every=every) as learner:
@@ -91,7 +89,7 @@ def test_actors_killed_while_learning(
             got.append(one)
             if len(got) in times:
                 threading.Timer(random.uniform(0, 0.05), lambda: kill_one(shard_processes())).start()
-        assert 1 <= learner.status.restarts
+        assert learner.status.restarts >= 1
         check(learner, got, expected)
 
 
@@ -104,7 +102,6 @@ def test_actors_killed_while_saving(one_ray: None, expected: Any, tmp_path: Path
         killer.join()
         check(learner, got, expected)
         assert killer.left < 3
-        assert not list(tmp_path.glob("shard-*/.*.partial")) or killer.left < 3
 
 
 def test_an_actor_killed_after_its_last_block(one_ray: None, expected: Any, tmp_path: Path) -> None:
@@ -137,7 +134,9 @@ def test_actors_killed_before_their_first_save_and_twice_in_a_row(one_ray: None,
 
 
 @pytest.mark.parametrize("predictions", ["shard", None])
-def test_deaths_where_predictions_stay_in_the_shard(predictions: Any, one_ray: None, expected: Any, tmp_path: Path) -> None:
+def test_deaths_where_predictions_stay_in_the_shard(
+    predictions: Any, one_ray: None, expected: Any, tmp_path: Path
+) -> None:
     import pyarrow.parquet as pq
 
     with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every=0.3) as learner:
@@ -174,32 +173,33 @@ def test_storage_that_keeps_failing_is_named_in_one_line(one_ray: None, tmp_path
     learner = ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every="1h")
     session = Manifest.read(tmp_path).session  # type: ignore[union-attr]
     obstacle = tmp_path / "shard-00000" / f"{3:012d}-{session}.safetensors"
-    with pytest.raises(OSError, match="directory"):
-        for _ in learner.stream(stream(0, 3)):
-            began = time.monotonic()
-            obstacle.mkdir(exist_ok=True)
+    running = learner.stream(stream(0, 3))
+    next(running)
+    obstacle.mkdir()
+    began = time.monotonic()
+    with pytest.raises(OSError, match="is not a file"):
+        list(running)
     assert time.monotonic() - began < 10
     obstacle.rmdir()
     with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, resume=True) as again:
         assert again.position == 0
         made, theta = undisturbed(3)
-        assert np.array_equal(np.concatenate(list(again.stream(stream(0, 3)))), np.concatenate(made))  # type: ignore[arg-type]
+        assert np.array_equal(np.concatenate(list(again.stream(stream(0, 3)))), np.concatenate(made))
 
 
 def test_a_refused_block_on_ray_changes_nothing(one_ray: None, expected: Any, tmp_path: Path) -> None:
-    bad: Any = dict(next(stream(0, 1)) or {})
+    bad: Any = next(stream(0, 1))
+    bad = dict(bad)
     bad["R"] = np.full((STEPS, K), np.nan)
     blocks = list(stream())
     with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every=0.0) as learner:
-        got: list[Any] = []
         with pytest.raises(ValueError, match="'R' parameter") as caught:
-            got.extend(learner.stream([*blocks[:9], bad, *blocks[9:]]))
+            list(learner.stream([*blocks[:9], bad, *blocks[9:]]))
         assert "\n" not in str(caught.value)
-        got = got or []
         rows = learner.position
         assert rows == 8 * STEPS
         rest = list(learner.stream(blocks[9:]))
-        assert np.array_equal(np.concatenate(rest), expected[0][rows:])  # type: ignore[arg-type]
+        assert np.array_equal(np.concatenate(rest), expected[0][rows:])
         assert np.array_equal(learner.theta, expected[1])
 
 
@@ -210,19 +210,18 @@ def test_a_horde_survives(one_ray: None, tmp_path: Path) -> None:
         expected = horde.run(table)
     with ClusterHorde(questions(), features(), **setup, storage=tmp_path, checkpoint_every=0.2) as horde:
         horde.warm_up(table)
-        opened = {c: v for c, v in table.items()}
 
         def slowly(row: int) -> Iterator[Any]:
             for b in range(row, 6000, 100):
                 time.sleep(0.15)
-                yield {c: v[b : b + 100] for c, v in opened.items()}
+                yield {c: v[b : b + 100] for c, v in table.items()}
 
         killer = Killer(shard_processes, 3, 2.0)
         killer.start()
         got = list(horde.stream(slowly))
         killer.stopped = True
         killer.join()
-        assert np.array_equal(np.concatenate(got), expected)  # type: ignore[arg-type]
+        assert np.array_equal(np.concatenate(got), expected)
         assert horde.gather().rows == 6000
 
 
@@ -254,8 +253,8 @@ print("done", flush=True)
 def drive(storage: Path, out: Path) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(storage), str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment, start_new_session=True,
+        [sys.executable, "-c", DRIVER, str(storage), str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment, start_new_session=True,
     )  # fmt: skip
 
 
@@ -265,19 +264,6 @@ def wait_for(process: subprocess.Popen[str], rows: int) -> None:
         if line.startswith("row") and int(line.split()[1]) >= rows:
             return
     raise AssertionError(process.stderr.read() if process.stderr else "")
-
-
-def processes_of(storage: Path) -> list[str]:
-    """Command lines of processes of shards whose files are there."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "cmdline").read_bytes().startswith(b"ray::Shard"):
-                    found.append(entry.name)
-            except OSError:
-                continue
-    return found
 
 
 def test_the_driver_is_killed_and_another_goes_on(expected: Any, tmp_path: Path) -> None:
@@ -297,19 +283,19 @@ def test_the_driver_is_killed_and_another_goes_on(expected: Any, tmp_path: Path)
     process = drive(storage, out)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
+    assert manifest is not None
     assert int(output.split()[1]) == manifest.rows > 0
     assert np.array_equal(np.concatenate([np.load(path) for path in sorted(out.iterdir())]), expected[0])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT])
-def test_ctrl_c_saves_and_leaves_nothing_behind(number: int, expected: Any, tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_leaves_nothing_behind(expected: Any, tmp_path: Path) -> None:
     storage, out = tmp_path / "storage", tmp_path / "out"
     out.mkdir()
     process = drive(storage, out)
     wait_for(process, 6 * STEPS)
     shards = shard_processes(process.pid)
     assert len(shards) == 2
-    os.killpg(process.pid, number)
+    os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode != 0
     manifest = json.loads((storage / "manifest.json").read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,12 @@ from tests.cluster.support import BLOCKS, RULE, SETUP, STEPS, K, N, stream, undi
 
 def blocks_of(count: int) -> list[Any]:
     return list(stream(0, count))
+
+
+def collect(stream: Any, got: list[Any]) -> None:
+    """Append one by one what a stream gives, until it fails."""
+    for one in stream:
+        got.append(one)
 
 
 def log(rows: int = 900) -> dict[str, Any]:
@@ -121,10 +126,9 @@ def test_a_block_that_is_refused_changes_nothing() -> None:
     good = blocks_of(9)
     made, theta = undisturbed(9)
     with local(RULE, N, K, **SETUP, checkpoint_every=0.0) as learner:
-        got = []
+        got: list[Any] = []
         with pytest.raises(ValueError, match="'R' parameter"):
-            for one in learner.stream([*good[:6], bad, *good[6:]]):
-                got.append(one)
+            collect(learner.stream([*good[:6], bad, *good[6:]]), got)
         assert learner.position == 5 * STEPS  # one of the six is a gap
         got += learner.stream(good[6:])
         assert np.array_equal(np.concatenate(got), np.concatenate(made))
@@ -136,9 +140,8 @@ def test_an_input_that_fails_ends_the_stream_before_it() -> None:
         yield from blocks_of(3)
         raise KeyError("lost")
 
-    with local(RULE, N, K, **SETUP) as learner:
-        with pytest.raises(KeyError):
-            list(learner.stream(blocks()))
+    with local(RULE, N, K, **SETUP) as learner, pytest.raises(KeyError):
+        list(learner.stream(blocks()))
 
 
 @pytest.mark.parametrize("predictions", ["driver", "shard", None])
@@ -178,10 +181,9 @@ def test_ctrl_c_saves() -> None:
         learner = local(RULE, N, K, **SETUP)
         folder = learner._temporary
         patch.setattr(learner, "_temporary", None)
-        got = []
+        got: list[Any] = []
         with pytest.raises(KeyboardInterrupt):
-            for one in learner.stream(interrupted()):
-                got.append(one)
+            collect(learner.stream(interrupted()), got)
         with pytest.raises(RuntimeError, match="closed"):
             _ = learner.theta
         again = local(RULE, N, K, **SETUP, storage=folder.name)
@@ -211,7 +213,7 @@ def test_a_new_driver_goes_on_from_the_manifest(tmp_path: Path) -> None:
     # The driver is gone: nothing more is done, and files past the manifest are left.
     manifest = Manifest.read(tmp_path)
     assert manifest is not None
-    assert 0 < manifest.block
+    assert manifest.block > 0
     assert len(list((tmp_path / "shard-00000").glob("*.safetensors"))) <= 2
     again = local(RULE, N, K, **SETUP, storage=tmp_path, resume=True)
     assert again.more == {"kept": again.position}
@@ -229,7 +231,7 @@ def test_another_set_up_is_refused(tmp_path: Path) -> None:
         list(learner.stream(stream(0, 2)))
     with pytest.raises(ValueError, match="another K, cuts"):
         local(RULE, N, K + 8, **SETUP, storage=tmp_path)
-    with pytest.raises(ValueError, match="resume it, or take another folder"):
+    with pytest.raises(ValueError, match="holds a run of 120 rows: resume it"):
         local(RULE, N, K, **SETUP, storage=tmp_path, resume=False)
     with pytest.raises(ValueError, match="no run to resume"):
         local(RULE, N, K, **SETUP, storage=tmp_path / "other", resume=True)
@@ -249,12 +251,11 @@ def test_a_state_that_is_gone_is_named(tmp_path: Path) -> None:
         list(learner.stream(stream(0, 2)))
     for path in (tmp_path / "shard-00001").glob("*.safetensors"):
         path.unlink()
-    with local(RULE, N, K, **SETUP, storage=tmp_path) as learner:
-        with pytest.raises(OSError, match="shard-00001"):
-            list(learner.stream(stream(0, 1)))
+    with local(RULE, N, K, **SETUP, storage=tmp_path) as learner, pytest.raises(OSError, match="shard-00001"):
+        list(learner.stream(stream(0, 1)))
 
 
-def test_arguments(tmp_path: Path) -> None:
+def test_arguments() -> None:
     with pytest.raises(ValueError, match="'shards' parameter"):
         local(RULE, N, K, shards=0)
     with pytest.raises(ValueError, match="'checkpoint_every' parameter"):
@@ -263,11 +264,10 @@ def test_arguments(tmp_path: Path) -> None:
         local(RULE, N, K, shards=1, checkpoint_every="soon")
     with pytest.raises(ValueError, match="'storage' parameter of a cluster must be a folder"):
         emphatic.cluster.ClusterLearner(RULE, N, K, shards=1)
-    with pytest.raises(ValueError, match="unknown|must be one of|Did you mean"):
+    with pytest.raises(ValueError, match="true_online_etd"):
         local("true_online_edt", N, K, shards=1)
     with local(RULE, N, K, shards=1) as learner, pytest.raises(ValueError, match="'predictions' parameter"):
         list(learner.stream([], predictions="all"))  # type: ignore[arg-type]
-    assert json.dumps(str(tmp_path))
 
 
 # ---------------------------------------------------------------------- hordes
@@ -277,7 +277,9 @@ def test_arguments(tmp_path: Path) -> None:
 def test_a_horde_in_shards_answers_as_one(engine: str) -> None:
     table = log()
     whole = emphatic.Horde(questions(), features(), engine=engine).warm_up(table)
-    expected = np.concatenate([whole.observe_many({c: v[b : b + 200] for c, v in table.items()}) for b in range(0, 900, 200)])
+    expected = np.concatenate(
+        [whole.observe_many({c: v[b : b + 200] for c, v in table.items()}) for b in range(0, 900, 200)]
+    )
     with local(questions(), features(), shards=2, engine=engine, block=200) as horde:
         got = horde.run(table)
         assert got is not None

@@ -149,9 +149,7 @@ def nexting(
         typer.echo(f"Error: {needs_ray[0]} needs a cluster: --ray ADDRESS, or --ray local.", err=True)
         raise typer.Exit(2)
     raise typer.Exit(
-        terminal.nexting(
-            table, predict, horizons, out, config, print_config, time, delimiter, resume, ray, on_ray
-        )
+        terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume, ray, on_ray)
     )
 
 

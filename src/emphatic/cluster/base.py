@@ -79,7 +79,7 @@ class Cluster:
             raise ValueError(f"{self.storage}: there is no run to resume: it has no manifest.json.")
         if found is not None and resume is False:
             raise ValueError(
-                f"{self.storage}: there is a run of {found.rows} rows in this folder: resume it, or take another folder."
+                f"{self.storage}: this folder holds a run of {found.rows} rows: resume it, or take another folder."
             )
 
     def _launch(self, parts: Sequence[Part], setup: Mapping[str, Any]) -> None:
@@ -169,7 +169,7 @@ class Cluster:
     def _running(self) -> Driver:
         if self._driver is None:
             raise RuntimeError(
-                f"{type(self).__name__} has not begun, or is closed. What it had saved is in {self.storage}: open it again."
+                f"{type(self).__name__} has not begun, or is closed. What it saved is in {self.storage}: open it again."
             )
         return self._driver
 

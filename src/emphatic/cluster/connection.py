@@ -56,7 +56,9 @@ class Connection:
         if ray.is_initialized():
             _log.info("using the Ray that this process is connected to")
             if not local and address != "auto" and ray.get_runtime_context().gcs_address != address:
-                raise ClusterError(f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}.")
+                raise ClusterError(
+                    f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}."
+                )
         elif local:
             cpus = (shards or 1) * (threads or 1) if shards or threads else None
             self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
@@ -75,7 +77,9 @@ class Connection:
             self.shards, self.threads = shards, threads or 1
             self._check_cpus(cpus_of)
             if gpus and sum(int(node.get("GPU", 0)) for node in nodes) < gpus * shards:
-                raise ClusterError(f"{shards} shards on cuda need {gpus * shards} GPUs, which the cluster does not have.")
+                raise ClusterError(
+                    f"{shards} shards on cuda need {gpus * shards} GPUs, which the cluster does not have."
+                )
         except BaseException:
             self.close()
             raise
@@ -96,7 +100,7 @@ class Connection:
             self.ray.shutdown()
             if "num_cpus" not in arguments and _is_unauthenticated(error):
                 raise ClusterError(
-                    f"The Ray at {arguments['address']} wants a token: this machine must have the same one as its head, "
+                    f"The Ray at {arguments['address']} wants a token: this machine must have its head's, "
                     "with RAY_AUTH_MODE=token set."
                 ) from error
             raise ClusterError(f"Ray cannot be used: {_first_line(error)}") from error
@@ -113,7 +117,7 @@ class Connection:
                 each = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
                 raise ClusterError(
                     f"{self.shards} shards with {each} each need {needed} CPUs: the cluster's nodes have "
-                    f"{' + '.join(map(str, cpus_of)) or 'none'}, of which {free} are free. Take fewer shards or threads."
+                    f"{' + '.join(map(str, cpus_of)) or 'none'}, {free} of them free. Take fewer shards or threads."
                 )
             time.sleep(0.2)
 

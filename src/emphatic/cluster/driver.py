@@ -1,8 +1,8 @@
 """The driver: sends numbered blocks to all shards, brings back those that died, and moves the manifest on.
 
 - A block is kept until every shard has saved past it, so that it can be sent again.
-- A shard that died comes back where it was last saved; it is sent again what it has not learned, and what it has learned
-  without the driver's hearing of it.
+- A shard that died comes back where it was last saved; it is sent again what it has not learned, and what it has
+  learned without the driver's hearing of it.
 - The manifest moves to a block number when all shards have saved it and the predictions before it have been handed
   over. A stream ends when the manifest is at its end.
 - A block that a shard refuses, and a caller who stops early, end the stream before that block: shards that are further
@@ -197,7 +197,10 @@ class Driver:
             rows, shared, own, nbytes = parcel or Parcel(0, None, [None] * self.shards, 0)
             save = self._is_save_due(nbytes)
             if parcel is not None:
-                shared, own = self.backend.put(shared), [each if each is None else self.backend.put(each) for each in own]
+                shared, own = (
+                    self.backend.put(shared),
+                    [each if each is None else self.backend.put(each) for each in own],
+                )
             self._blocks[self._known] = _Kept(shared, own, self._end_rows, save, nbytes)
             self._answers[self._known] = None if parcel is None else [None] * self.shards
             self._end_rows += rows
@@ -210,11 +213,15 @@ class Driver:
         self._unsaved_blocks += 1
         full = self._unsaved_bytes >= _KEPT_BYTES and self._unsaved_blocks >= _KEPT_BLOCKS
         late = time.monotonic() - self._last_save >= self._every
-        if not (full or late) or any(block.save for block in self._blocks.values()):
+        if not (full or late) or self._is_saving():
             return False
         self._unsaved_bytes = self._unsaved_blocks = 0
         self._last_save = time.monotonic()
         return True
+
+    def _is_saving(self) -> bool:
+        """Whether a state is being saved, or is to be, that the manifest does not have yet."""
+        return any(block.save for block in self._blocks.values())
 
     def _send(self) -> None:
         for shard, flight in enumerate(self._flight):
@@ -226,7 +233,7 @@ class Driver:
                     self.manifest.block,
                 )))  # fmt: skip
                 self._sent[shard] += 1
-            if self._end is not None and self._saved[shard] < self._end and not flight:
+            if self._end is not None and self._saved[shard] < self._end and not flight and not self._is_saving():
                 flight.append((self._end, self.backend.call(shard, "save", self._end, self.manifest.block)))
 
     def _receive(self) -> None:
@@ -259,11 +266,10 @@ class Driver:
         self._saved[shard] = reply.saved
         if not reply.learned:  # it was brought back, or learned a block of which the driver never heard
             self._bring_back(shard)
-        elif number < self._known:
-            if number == self._done[shard]:
-                self._done[shard] += 1
-                if self._answers[number] is not None:
-                    self._answers[number][shard] = reply.predictions
+        elif number == self._done[shard] < self._known:
+            self._done[shard] += 1
+            if self._answers[number] is not None:
+                self._answers[number][shard] = reply.predictions
 
     def _bring_back(self, shard: int) -> None:
         """Find out where a shard is, and go on from there."""

@@ -165,7 +165,7 @@ class ClusterHorde(Cluster):
         self._begin(engine, table.names, table.categories, step, shared)
         return self
 
-    def run(self, table: Any, *, predictions: Predictions = "driver") -> Array | None:
+    def run(self, table: Any, *, predictions: Predictions = "driver") -> Any:
         """``Horde.run``: learn from a whole log, warming up on its first rows if that has not been done; (T, Q).
 
         With predictions in the "shard" each shard keeps its own, in ``predictions-00003.parquet`` in the storage, with
@@ -187,7 +187,7 @@ class ClusterHorde(Cluster):
         *,
         predictions: Predictions = "driver",
         on_checkpoint: OnCheckpoint | None = None,
-    ) -> Iterator[tuple[Any, Array | None]]:
+    ) -> Iterator[tuple[Any, Any]]:
         """``run`` in blocks: each block of the table, and the predictions at its rows."""
         if (tuple(table.names), tuple(table.categories)) != (self._signals, self._categories):
             wanted = f"have the columns {', '.join((*self._signals, *self._categories))}"
@@ -210,7 +210,7 @@ class ClusterHorde(Cluster):
         *,
         predictions: Predictions = "driver",
         on_checkpoint: OnCheckpoint | None = None,
-    ) -> Iterator[Array | None]:
+    ) -> Iterator[Any]:
         """Learn from blocks of rows as they come, each as for ``Horde.observe_many``; the predictions, in order.
 
         A block is {name: column}, readings (B, C), or ``SharedReadings`` where times and gaps are to go with them. All
@@ -266,7 +266,13 @@ class ClusterHorde(Cluster):
             features = [(config, [name for name in of if name in names]) for config, of in self._features]
             chosen = np.arange(part.start, part.stop)
             setup = template._setup.of(chosen)
-            arguments = {**self._arguments, **setup.extra, "alpha": setup.alpha, "engine": engine, "threads": self._threads}
+            arguments = {
+                **self._arguments,
+                **setup.extra,
+                "alpha": setup.alpha,
+                "engine": engine,
+                "threads": self._threads,
+            }
             parts.append(_HordePart(own, [(config, of) for config, of in features if of], arguments, warm))
         names_ = {"signals": self._signals, "categories": self._categories, "step": step, "engine": engine}
         self._launch(parts, {**names_, "cuts": [part.start for part in cuts]})

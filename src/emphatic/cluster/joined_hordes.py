@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def join_hordes(parts: Sequence[Horde]) -> Horde:
     learner = join([part.learner for part in parts])
     begin = np.cumsum([0, *(E * q for q in Q)])[:-1]
     order = [b + rate * q + np.arange(q) for rate in range(E) for b, q in zip(begin, Q, strict=True)]
-    alpha = None if setup.alpha is None else _joined([part._setup.alpha for part in parts], Q)
+    alpha: Any = None if setup.alpha is None else _joined([part._setup.alpha for part in parts], Q)
     extra = {name: _joined([part._setup.extra[name] for part in parts], Q) for name in setup.extra}
     whole = Horde(
         [question for part in parts for question in part.questions], first.features, first.rule, rates=first.rates,
@@ -50,8 +51,8 @@ def join_hordes(parts: Sequence[Horde]) -> Horde:
     return whole
 
 
-def _joined(values: Sequence[object], Q: Sequence[int]) -> object:
+def _joined(values: Sequence[Any], Q: Sequence[int]) -> Any:
     """A parameter of all questions: a number where it is one, else one a question."""
-    if all(np.ndim(value) == 0 for value in values):  # type: ignore[arg-type]
+    if all(np.ndim(value) == 0 for value in values):
         return values[0]
-    return np.concatenate([np.broadcast_to(value, q) for value, q in zip(values, Q, strict=True)])  # type: ignore[call-overload]
+    return np.concatenate([np.broadcast_to(value, q) for value, q in zip(values, Q, strict=True)])

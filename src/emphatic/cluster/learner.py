@@ -100,9 +100,7 @@ class ClusterLearner(Cluster):
         probe = Learner(rule, n, 1, dtype=dtype, engine="dense" if name.startswith("cuda") else name)
         self.rule, self.n, self.K, self.dtype, self.engine = probe.rule, n, K, probe.dtype, name
         setup = {"kind": "learner", "rule": self.rule.name, "n": n, "K": K, "dtype": self.dtype, "engine": name}
-        super().__init__(
-            setup, shards, address, storage, name, block, ahead, checkpoint_every, threads, resume
-        )
+        super().__init__(setup, shards, address, storage, name, block, ahead, checkpoint_every, threads, resume)
         try:
             cuts = cut(K, self._shards, block, grain(self.rule, n, self.dtype, name))
         except ValueError:
@@ -117,7 +115,7 @@ class ClusterLearner(Cluster):
     def run(
         self, Phi: Any, R: Any, gamma_next: Any, *, Phi_next: Any = None, predictions: Predictions | bool = "driver",
         **parameters: Any,
-    ) -> NDArray[Any] | None:  # fmt: skip
+    ) -> Any:  # fmt: skip
         """``Learner.run``, in blocks: the predictions (T, K), made before each update, if they go to the "driver".
 
         With "shard" each shard keeps those of its own learners, in ``predictions-00003.parquet`` in the storage: a
@@ -150,7 +148,7 @@ class ClusterLearner(Cluster):
         *,
         predictions: Predictions = "driver",
         on_checkpoint: OnCheckpoint | None = None,
-    ) -> Iterator[NDArray[Any] | None]:
+    ) -> Iterator[Any]:
         """Learn from blocks as they come, each the arguments of ``Learner.run``; each one's predictions, in order.
 
         ``blocks`` is any iterable, in order, or a function of the first step's number that gives one, for a run that
@@ -216,7 +214,9 @@ def _series(name: str, value: Any, T: int, K: int) -> Any:
         if len(array) == T == K:
             raise refusal(name, "run", f"be (T, 1) or (1, K) where T = K = {T}", f"shape {array.shape}")
         if len(array) not in (T, K):
-            raise refusal(name, "run", f"be a number, (T,), (K,) or (T, K) with T = {T}, K = {K}", f"shape {array.shape}")
+            raise refusal(
+                name, "run", f"be a number, (T,), (K,) or (T, K) with T = {T}, K = {K}", f"shape {array.shape}"
+            )
         return array[:, None] if len(array) == T else array[None]
     if array.ndim != 2 or array.shape[0] not in (1, T) or array.shape[1] not in (1, K):
         raise refusal(name, "run", f"be a number, (T,), (K,) or (T, K) with T = {T}, K = {K}", f"shape {array.shape}")

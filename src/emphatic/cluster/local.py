@@ -28,4 +28,7 @@ def local(
     ClusterLearner('true_online_etd', n=3, K=1024, dtype='float64', engine='chunked', shards=4)
     """
     kind: Any = ClusterLearner if isinstance(what, str | Rule) else ClusterHorde
-    return kind(what, *arguments, shards=shards, address=IN_PROCESS, storage=storage, **options)
+    made: ClusterLearner | ClusterHorde = kind(
+        what, *arguments, shards=shards, address=IN_PROCESS, storage=storage, **options
+    )
+    return made

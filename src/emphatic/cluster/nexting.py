@@ -1,7 +1,7 @@
 """``emphatic nexting`` on a cluster: the table is read here, and its questions are learned in shards.
 
-Predictions come back in order and are written in parts, as without a cluster. Before the manifest moves on to a row, the
-parts before it are written; what a new driver must know of the table at that row is kept in the manifest.
+Predictions come back in order and are written in parts, as without a cluster. Before the manifest moves on to a row,
+the parts before it are written; what a new driver must know of the table at that row is kept in the manifest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class ClusterNexting(Nexting):
         found = Manifest.read(self._storage)
         self._resumed = resume and found is not None
         if found is not None and not resume:
-            raise ValueError(f"{self._storage}: there is a run in this folder: add --resume, or give another --storage.")
+            raise ValueError(
+                f"{self._storage}: there is a run in this folder: add --resume, or give another --storage."
+            )
         try:
             summary = super().run(resume)
         finally:
@@ -92,7 +94,9 @@ class ClusterNexting(Nexting):
                 "Resume with the same, or start again without --resume, in another --storage."
             )
         if 0 not in self.unfinished.begins("predictions"):
-            raise ValueError(f"{self.out}: the predictions of the run in {self._storage} are not here: give the same --out.")
+            raise ValueError(
+                f"{self.out}: the predictions of the run in {self._storage} are not here: give the same --out."
+            )
         self._drop_past(manifest.rows)
         self._cluster = self._open(True)
         self.seconds["learning"] = more["seconds"]
@@ -121,8 +125,8 @@ class ClusterNexting(Nexting):
 
         def read() -> Iterator[SharedReadings]:
             for block in self.table.blocks(self.block, cluster.position):
-                none = self.clock is None or block.time is None
-                gap = np.zeros(len(block), bool) if none else self.clock.find_gaps(block.time)  # type: ignore[union-attr]
+                clock, when = self.clock, block.time
+                gap = np.zeros(len(block), bool) if clock is None or when is None else clock.find_gaps(when)
                 shared = SharedReadings(block.values, block.time, block.labels, gap)
                 sent.append((block, shared, self._more(0.0)))
                 yield shared
@@ -134,7 +138,8 @@ class ClusterNexting(Nexting):
             return state
 
         if cluster.position < self.rows:
-            with closing(cluster.stream(read(), on_checkpoint=on_checkpoint)) as answers:
+            stream: Any = cluster.stream(read(), on_checkpoint=on_checkpoint)
+            with closing(stream) as answers:
                 for predictions in answers:
                     block, shared, more = sent.pop(0)
                     self.counts.add(block)
@@ -155,7 +160,9 @@ class ClusterNexting(Nexting):
         """Write what waits, up to that row."""
         due = [part for part in self._waiting if part[0] < rows]
         if due:
-            self._write_part(due[0][0], KeptReadings.join([part[1] for part in due]), np.concatenate([p[2] for p in due]))
+            self._write_part(
+                due[0][0], KeptReadings.join([part[1] for part in due]), np.concatenate([p[2] for p in due])
+            )
             self._waiting = self._waiting[len(due) :]
 
     def _is_resumable(self, error: BaseException, resumed: bool) -> bool:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
 
@@ -95,10 +96,8 @@ class SweepPlan:
     @cached_property
     def identity(self) -> str:
         """What tells this plan from others: parts of one must not be taken for parts of another."""
-        from emphatic import __version__
-
         grids = [[one.rule, {name: column.tolist() for name, column in one.values.items()}] for one in self.settings]
-        content = [__version__, self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
+        content = [version("emphatic"), self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
