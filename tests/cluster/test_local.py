@@ -106,6 +106,44 @@ def test_sparse_features() -> None:
     assert np.allclose(got, expected, rtol=0, atol=1e-10)
 
 
+def test_chunked_shards_learn_the_bits_of_one_learner_at_its_grain() -> None:
+    rng = np.random.default_rng(0)
+    K, T = 512, 300
+    Phi, R = rng.normal(size=(T + 1, N)) / 5, rng.normal(size=(T, K))
+    given: dict[str, Any] = {"alpha": np.linspace(0.001, 0.05, K)[None], "lambda_": 0.8, "rho": rng.uniform(0, 2, T)}
+    whole = emphatic.Learner(RULE, N, K, engine="chunked")
+    expected = whole.run(Phi, R, 0.9, **given)
+    with local(RULE, N, K, shards=2, engine="chunked", block=127) as learner:
+        assert learner.exact
+        assert np.array_equal(learner.run(Phi, R, 0.9, **given), expected)
+        assert np.array_equal(learner.theta, whole.theta)
+
+
+def test_frozen_learners_do_not_stop_the_stream() -> None:
+    rng = np.random.default_rng(0)
+    Phi, R = rng.normal(size=(401, N)), rng.normal(size=(400, K))
+    alpha = np.full((1, K), 0.001)
+    alpha[0, :16] = 1e30  # the whole of the first shard
+    whole = emphatic.Learner(RULE, N, K, engine="dense")
+    expected = whole.run(Phi, R, 0.9, alpha=alpha, lambda_=0.9, on_divergence="freeze")
+    with local(RULE, N, K, shards=2, engine="dense", block=100) as learner:
+        got = learner.run(Phi, R, 0.9, alpha=alpha, lambda_=0.9)
+        assert np.array_equal(learner.frozen, np.arange(K) < 16)
+        assert learner.position == whole.position == 400
+        assert learner.gather().position == 400
+    assert np.array_equal(got[:, 16:], expected[:, 16:])
+
+
+def test_one_stream_at_a_time() -> None:
+    with local(RULE, N, K, **SETUP) as learner:
+        running = learner.stream(stream())
+        next(running)
+        with pytest.raises(RuntimeError, match="another stream"):
+            learner.cut()
+        running.close()  # type: ignore[attr-defined]
+        learner.cut()
+
+
 def test_parameters_that_would_be_ambiguous_are_refused() -> None:
     with local(RULE, N, K, shards=2, engine="dense", block=100) as learner:
         with pytest.raises(ValueError, match=r"'alpha' parameter of run must be \(T, 1\) or \(1, K\)"):

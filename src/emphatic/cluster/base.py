@@ -16,7 +16,7 @@ from emphatic.cluster.driver import Backend, ClusterStatus, Driver, Parcel
 from emphatic.cluster.local_shards import LocalShards
 from emphatic.cluster.manifest import Manifest
 from emphatic.cluster.ray_shards import RayShards
-from emphatic.cluster.shard import Part, Start
+from emphatic.cluster.shard import ShardPart, Start
 from emphatic.errors import CheckpointError
 from emphatic.learning.inputs import refusal, whole
 from emphatic.questions import durations
@@ -82,7 +82,7 @@ class Cluster:
                 f"{self.storage}: this folder holds a run of {found.rows} rows: resume it, or take another folder."
             )
 
-    def _launch(self, parts: Sequence[Part], setup: Mapping[str, Any]) -> None:
+    def _launch(self, parts: Sequence[ShardPart], setup: Mapping[str, Any]) -> None:
         """Start the shards where the manifest says, or anew."""
         self._setup |= json.loads(json.dumps(dict(setup)))
         manifest = self._found
@@ -153,6 +153,8 @@ class Cluster:
         driver = self._running()
         if predictions not in ("driver", "shard", None):
             raise refusal("predictions", "stream", "be 'driver', 'shard' or None", repr(predictions))
+        if driver.is_streaming:
+            raise RuntimeError("The shards are learning from another stream: end it first, or close() it.")
         try:
             yield from driver.stream(parcels, predictions, on_checkpoint)
         except BaseException as error:

@@ -102,7 +102,7 @@ class Driver:
         self.backend, self.shards, self.manifest, self._session = backend, shards, manifest, session
         self._storage, self._ahead, self._every = storage, ahead, every
         self.restarts = 0
-        self._lag, self._out = 0, manifest.block
+        self._lag, self._out, self.is_streaming = 0, manifest.block, False
         self._began, self._first_rows, self._rows = time.monotonic(), manifest.rows, manifest.rows
 
     @property
@@ -122,6 +122,7 @@ class Driver:
 
         ``on_checkpoint(rows)`` is called before the manifest moves on to that many rows; what it returns is kept there.
         """
+        self.is_streaming = True
         self._begin(predictions, on_checkpoint)
         try:
             while not self._is_finished():
@@ -142,6 +143,8 @@ class Driver:
             self._stop_at(self._out if predictions == "driver" else self._known)
             self._complete()
             raise
+        finally:
+            self.is_streaming = False
         if predictions == "shard":
             for shard in range(self.shards):
                 self.backend.revive(shard, "finish")

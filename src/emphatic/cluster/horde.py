@@ -48,7 +48,7 @@ class _WarmUp(NamedTuple):
 
 @dataclass(frozen=True)
 class _HordePart:
-    """The ``Part`` of some of the questions."""
+    """The ``ShardPart`` of some of the questions."""
 
     questions: Sequence[GVF]
     features: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[str]]]

@@ -28,7 +28,7 @@ _SHARED = ("Phi", "Phi_next")
 
 @dataclass(frozen=True)
 class _LearnerPart:
-    """The ``Part`` of some of the learners, from ``first`` on."""
+    """The ``ShardPart`` of some of the learners, from ``first`` on."""
 
     rule: Any
     n: int

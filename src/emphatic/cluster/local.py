@@ -24,7 +24,8 @@ def local(
     Takes their arguments but ``address``. The bits are those of the same shards on Ray, whatever was killed there. The
     storage is a temporary folder unless it is given.
 
-    >>> local("true_online_etd", 3, 1024, shards=4, engine="chunked")
+    >>> with local("true_online_etd", 3, 1024, shards=4, engine="chunked") as learner:
+    ...     print(learner)
     ClusterLearner('true_online_etd', n=3, K=1024, dtype='float64', engine='chunked', shards=4)
     """
     kind: Any = ClusterLearner if isinstance(what, str | Rule) else ClusterHorde

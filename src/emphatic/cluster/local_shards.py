@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from emphatic.cluster.shard import Part, Shard, Start
+from emphatic.cluster.shard import Shard, ShardPart, Start
 
 __all__ = ["LocalShards"]
 
@@ -24,7 +24,7 @@ class _Call:
 class LocalShards:
     """A ``Backend`` without Ray."""
 
-    def __init__(self, parts: Sequence[Part], storage: str, start: Start) -> None:
+    def __init__(self, parts: Sequence[ShardPart], storage: str, start: Start) -> None:
         self._shards = [Shard(index, part, storage, start) for index, part in enumerate(parts)]
 
     def put(self, value: Any) -> Any:

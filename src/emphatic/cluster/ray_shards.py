@@ -12,7 +12,7 @@ from typing import Any
 
 from emphatic.cluster.connection import ClusterError, Connection
 from emphatic.cluster.driver import Lost
-from emphatic.cluster.shard import Part, Shard, Start
+from emphatic.cluster.shard import Shard, ShardPart, Start
 
 __all__ = ["RayShards"]
 
@@ -43,7 +43,7 @@ class RayShards:
     """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``."""
 
     def __init__(
-        self, connection: Connection, parts: Sequence[Part], storage: Path, start: Start, gpus: int = 0
+        self, connection: Connection, parts: Sequence[ShardPart], storage: Path, start: Start, gpus: int = 0
     ) -> None:
         self._connection, self._ray = connection, connection.ray
         errors = self._ray.exceptions
@@ -70,7 +70,13 @@ class RayShards:
         return [self.revive(shard, "process") for shard in range(len(self._actors))]
 
     def put(self, value: Any) -> Any:
-        return self._ray.put(value)
+        try:
+            return self._ray.put(value)
+        except self._ray.exceptions.ObjectStoreFullError:
+            wanted = "Take smaller blocks, fewer of them ahead, or a Ray with a larger object store."
+            raise ClusterError(
+                f"Ray's object store has no room for a block and those that are kept. {wanted}"
+            ) from None
 
     def call(self, shard: int, method: str, *arguments: Any) -> Any:
         return self._actors[shard].call.remote(method, *arguments)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from emphatic.cluster.kept_predictions import KeptPredictions
 
-__all__ = ["Part", "Reply", "Shard", "Start"]
+__all__ = ["Reply", "Shard", "ShardPart", "Start"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _PAUSES = (0.1, 0.4, 1.0, 2.0)
 
 
-class Part(Protocol):
+class ShardPart(Protocol):
     """What a shard has to learn: how its model is made, loaded and fed."""
 
     def make(self) -> Any:
@@ -60,7 +60,7 @@ class Reply(NamedTuple):
 class Shard:
     """Shard ``index`` of a run."""
 
-    def __init__(self, index: int, part: Part, storage: str, start: Start) -> None:
+    def __init__(self, index: int, part: ShardPart, storage: str, start: Start) -> None:
         self._part, self._start = part, start
         self._folder = Path(storage) / f"shard-{index:05d}"
         self._kept = KeptPredictions(self._folder, Path(storage) / f"predictions-{index:05d}.parquet", start.session)
