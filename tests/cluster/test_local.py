@@ -140,7 +140,7 @@ def test_one_stream_at_a_time() -> None:
         next(running)
         with pytest.raises(RuntimeError, match="another stream"):
             learner.cut()
-        running.close()  # type: ignore[attr-defined]
+        running.close()
         learner.cut()
 
 

@@ -75,7 +75,7 @@ class RayShards:
         except self._ray.exceptions.ObjectStoreFullError:
             wanted = "Take smaller blocks, fewer of them ahead, or a Ray with a larger object store."
             raise ClusterError(
-                f"Ray's object store has no room for a block and those that are kept. {wanted}"
+                f"Ray's object store has no room for the blocks that are kept. {wanted}"
             ) from None
 
     def call(self, shard: int, method: str, *arguments: Any) -> Any:
