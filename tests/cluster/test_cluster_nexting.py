@@ -78,15 +78,19 @@ class Stop(BaseException):
     """As an interruption is."""
 
 
-@pytest.mark.parametrize("at", [1, 1400, ROWS])
-def test_an_interrupted_run_resumes(at: int, table: Path, alone: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "block"), [(1, 200), (1400, 100), (700, 51), (ROWS, 200)])
+@pytest.mark.parametrize("waiting", [1 << 20, 1])
+def test_an_interrupted_run_resumes(
+    waiting: int, at: int, block: int, table: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emphatic.cluster.nexting.WAITING", waiting)  # with 1, parts run ahead of the manifest
     out, storage = tmp_path / "out", tmp_path / "storage"
 
     def stop(phase: str, done: int, total: int) -> None:
         if phase == "learning" and done >= at:
             raise Stop
 
-    options: dict[str, Any] = {"block": 200, "checkpoint_every": 0.0, "storage": storage}
+    options: dict[str, Any] = {"block": block, "checkpoint_every": 0.0, "storage": storage}
     with pytest.raises(Stop):
         job(table, out, progress=stop, **options).run()
     manifest = Manifest.read(storage)

@@ -348,6 +348,10 @@ def test_a_horde_resumes_and_takes_blocks_of_any_kind(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="warmed up once"):
             horde.warm_up(table)
     assert np.array_equal(np.concatenate([one for one in got if one is not None]), expected)
+    with pytest.raises(ValueError, match="another engine"):
+        local(questions(), features(), **(setup | {"engine": "sparse"}))
+    with pytest.raises(ValueError, match=r"another .*kind"):
+        local(RULE, N, K, **setup)
     with pytest.raises(ValueError, match="another features, questions"):
         local(questions()[::-1], features(), **setup)
 

@@ -65,7 +65,7 @@ class Cluster:
         if address == IN_PROCESS:
             self._shards, self._threads = shards or 1, threads or 1
         elif found is not None and shards is None:  # as it was cut before
-            self._connection = Connection(address, found.setup["shards"], threads, self._gpus)
+            self._connection = Connection(address, found.setup.get("shards"), threads, self._gpus)
         else:
             self._connection = Connection(address, shards, threads, self._gpus)
         if self._connection is not None:

@@ -135,7 +135,8 @@ class ClusterHorde(Cluster):
         self._categories: tuple[str, ...] = ()
         if self._found is not None and self._found.block:
             saved = self._found.setup
-            self._begin(saved["engine"], saved["signals"], saved["categories"], saved["step"], None)
+            engine = saved.get("engine", engine) if engine == "auto" else engine
+            self._begin(engine, saved.get("signals", ()), saved.get("categories", ()), saved.get("step"), None)
 
     @property
     def names(self) -> tuple[str, ...]:

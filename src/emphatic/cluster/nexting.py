@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +45,8 @@ class ClusterNexting(Nexting):
         self._storage = (self.storage or self.out / ".cluster").absolute()
         self._resumed = False
         self._cluster: ClusterHorde | None = None
+        #: Rows of which no part is written yet: the first, the readings and the predictions.
+        self._waiting: list[tuple[int, KeptReadings, Any]] = []
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
@@ -93,32 +95,45 @@ class ClusterNexting(Nexting):
                 f"{self._storage}: the run there is of another table or with other settings. "
                 "Resume with the same, or start again without --resume, in another --storage."
             )
-        if 0 not in self.unfinished.begins("predictions"):
+        if not any(self.unfinished.folder.glob("*predictions-*.parquet")):
             raise ValueError(
                 f"{self.out}: the predictions of the run in {self._storage} are not here: give the same --out."
             )
-        self._drop_past(manifest.rows)
         self._cluster = self._open(True)
+        self._drop_past(manifest.rows)
         self.seconds["learning"] = more["seconds"]
         clock = None if more["clock"] is None else Clock.restore(more["clock"])
         return None, clock, ReadingCounts(**more["counts"])
 
     def _drop_past(self, rows: int) -> None:
-        """Remove what was written past the manifest."""
-        self.unfinished.drop(rows)
+        """Remove what was written past the manifest; what no part has yet waits again."""
+        end = self._aligned(rows)
         for kind in ("predictions", "readings"):
-            begin = self.unfinished.begins(kind)[-1]
-            table = self.unfinished.read(kind, begin)
-            if begin + table.num_rows > rows:
-                part = table.slice(0, rows - begin)
-                self.unfinished.write(kind, begin, {name: part.column(name) for name in part.column_names})
+            for begin in [begin for begin in self.unfinished.begins(kind) if begin <= end][-1:]:
+                table = self.unfinished.read(kind, begin)
+                if begin + table.num_rows >= rows > end:  # a part that was full has them
+                    self._rewrite(f"tail-{kind}", rows, table.slice(end - begin, rows - end))
+                if begin < end < begin + table.num_rows:
+                    self._rewrite(kind, begin, table.slice(0, end - begin))
+        self.unfinished.drop(end)
+        if end < rows:
+            kept = KeptReadings.from_table(self.unfinished.read("tail-readings", rows), self.table.categories)
+            table = self.unfinished.read("tail-predictions", rows)
+            predictions = np.stack([table.column(name).to_numpy() for name in self._names], axis=1)
+            self._waiting = [(end, kept, predictions)]
+
+    def _rewrite(self, kind: str, begin: int, table: Any) -> None:
+        self.unfinished.write(kind, begin, {name: table.column(name) for name in table.column_names})
+
+    def _aligned(self, rows: int) -> int:
+        """The last row up to which parts may be written: scoring takes parts that begin at multiples of 8."""
+        return rows if rows == self.rows else rows // 8 * 8
 
     def _learn(self, began: float) -> None:
         """All rows from where the shards stand; then all questions as one horde."""
         cluster = self._cluster
         assert cluster is not None
         spent = self.seconds.get("learning", 0.0)
-        self._waiting: list[tuple[int, KeptReadings, Any]] = []
         #: What the manifest is to hold of each row that it may move to.
         self._states: dict[int, dict[str, Any]] = {}
         sent: list[tuple[Any, SharedReadings, dict[str, Any]]] = []
@@ -133,6 +148,7 @@ class ClusterNexting(Nexting):
 
         def on_checkpoint(rows: int) -> Mapping[str, Any]:
             self._flush(rows)
+            self._write_tail(rows)
             state = self._states[rows]
             self._states = {row: later for row, later in self._states.items() if row >= rows}
             return state
@@ -157,13 +173,26 @@ class ClusterNexting(Nexting):
         self.unfinished.save(self.horde, dict(cluster.more))
 
     def _flush(self, rows: int) -> None:
-        """Write what waits, up to that row."""
+        """Write what waits, up to that row or a few before it."""
+        end = self._aligned(rows)
+        due = [part for part in self._waiting if part[0] < end]
+        if due:
+            begin, readings, predictions = _join(due)
+            part = slice(0, end - begin)
+            self._write_part(begin, readings[part], predictions[part])
+            rest = slice(end - begin, len(readings))
+            left = [(end, readings[rest], predictions[rest])] if len(readings) > end - begin else []
+            self._waiting = left + self._waiting[len(due) :]
+
+    def _write_tail(self, rows: int) -> None:
+        """Write the few rows before the manifest's that are in no part yet, in files of their own."""
         due = [part for part in self._waiting if part[0] < rows]
         if due:
-            self._write_part(
-                due[0][0], KeptReadings.join([part[1] for part in due]), np.concatenate([p[2] for p in due])
-            )
-            self._waiting = self._waiting[len(due) :]
+            begin, readings, predictions = _join(due)
+            tail = slice(0, rows - begin)
+            self.unfinished.write("tail-readings", rows, readings[tail].columns())
+            named = dict(zip(self._names, predictions[tail].T, strict=True))
+            self.unfinished.write("tail-predictions", rows, named)
 
     def _is_resumable(self, error: BaseException, resumed: bool) -> bool:
         manifest = Manifest.read(self._storage)
@@ -180,6 +209,11 @@ class ClusterNexting(Nexting):
     def _names(self) -> tuple[str, ...]:
         assert self._cluster is not None
         return self._cluster.names
+
+
+def _join(parts: Sequence[tuple[int, KeptReadings, Any]]) -> tuple[int, KeptReadings, Any]:
+    """Rows that follow one another as one."""
+    return parts[0][0], KeptReadings.join([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
 
 def _clear(storage: Path) -> None:

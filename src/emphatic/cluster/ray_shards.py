@@ -74,9 +74,7 @@ class RayShards:
             return self._ray.put(value)
         except self._ray.exceptions.ObjectStoreFullError:
             wanted = "Take smaller blocks, fewer of them ahead, or a Ray with a larger object store."
-            raise ClusterError(
-                f"Ray's object store has no room for the blocks that are kept. {wanted}"
-            ) from None
+            raise ClusterError(f"Ray's object store has no room for the blocks that are kept. {wanted}") from None
 
     def call(self, shard: int, method: str, *arguments: Any) -> Any:
         return self._actors[shard].call.remote(method, *arguments)
