@@ -15,6 +15,7 @@ SUITES = {
     "nexting": "benchmarks.nexting",
     "live": "benchmarks.live",
     "studies": "benchmarks.studies",
+    "stepsizes": "benchmarks.stepsizes",
     "cuda": "benchmarks.cuda",
     "cluster": "benchmarks.cluster",
 }

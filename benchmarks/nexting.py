@@ -90,6 +90,10 @@ class Log:
         )
 
 
+#: Readings of a pipe that are not timed.
+WARM_UP = 500
+
+
 @dataclass(frozen=True)
 class Pipe:
     """``emphatic nexting -`` as a process: JSON lines in, JSON lines out, learning all the while."""
@@ -119,6 +123,8 @@ class Pipe:
             str(model),
             "--horizons",
             "2,9,36,144",
+            "--warm-up",
+            str(WARM_UP),
         ]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
@@ -131,6 +137,8 @@ class Pipe:
                 sink.close()
 
             threading.Thread(target=feed, daemon=True).start()
+            for _ in range(WARM_UP - 2):  # answered by persistence, from the third on
+                process.stdout.readline()
             out, began = [process.stdout.readline()], perf_counter()
             out += process.stdout.readlines()
             return out, perf_counter() - began
@@ -141,11 +149,11 @@ class Pipe:
             made: list[Any] = [json.loads(line)["predictions"] for line in out]
         lines = [json.loads(line) for line in self.lines()]
         names = list(lines[0])
-        first = emphatic.streams.open_table({name: [line[name] for line in lines[:500]] for name in names})
-        settings = Settings(horizons=(2, 9, 36, 144)).filled(first, 500)
-        other = Horde(settings.gvfs(), Features.from_config(settings.features or ())).warm_up(first, 500)
+        first = emphatic.streams.open_table({name: [line[name] for line in lines[:WARM_UP]] for name in names})
+        settings = Settings(horizons=(2, 9, 36, 144)).filled(first, WARM_UP)
+        other = Horde(settings.gvfs(), Features.from_config(settings.features or ())).warm_up(first, WARM_UP)
         other.run(first)
-        want = np.array([other.observe(line) for line in lines[500:]])
+        want = np.array([other.observe(line) for line in lines[WARM_UP:]])
         yield gate(self.gate, np.array([[v for at in one.values() for v in at.values()] for one in made]), want)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
@@ -153,7 +161,7 @@ class Pipe:
         for _ in range(effort.rounds):
             with tempfile.TemporaryDirectory() as folder:
                 best = min(best, self.outcome(Path(folder) / "m")[1])
-        rate = (self.T - 501) / best
+        rate = (self.T - WARM_UP - 1) / best
         yield Row(
             f"nexting on a pipe, {self.signals} signals × 4 horizons",
             "readings a second, a process with JSON in and out",

@@ -1,7 +1,7 @@
 """Hypothesis draws the same examples every time, without a deadline: kernels compile on first use.
 
 Tests marked ``plain`` run kernels as the Python that they are; so does, in files of short streams, every test of a rule
-whose structure is that of another one (``tests.support.contract``), unless it is asked to be ``compiled``. Tests of one
+that is not in ``COMPILED`` (``tests.support.contract``), unless its parameter ``compiled`` says otherwise. Tests of one
 rule go to one worker, and benchmarks come last, so that no kernel is compiled twice.
 """
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from emphatic.rules import Rule
-from tests.support.contract import SINGLE, STRUCTURES
+from tests.support.contract import COMPILED
 from tests.support.plain import plain_python
 
 settings.register_profile(
@@ -37,10 +37,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         given = item.callspec.params if hasattr(item, "callspec") else {}
         rule = given.get("rule")
         name = rule.name if isinstance(rule, Rule) else rule
-        if not name:
+        if not isinstance(name, str):
             continue
-        structures = SINGLE if given.get("dtype") == "float32" else STRUCTURES
-        if item.path.stem in SHORT and name not in structures and not given.get("compiled"):
+        compiled = given.get("compiled", name in COMPILED[given.get("dtype", "float64")])
+        if item.path.stem in SHORT and not compiled:
             item.add_marker(pytest.mark.plain)
         if config.pluginmanager.hasplugin("xdist"):
             item.add_marker(pytest.mark.xdist_group(str(name)))

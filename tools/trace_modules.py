@@ -61,7 +61,7 @@ def nexting() -> list[str]:
         table = Path(folder) / "f.csv"
         rows = (f"2026-01-01T00:{t:02d}:00,{t % 7},{t % 5}\n" for t in range(ROWS))
         table.write_text("time,light,heat\n" + "".join(rows), encoding="utf-8")
-        arguments = ["nexting", str(table), "--horizons", "2,8", "--out", str(Path(folder) / "out")]
+        arguments = ["nexting", str(table), "--horizons", "2,8", "--out", str(Path(folder) / "out"), "--overwrite"]
         with redirect_stdout(StringIO()):
             app(arguments, standalone_mode=False)
             with _recorded() as passed:

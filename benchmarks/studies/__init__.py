@@ -26,6 +26,7 @@ def cases(quick: bool) -> Sequence[Case]:
     if quick:
         return [
             Study(SMALL, runs=4, part=2, steps=300, jobs=2, minutes=15),
+            Study(SMALL, runs=4, part=2, steps=100, jobs=2, minutes=120, problem="four_rooms", every=10, tasks=8),
             Beside("td", 200),
             Simulation(20_000, None, millions=10),
             Simulation(2_000, 3, millions=10),
@@ -33,6 +34,7 @@ def cases(quick: bool) -> Sequence[Case]:
         ]
     return [
         Study(GRID, runs=50, part=8, steps=20_000, jobs=2, minutes=15),
+        Study(GRID, runs=50, part=2, steps=50_000, jobs=2, minutes=120, problem="four_rooms", every=10, tasks=8),
         *(Beside(rule, 20_000) for rule in ("td", "etd")),
         Simulation(1_000_000, None, millions=10),
         Simulation(20_000, 50, millions=10),
@@ -46,8 +48,14 @@ def growth() -> Sequence[Case]:
     def garnet(n: int) -> Growth:
         return Growth("n", f"n = {n}", problem=problems.garnet(64, 4, 2, n, on_policy=True))
 
+    def garnet_of(rule: str) -> Growth:
+        along = "n and the rule, errors at one step in 10"
+        problem = problems.garnet(64, 4, 2, 32, on_policy=True)
+        return Growth(along, f"n = 32, {rule}", problem, rule, every=10, at_most=60)
+
     return [
         *(garnet(n) for n in (2, 6, 12, 16, 32)),
+        *(garnet_of(rule) for rule in ("td", "etd", "true_online_etd", "gtd")),
         *(Growth("K", f"K = {K:,}", K=K) for K in (16, 228, 2_048)),
         *(Growth("the steps between errors", f"{every}", every=every) for every in (1, 10, 100)),
         *(Growth("the rule's vectors", f"{m}, {rule}", rule=rule) for m, rule in ((2, "td"), (3, "gtd"), (4, "htd"))),

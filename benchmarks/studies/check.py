@@ -46,32 +46,41 @@ def by_reference(
     K = len(values["alpha"])
     learner = emphatic.Learner(rule, mdp.n, K, engine="reference")
     keywords = {"predictions": False, "probe": mdp.probe, "probe_every": every, "on_divergence": "freeze"}
+    if not stream.active.all():  # nothing is learned where the target policy is undefined
+        values = values | {"alpha": values["alpha"] * stream.active[:, None]}
     with np.errstate(all="ignore"):
         _, error = learner.run(**(stream.inputs(rule) | values | keywords))
     return learner, error
 
 
 def against_reference(name: str, found: Sweep) -> Iterator[Gate]:
-    """Of each rule a sample of settings in the first run: mean, last error and curve."""
+    """Of each rule a sample of settings in the first run: mean, last error and curve, means over the tasks."""
     source, rules = found.plan.source, np.array(found.rules)
     assert isinstance(source, Simulated)
-    mdp = source.mdp(0)
-    stream = mdp.simulate(source.steps, seed=(source.seed, 0))
     for rule in dict.fromkeys(found.rules):
         own = np.flatnonzero(rules == rule)
         ks = own[sample(len(own))]
         values: dict[str, Any] = {name: column[ks] for name, column in found.parameters.items()}
         values = {name: column for name, column in values.items() if not np.isnan(column).any()}
-        if "lambda" in values:
-            values["lambda_"] = values.pop("lambda")
-        if "zeta" in values:
-            values["xi"] = np.array([mdp.xi(zeta) for zeta in values.pop("zeta")])
-        learner, error = by_reference(rule, mdp, stream, values, found.plan.every)
-        with np.errstate(all="ignore"):
-            mean, final = (np.where(learner.frozen, np.inf, x) for x in (error.mean(axis=0), mdp.rmsve(learner.theta)))
-            curve = error[found.points // found.plan.every]
-            curve[(found.points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
-            curve = curve.astype(np.float32)
+        each = [_task_by_reference(rule, mdp, dict(values), found) for mdp in source.tasks(0)]
+        mean, final, curve = (np.mean(parts, axis=0) for parts in zip(*each, strict=True))
         yield alike(f"{name}, {rule}: mean", found.mean[ks, 0], mean)
         yield alike(f"{name}, {rule}: final", found.final[ks, 0], final)
-        yield alike(f"{name}, {rule}: curve, in float32", found.curve[ks, 0], curve.T, 1e-6)
+        yield alike(f"{name}, {rule}: curve, in float32", found.curve[ks, 0], curve.T.astype(np.float32), 1e-6)
+
+
+def _task_by_reference(rule: str, mdp: MDP, values: dict[str, Any], found: Sweep) -> tuple[Array, Array, Array]:
+    """Mean and last error, (K,), and the curve (P, K) in one task."""
+    source = found.plan.source
+    assert isinstance(source, Simulated)
+    if "lambda" in values:
+        values["lambda_"] = values.pop("lambda")
+    if "zeta" in values:
+        values["xi"] = np.array([mdp.xi(zeta) for zeta in values.pop("zeta")])
+    stream = mdp.simulate(source.steps, seed=(source.seed, 0))
+    learner, error = by_reference(rule, mdp, stream, values, found.plan.every)
+    with np.errstate(all="ignore"):
+        mean, final = (np.where(learner.frozen, np.inf, x) for x in (error.mean(axis=0), mdp.rmsve(learner.theta)))
+        curve = error[found.points // found.plan.every]
+        curve[(found.points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
+    return mean, final, curve.astype(np.float32)

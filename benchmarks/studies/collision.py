@@ -1,4 +1,4 @@
-"""The grid of Ghiassian & Sutton (2021) on the collision task, all of it."""
+"""The grids of Ghiassian & Sutton (2021) on the collision task and in Four Rooms, all of them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,16 @@ class Study:
     steps: int
     jobs: int
     minutes: float
+    problem: str = "collision"
+    every: int = 1
+    tasks: int = 1
 
-    name = "the collision study"
+    @property
+    def name(self) -> str:
+        return f"the {self.problem} study"
 
     def swept(self, runs: int, steps: int, jobs: int, out: str | None = None) -> Sweep:
-        return sweep("collision", self.grid, runs=runs, steps=steps, jobs=jobs, out=out)
+        return sweep(self.problem, self.grid, runs=runs, steps=steps, every=self.every, jobs=jobs, out=out)
 
     def gates(self) -> Iterator[Gate]:
         yield from against_reference(self.name, self.swept(1, min(self.steps, CHECKED), 1))
@@ -53,11 +58,12 @@ class Study:
         gates = tuple(f"{self.name}, {rule}: mean" for rule in dict.fromkeys(found.rules))
         section = (
             f"{self.name}: {len(found.mean):,} settings of {len(gates)} rules, {self.runs} runs × "
-            f"{self.steps:,} steps, errors at every step, {self.jobs} jobs"
+            f"{self.steps:,} steps, errors at {'every step' if self.every == 1 else f'one step in {self.every}'}, "
+            f"{self.jobs} jobs"
         )
         yield Row(
             section,
-            f"{times * found.plan.learner_steps:,.0f} learner-steps",
+            f"{times * self.tasks * found.plan.learner_steps:,.0f} learner-steps",
             gates=gates,
             ours=times * seconds / 60,
             unit="min",

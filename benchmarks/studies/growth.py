@@ -28,6 +28,7 @@ class Growth:
     every: int = 1
     diverge: float = 0.0
     T: int = 20_000
+    at_most: float | None = None
 
     @property
     def name(self) -> str:
@@ -54,4 +55,6 @@ class Growth:
             gates=(f"{self.name}, {self.rule}: mean", f"{self.name}: who diverges"),
             ours=1e3 * µs["ours"],
             unit="ns",
+            ratio=None if self.at_most is None else 1e3 * µs["ours"],
+            at_most=self.at_most,
         )

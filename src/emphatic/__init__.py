@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from emphatic.learning.sequences import xi as xi
     from emphatic.questions.gvf import GVF as GVF
     from emphatic.questions.gvf import Policy as Policy
+    from emphatic.rules import ElementwiseRule as ElementwiseRule
     from emphatic.rules import Rule as Rule
 
     # One for each rule, as ``python -m tools.list_rules`` writes them.
@@ -81,7 +82,7 @@ _HOME = {
     "learning.loading": ("load",),
     "learning.sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
     "questions.gvf": ("GVF", "Policy"),
-    "rules": ("Rule",),
+    "rules": ("ElementwiseRule", "Rule"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (

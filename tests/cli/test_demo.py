@@ -2,6 +2,7 @@
 
 import doctest
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import emphatic
 from emphatic.cli import demo
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The installed ``emphatic`` command, as a user runs it."""
     program = Path(sys.executable).with_name("emphatic")
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "80", **variables}
     return subprocess.run([program, *arguments], capture_output=True, encoding="utf-8", env=environment, check=False)
 
 
@@ -91,6 +93,21 @@ def test_bad_values_are_refused_on_standard_error(arguments: list[str], named: l
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert all(word in done.stderr for word in named)
+
+
+def test_rules_are_listed_in_full() -> None:
+    """In a file or a pipe no line is broken; on a narrow terminal no name is."""
+    wide, narrow = command("rules"), command("rules", TTY_COMPATIBLE="1")
+    assert (wide.returncode, wide.stderr, narrow.returncode) == (0, "", 0)
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in wide.stdout.splitlines() if "│" in line]
+    listed = [(row[0], row[2], row[3]) for row in cells if row[0]]
+    extras = {rule.name: [*rule.extra] for rule in map(emphatic.rules.get, emphatic.rules.names())}
+    assert [(name, paper) for name, paper, _ in listed] == [(name, emphatic.rules.get(name).paper) for name in extras]
+    assert [re.sub(r"=[^,]*", "", extra) for *_, extra in listed] == [", ".join(extra) for extra in extras.values()]
+    updates = [line for name in extras for line in emphatic.rules.get(name).update.split("; ")]
+    assert [row[1] for row in cells if row[1]] == updates
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", narrow.stdout).splitlines())) <= 80
+    assert all(f" {name} " in re.sub(r"\x1b\[[0-9;]*m", "", narrow.stdout) for name in extras)
 
 
 def test_the_command_line_starts_without_numba() -> None:

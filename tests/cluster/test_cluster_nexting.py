@@ -35,7 +35,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, y = np.sin(t / 30.0), np.cos(t / 100.0)
     y[300:320] = np.nan
     when = np.datetime64("2024-01-01", "s") + (60 * t + np.where(t > 1700, 86400, 0)).astype("timedelta64[s]")
-    pa.csv.write_csv(pa.table({"time": when, "x": x, "y": y, "mode": np.where(t % 100 < 50, "on", "off")}), path)
+    pa.csv.write_csv(pa.table({"time": when, "x": x, "y": y, "mode": np.where(t % 100 < 50, "red", "blue")}), path)
     return path
 
 
@@ -63,7 +63,7 @@ def compare(out: Path, alone: Path, tolerance: float = 1e-9) -> None:
     models = [emphatic.Horde.load(folder / "model.safetensors") for folder in (out, alone)]
     assert models[0].names == models[1].names
     assert np.allclose(models[0].learner.theta, models[1].learner.theta, rtol=0, atol=tolerance)
-    next_row = {"x": 0.5, "y": 0.25, "mode": "on"}
+    next_row = {"x": 0.5, "y": 0.25, "mode": "red"}
     answers = [model.observe(next_row, time=1.75e9) for model in models]
     assert np.allclose(answers[0], answers[1], rtol=0, atol=tolerance)
 
@@ -150,7 +150,7 @@ def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tm
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
-    assert errors.splitlines()[-1] == "Stopped; continue with --resume."
+    assert errors.splitlines()[-1].startswith("Stopped; continue with --resume --out")
     done = run_command(*arguments, "--resume", timeout=120)
     assert done.returncode == 0, done.stderr
     compare(out, alone)

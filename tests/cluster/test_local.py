@@ -31,7 +31,7 @@ def collect(stream: Any, got: list[Any]) -> None:
 
 def log(rows: int = 900) -> dict[str, Any]:
     t = np.arange(rows)
-    return {"a": np.sin(t / 9.0), "b": np.cos(t / 17.0), "mode": np.where(t % 50 < 25, "on", "off")}
+    return {"a": np.sin(t / 9.0), "b": np.cos(t / 17.0), "mode": np.where(t % 50 < 25, "red", "blue")}
 
 
 def questions() -> list[GVF]:

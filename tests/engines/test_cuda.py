@@ -44,8 +44,70 @@ def test_divergence_ranges_frozen_learners_and_any_rule() -> None:
     interpreted("learn_as_the_reference_does")
 
 
+def test_several_chunks_and_shares_of_columns() -> None:
+    interpreted("learn_in_chunks")
+
+
+def test_several_devices_and_arrays_of_other_libraries(tmp_path: Path) -> None:
+    interpreted("use_devices_and_arrays", str(tmp_path / "m.safetensors"))
+
+
+def test_halves_hold_what_they_claim_to() -> None:
+    """FP16 halves are as exact as those of TF32 wherever a chunk is said to fit."""
+    from emphatic.engines.cuda.cuda_blocks import _halve
+
+    P = torch.randn(7, 64, 96, generator=torch.Generator().manual_seed(0))
+    P[1] *= torch.logspace(-6, 6, 96)  # components of many scales
+    P[2, 5] *= 1e7  # one row far above the others
+    P[3] *= 1e20
+    P[4] = 0.0
+    P[5] = (P[5] > 1.0).float()
+    P[6, :, 7] = 2.0**-15 * (P[6].abs().amax())  # as faint as may be
+    scale, fits, high, low = _halve(P)
+    assert fits.tolist() == [True, False, False, True, True, True, True]
+    made = scale[:, None, None] * (high.double() + low.double())
+    largest = P.abs().amax((1, 2), keepdim=True)
+    for chunk in fits.nonzero()[:, 0]:
+        clear = P[chunk].abs() >= 2.0**-16 * largest[chunk]
+        error = (made - P)[chunk].abs()
+        assert (error[clear] <= 2.0**-22 * P[chunk].abs()[clear]).all()
+        assert (error <= 2.0**-38 * largest[chunk].double()).logical_or(clear).all()
+
+
+def test_a_pass_takes_what_is_still_old() -> None:
+    """Nobody moves before those that take of it, and a weight goes with a trace of its own."""
+    from emphatic.engines.cuda.cuda_part import _passes
+
+    for name in emphatic.rules.names():
+        A, _ = emphatic.rules.get(name).form
+        passes = _passes(A)
+        when = {r: i for i, pair in enumerate(passes) for r in pair}
+        assert sorted(when) == list(range(len(A)))
+        for r, row in enumerate(A):
+            assert all(when[r] <= when[c] for c, a in enumerate(row) if a != 0.0), (name, passes)
+    assert _passes(emphatic.rules.get("true_online_gtd").form[0]) == [(0, 2), (1, 4), (3, 3)]
+
+
+def test_it_is_only_ever_chosen_by_name() -> None:
+    sizes = (1, 100, 1_000_000)
+    chosen = {
+        emphatic.engines.choose(n, K, T, active)
+        for n in sizes for K in (None, *sizes) for T in sizes for active in (None, 1.0)
+    }  # fmt: skip
+    assert chosen <= {"dense", "sparse", "chunked"}
+
+
 def test_what_it_needs_is_said() -> None:
     if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
         assert "cuda" not in emphatic.engines.available()
         with pytest.raises(ValueError, match="Got 'cuda' instead, which needs a GPU"):
             emphatic.Learner("td", 2, 2, engine="cuda")
+        saved = next((ROOT / "tests" / "data").glob("*/cuda-3/td-float64.safetensors"))
+        for engine in (None, "cuda", "cuda-tf32"):
+            named = engine or "cuda"
+            with pytest.raises(ValueError, match=f"such as 'auto': '{named}' needs a GPU") as info:
+                emphatic.load(saved, engine=engine)
+            assert not isinstance(info.value, emphatic.CheckpointError)
+        assert emphatic.load(saved, engine="auto").steps
+    with pytest.raises(ValueError, match="'devices' parameter of Learner must come with engine='cuda'"):
+        emphatic.Learner("td", 2, 2, devices=[0])

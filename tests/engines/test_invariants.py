@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emphatic
-from tests.support.contract import SINGLE, STRUCTURES
+from tests.support.contract import COMPILED, STRUCTURES
 from tests.support.equations import CORE, RULES, Array
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
@@ -245,6 +245,7 @@ def test_beta_as_gamma_and_as_0(prefix: str, engine: str) -> None:
         assert relative_error(a.e, b.e) < CLOSE
 
 
+@pytest.mark.plain  # compiled: tests/rules/test_emphasis.py
 @every_engine
 @pytest.mark.parametrize("prefix", ["", "true_online_"])
 def test_at_lambda_1_emphasis_is_interest(prefix: str, engine: str) -> None:
@@ -260,7 +261,7 @@ def test_at_lambda_1_emphasis_is_interest(prefix: str, engine: str) -> None:
 
 
 @every_rule
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(cuts=st.sets(st.integers(1, 30), max_size=6), by_learn=st.sets(st.integers(0, 6)), seed=st.integers(0, 99))
 def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[int], seed: int) -> None:
     """One `run`, any split into several, and `learn` for any of the parts: the same predictions and state."""
@@ -383,7 +384,7 @@ def test_save_and_load_in_mid_stream(rule: str, engine: str, learners: int | Non
 def test_float32_stays_near(rule: str, engine: str, dtype: str) -> None:
     """In single precision the same, to single precision: one learner of every structure, and a few of the others."""
     K = None if rule in STRUCTURES else 2
-    stream = stream_for(rule, 20, T=301 if rule in SINGLE else 61, K=K)
+    stream = stream_for(rule, 20, T=301 if rule in COMPILED[dtype] else 61, K=K)
     theta_0 = start(20, *(() if K is None else (K,)), N)
     expected = stream.expected(rule, theta_0)
     learner = learner_at(rule, engine, theta_0, dtype=dtype)

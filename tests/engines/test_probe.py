@@ -224,7 +224,7 @@ def test_the_error_is_the_sum_over_states(S: int, rank: int) -> None:
     probe = (rng.normal(size=(S, rank)) @ rng.normal(size=(rank, 6)), rng.normal(size=S), rng.random(S))
     probe[2][1:3] = 0.0
     made = Probe.of(*probe)
-    assert made.R.shape == (min(S, 7), 7)
+    assert made.R.shape == (1, min(S, 7), 7)
     theta = rng.normal(size=(5, 6)) * np.array([0.0, 1e-3, 1.0, 1e3, 1e100])[:, None]
     assert np.allclose(made(theta), rmsve(probe, theta), rtol=1e-12, atol=0.0)
     best = np.linalg.lstsq(np.sqrt(probe[2])[:, None] * probe[0], np.sqrt(probe[2]) * probe[1])[0]
@@ -247,3 +247,26 @@ def test_an_error_too_large_for_a_number_is_infinity(engine: str, K: int | None)
         learner.theta = np.full(6 if K is None else (K, 6), size)
         _, errors = learner.run(np.zeros((3, 6)), 0.0, 0.0, alpha=0.0, probe=probe, on_divergence="freeze")
         assert (errors == np.inf).all()
+
+
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+@pytest.mark.parametrize("K", [1, 5, 9])
+def test_each_learner_may_have_values_and_weights_of_its_own(engine: str, K: int) -> None:
+    """As K runs with one goal each, also of those that are frozen; a weight or values for all go with the others."""
+    rng, of = np.random.default_rng(3), np.arange(K) % 7
+    Phi_s, v, d = rng.random((9, 6)), rng.normal(size=(K, 9)), rng.random((K, 9))
+    for values, weights in ((v, d), (v[0], d), (v, d[0])):
+        learner = Learner("td", 6, K, engine=engine)
+        probe: Any = (Phi_s, values, weights)
+        _, errors = run(learner, of, 0, 400, probe=probe, probe_every=9)
+        for k in range(K):
+            own: Any = (Phi_s, *(part[k] if part.ndim == 2 else part for part in (values, weights)))
+            one = Learner("td", 6, K, engine=engine)
+            assert np.allclose(errors[:, k], run(one, of, 0, 400, probe=own, probe_every=9)[1][:, k], rtol=1e-12)
+
+
+def test_goals_that_do_not_fit_are_refused() -> None:
+    learner, Phi_s = Learner("td", 6, 3, engine="reference"), np.ones((9, 6))
+    for v, d in ((np.ones((2, 9)), np.ones(9)), (np.ones(9), np.zeros((3, 9))), (np.ones(8), np.ones(9))):
+        with pytest.raises(ValueError, match=r"v and d of shape \(S,\) or \(3, S\), all finite, with weights d that"):
+            learner.run(np.ones((3, 6)), 0.0, 0.0, alpha=0.1, probe=(Phi_s, v, d))

@@ -33,29 +33,40 @@ NO_TRACE = Rule("no_trace", no_trace, weights=("theta",), traces=(), memory=(), 
 
 
 def sources(rule: Rule, dtype: str, apart: bool) -> dict[str, tuple[Any, dict[str, int]]]:
-    """Each kernel as it is launched: what Triton compiles, and its options."""
+    """Each kernel as it is launched: what Triton compiles, and its options. In float32 also the kernels of halves."""
     from triton.compiler import ASTSource
 
-    from emphatic.engines.cuda import cuda_products
-    from emphatic.engines.cuda import engine as cuda
+    from emphatic.engines.cuda import cuda_part, cuda_products
     from emphatic.engines.cuda.cuda_blocks import ROWS
 
-    made = cuda.kernels(rule, dtype)
+    made = cuda_part.kernels(rule, dtype)
     count = len(rule.parameters)
     constants: dict[str, Any] = {f"p{i}_varies": i == 5 for i in range(count)}
     constants |= {"p5_k": 1, "KEEP": True, "APART": apart, "ROWS": ROWS}
-    constants |= {"FIRST": 0, "LAST": min(1, len(rule.vectors) - 1)}
+    passes = cuda_part._passes(rule.form[0])
+    unused = {"dual" if len(rule.vectors) > 3 else "dual of many"}
+    unused |= set() if any(r == s for r, s in passes) else {"update of one"}
+    one, other = passes[0]
+    constants |= {"ONE": one, "OTHER": other}
     constants |= {"PRECISION": "tf32x3", "THREE": True} if dtype == "float32" else {"PRECISION": "ieee", "THREE": False}
     pointers = dict.fromkeys(("X", "Z", "G", "H", "P", "P_rest", "TAIL", "OUT"), f"*fp{dtype[-2:]}")
-    pointers |= {"FLAG": "*i32", "FROZEN": "*i8"}
+    pointers |= {"FLAG": "*i32", "FROZEN": "*i8", "SCALE": "*fp32"}
     pointers |= dict.fromkeys(("BEFORE", "AFTER", "DELTA", "TOP", *(f"p{i}_at" for i in range(count))), "*fp64")
+    halves = [("halves", dict.fromkeys(("P", "P_rest"), "*fp16"))] if dtype == "float32" else []
+    functions = {"dual": made.dual, "update": made.update, "project": cuda_products.project}
     found = {}
-    for name, function in (("dual", made.dual), ("update", made.update), ("project", cuda_products.project)):
-        settings = dict(cuda._SHAPES[dtype][name])
-        options = {"num_warps": settings.pop("num_warps")}
-        given = {name: value for name, value in (constants | settings).items() if name in function.arg_names}
-        signature = {name: pointers.get(name, "i32") for name in function.arg_names} | dict.fromkeys(given, "constexpr")
-        found[name] = ASTSource(function, signature, constexprs=given), options
+    for form, others in ((dtype, {}), *halves):
+        for name, shapes in cuda_part.SHAPES[form].items():
+            if name in unused:
+                continue
+            function, settings = functions[name.split()[0]], dict(shapes[0])
+            options = {"num_warps": settings.pop("num_warps")}
+            settings |= {"HALVES": form == "halves", "NEXT": form == "halves"}
+            settings |= {"OTHER": one} if name == "update of one" else {}
+            given = {name: value for name, value in (constants | settings).items() if name in function.arg_names}
+            signature = {name: (pointers | others).get(name, "i32") for name in function.arg_names}
+            signature |= dict.fromkeys(given, "constexpr")
+            found[f"{name}, {form}"] = ASTSource(function, signature, constexprs=given), options
     return found
 
 
@@ -82,9 +93,15 @@ def test_the_compiler_reads_every_kernel(name: str) -> None:
         assert "tt.func public" in read(*given), kernel
 
 
+@pytest.mark.parametrize("method", ["auto", "alphabound", "decaying"])
+def test_the_compiler_reads_rules_with_step_sizes(method: str) -> None:
+    rule: Any = emphatic.stepsizes.get(method).rule(emphatic.rules.get("true_online_etd"))
+    assert "tt.func public" in read(*sources(rule, "float32", apart=False)["dual"])
+
+
 def test_numbers_of_a_rule_are_float64() -> None:
     """Triton 3.6 makes a float32 of a number that meets a minimum, and then a float64 of that."""
-    text = read(*sources(NO_TRACE, "float64", apart=False)["dual"])
+    text = read(*sources(NO_TRACE, "float64", apart=False)["dual, float64"])
     for number in ("1.000000e-01", "3.000000e-01"):
         assert f"arith.constant {number} : f64" in text
 

@@ -17,12 +17,12 @@ def log(rows: int = 400) -> dict[str, Any]:
     t = np.arange(rows)
     x = np.sin(t / 7.0)
     x[11:14] = np.nan
-    return {"x": x, "y": np.cos(t / 11.0), "mode": np.where(t % 20 < 10, "on", "off")}
+    return {"x": x, "y": np.cos(t / 11.0), "mode": np.where(t % 20 < 10, "red", "blue")}
 
 
 def horde(**options: Any) -> Horde:
-    questions = [GVF("x", horizon=5), GVF("y", horizon=20), GVF("x", gamma=0.8, policy=Policy({"on": 1.0}, "mode"))]
-    questions[2] = GVF("x", gamma=0.8, policy=Policy({"on": 1.0}, "mode"), name="x when on")
+    questions = [GVF("x", horizon=5), GVF("y", horizon=20), GVF("x", gamma=0.8, policy=Policy({"red": 1.0}, "mode"))]
+    questions[2] = GVF("x", gamma=0.8, policy=Policy({"red": 1.0}, "mode"), name="x when red")
     features = f.Features([f.Bias(), f.SoftBins("x", bins=4), f.SoftBins("y", bins=4), f.OneHot("mode")])
     return Horde(questions, features, engine="sparse", **options).warm_up(log())
 

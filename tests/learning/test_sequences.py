@@ -321,3 +321,18 @@ def test_xi_refuses() -> None:
         emphatic.xi(1.5, 0.5, 0.5)
     with pytest.raises(ValueError, match="'mu' parameter of xi"):
         emphatic.xi(0.5, [0.0, 1.0], [0.0, 1.0])
+
+
+@pytest.mark.parametrize("rule", ["gtd", "tdrc", "true_online_gtd"])
+def test_a_varying_lambda_without_the_next_ones_is_said(rule: str) -> None:
+    """The rule uses λ' too: that of the same step takes its place, as ever, but not in silence."""
+    Phi, lambda_ = np.eye(4)[np.arange(9) % 4], np.linspace(0.0, 1.0, 8)
+    given: dict[str, Any] = {"R": np.ones(8), "gamma_next": 0.5, "alpha": 0.1, "predictions": False}
+    quiet, told = (emphatic.Learner(rule, 4, engine="reference") for _ in range(2))
+    with pytest.warns(UserWarning, match=f"rule '{rule}' uses λ of the next step too, and 'lambda_next' was not given"):
+        told.run(Phi, lambda_=lambda_, **given)
+    quiet.run(Phi, lambda_=lambda_, lambda_next=lambda_, **given)
+    assert np.array_equal(told.theta, quiet.theta)
+    quiet.run(Phi, lambda_=0.9, **given)
+    quiet.run(Phi, lambda_=np.full(8, 0.9), **given)
+    emphatic.Learner("td", 4, engine="reference").run(Phi, lambda_=lambda_, **given)

@@ -7,11 +7,9 @@ import json
 import os
 import pty
 import re
-import resource
 import signal
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +37,8 @@ from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
 from emphatic.nexting.first_rows import keep_first_rows
 from emphatic.streams import open_table
+from emphatic.tables.delimited import Delimited
+from tests.support.processes import COMMAND, Forked, run
 
 T = 4 * BLOCK + 1234
 START = np.datetime64("2024-03-01T00:00:00", "us")
@@ -90,27 +90,20 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
         with pytest.raises(SystemExit) as stopped:
             app(["nexting", *map(str, given)])
         assert isinstance(stopped.value.code, int)
-        return stopped.value.code, *capsys.readouterr()
+        said, wrong = capsys.readouterr()
+        return stopped.value.code, said, without_progress(wrong)
 
     return command
 
 
-def started(*given: object, code: str = "from emphatic.cli import app; app()", **more: Any) -> subprocess.Popen[str]:
-    """The same as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, given)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        **more,
-    )
+def without_progress(lines: str) -> str:
+    return re.sub(r"(?m)^emphatic: .*\n", "", lines)
 
 
-def process(*given: object, **more: Any) -> tuple[int, str, str]:
-    child = started(*given, **more)
-    out, err = child.communicate(timeout=120)
-    return child.returncode, out, err
+def process(*given: object, code: str = COMMAND) -> tuple[int, str, str]:
+    """The same in a process of its own."""
+    done = run(code, *given)
+    return done.returncode, done.stdout.decode(), without_progress(done.stderr.decode())
 
 
 def loaded(out: Path) -> tuple[Any, list[dict[str, Any]]]:
@@ -133,7 +126,9 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     out, said = finished
     assert sorted(path.name for path in out.iterdir()) == FILES
     assert str(out / "report.html") in said.replace("\n", "")
-    assert len(said.splitlines()) < 12
+    assert len(said.splitlines()) < 14
+    assert "Time: 'time' (ISO 8601); usual step 1 min; 2 gaps." in said
+    assert "Columns left out: 'id' (text without 2 to 50 different words in the first rows)." in said
     table, _ = loaded(out)
     signals = ["wave (°C)", "walk", "level"]
     assert table.column_names == ["row", "time", *(f"{s}@{h}" for s in signals for h in (2, "1h"))]
@@ -146,18 +141,16 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
 
 def test_progress_is_shown_on_standard_error_where_it_is_a_terminal(log: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    code = "from emphatic.cli import app; app()"
-    given = ["nexting", str(log), "--horizons", "2", "--out", str(tmp_path / "out")]
     shown = bytearray()
-    with subprocess.Popen([sys.executable, "-c", code, *given], stdout=subprocess.PIPE, stderr=theirs) as child:
+    with Forked(COMMAND, "nexting", log, "--horizons", 2, "--out", tmp_path / "out", stderr=theirs) as child:
         os.close(theirs)
         with suppress(OSError):  # the end of a terminal, on Linux
             while some := os.read(ours, 4096):
                 shown += some
         assert child.stdout is not None
         said = child.stdout.read()
+        assert child.wait() == 0
     os.close(ours)
-    assert child.returncode == 0
     assert b"learning" in shown
     assert b"rows/s" in shown
     assert b"learning" not in said
@@ -308,14 +301,36 @@ def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str],
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_asked_to_stop_it_says_how_to_go_on(log: Path, tmp_path: Path, number: signal.Signals, expected: int) -> None:
-    with started("nexting", log, "--horizons", 2, "--out", tmp_path / "out", code=SLOW) as child:
+def test_asked_to_stop_it_says_how_to_go_on(small: Path, tmp_path: Path, number: signal.Signals, expected: int) -> None:
+    with Forked(SLOW, "nexting", small, "--horizons", 2, "--out", tmp_path / "out") as child:
         assert child.stdout is not None
-        assert child.stdout.readline() == "now\n"
+        assert child.stderr is not None
+        assert child.stdout.readline() == b"now\n"
         child.send_signal(number)
-        said, wrong = child.communicate(timeout=60)
-    assert (child.returncode, said, wrong) == (expected, "", "Stopped; continue with --resume.\n")
+        said, wrong = child.stdout.read(), without_progress(child.stderr.read().decode())
+        going_on = f"Stopped; continue with --resume --out {tmp_path / 'out'}.\n"
+        assert (child.wait(), said, wrong) == (expected, b"", going_on)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
+
+
+def test_without_the_offline_fit_it_resumes_too(
+    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(run: nexting.Nexting) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nexting.Nexting, "_score", stop)
+        assert call(small, "--horizons", 2, "--out", "out")[0] == 130
+    code, said, wrong = call(small, "--horizons", 2, "--out", "out", "--resume", "--no-offline")
+    assert (code, wrong) == (0, "")
+    assert "2: no offline fit, skipped, as requested with --no-offline." in said
+    assert call(small, "--horizons", 2, "--out", "whole")[0] == 0
+    without, whole = loaded(Path("out"))[1], loaded(Path("whole"))[1]
+    for one, other in zip(without, whole, strict=True):
+        assert one["offline"] == {"rmse": None, "variance_explained": None}
+        for key in ("rmse", "variance_explained", "skill", "persistence", "mean", "first_half"):
+            assert one[key] == other[key]
 
 
 def test_resume_knows_its_table_and_settings(
@@ -350,7 +365,7 @@ def test_resume_knows_its_table_and_settings(
     assert loaded(out)[0].column("row").to_pylist() == list(range(1500))
     code, _, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, wrong) == (2, f"Error: {out}: nothing to resume: the run there is finished.\n")
-    assert call(small, "--horizons", 3, "--out", out)[0] == 0
+    assert call(small, "--horizons", 3, "--out", out, "--overwrite")[0] == 0
 
 
 def test_an_unfinished_run_of_an_earlier_version_is_refused(
@@ -371,8 +386,8 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused(
     horde.save(model, **more)
     code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, said) == (2, "")
-    assert "is of an earlier version. Start again without --resume." in wrong
-    assert call(small, "--horizons", 2, "--out", out)[0] == 0
+    assert "is of an earlier version. Start again with --overwrite." in wrong
+    assert call(small, "--horizons", 2, "--out", out, "--overwrite")[0] == 0
 
 
 def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
@@ -393,7 +408,7 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nexting.Nexting, "begin", stop)
-    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; continue with --resume.\n")
+    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; nothing was saved.\n")
     assert not Path("a").exists()
 
 
@@ -492,12 +507,9 @@ def refused(told: tuple[int, str, str], said: str) -> None:
 def test_a_full_disk(small: Path, tmp_path: Path) -> None:
     """A file may not grow beyond some size, as none can on a full disk."""
     out = tmp_path / "a" / "out"
-    for most in (2_000, 1_000_000):
-
-        def limited(most: int = most) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-        code, said, wrong = process("nexting", small, "--horizons", 2, "--out", out, preexec_fn=limited)
+    for most in (2_000, 100_000):
+        limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n{COMMAND}"
+        code, said, wrong = process("nexting", small, "--horizons", 2, "--out", out, code=limited)
         assert (code, said, wrong) == (2, "", f"Error: {out}: File too large.\n")
         assert not out.parent.exists()
 
@@ -514,7 +526,7 @@ def test_an_error_leaves_what_was_there(
     assert call(small, "--out", out) == (2, "", f"Error: {out}: No space left on device.\n")
     assert list(out.iterdir()) == []
     (out / "summary.json").write_text("before")
-    assert call(small, "--out", out)[0] == 2
+    assert call(small, "--out", out, "--overwrite")[0] == 2
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [("summary.json", "before")]
 
 
@@ -584,7 +596,7 @@ def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
     assert call("odd.parquet", "--horizons", 2, "--predict", '"a,b", q"x,a@b')[0] == 0
     out = Path("nexting/odd")
     assert loaded(out)[0].column_names == ["row", "a,b@2", 'q"x@2', "a@b@2"]
-    assert call("odd.parquet", "--horizons", 2)[0] == 0
+    assert call("odd.parquet", "--horizons", 2, "--overwrite")[0] == 0
     assert loaded(out)[0].column_names == ["row", *(f"{name}@2" for name in names)]
     page = (out / "report.html").read_text("utf-8")
     assert "<b>&</b>" not in page
@@ -602,7 +614,7 @@ def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
         1e9 + np.sin(np.arange(99)) * 1e-3,
         np.arange(99),
         np.arange(99) % 2 == 0,
-        np.arange(3.0),
+        np.arange(25.0),
         np.where(np.arange(99) % 9, np.sin(np.arange(99)), np.inf),
     ],
     ids=["constant", "missing", "late", "huge", "tiny", "far", "counter", "truth", "short", "infinite"],
@@ -714,13 +726,14 @@ def test_the_table_is_read_once_and_text_once_more_to_count_its_rows(
         with pa.output_stream(path) as stream:
             pacsv.write_csv(made, stream)
     phi: list[int] = []
-    make = Features.__call__
+    make = Features.activate
 
-    def counted(self: Features, values: Any, **more: Any) -> Any:
-        phi.append(len(values))
-        return make(self, values, **more)
+    def counted(self: Features, columns: Any) -> Any:
+        made = make(self, columns)
+        phi.append(len(made.indices))
+        return made
 
-    monkeypatch.setattr(Features, "__call__", counted)
+    monkeypatch.setattr(Features, "activate", counted)
     opened = Opened(path)
     open_table(str(path))
     look = opened.count()
@@ -738,7 +751,6 @@ def test_first_rows_are_kept_until_something_reads_on() -> None:
 
     class Source:
         rows = None
-        comma = False
 
         def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
             counted.append(start)
@@ -760,6 +772,29 @@ def test_first_rows_are_kept_until_something_reads_on() -> None:
     for one, other in zip(table.blocks(1000), table.blocks(1000), strict=True):
         np.testing.assert_array_equal(one.values, other.values)
     assert other.values[-1, 0] == 24_999
+
+
+def test_what_is_still_open_is_closed(monkeypatch: pytest.MonkeyPatch, small: Path, tmp_path: Path) -> None:
+    """A reader that reads ahead must not be alive when the program ends, however it ends."""
+    open_: list[int] = []
+    batches = Delimited.batches
+
+    def counted(self: Delimited, names: tuple[str, ...], start: int) -> Iterator[Any]:
+        open_.append(1)
+        try:
+            yield from batches(self, names, start)
+        finally:
+            open_.pop()
+
+    monkeypatch.setattr(Delimited, "batches", counted)
+    run = nexting.Nexting(small, settings.Settings(horizons=(2,)), Path("/proc/x"))
+    with pytest.raises(OSError, match="No such file"):
+        run.run()
+    assert open_ == []
+    run = nexting.Nexting(small, settings.Settings(predict=("nothing",)), tmp_path / "out")
+    with pytest.raises(ValueError, match="no numeric column 'nothing'"):
+        run.run()
+    assert open_ == []
 
 
 MEMORY = """
@@ -784,7 +819,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         t = np.arange(rows)
         made = {f"x{i}": np.sin(t / (9 + i)) for i in range(4)} | {"time": START + t * np.timedelta64(1, "s")}
         pq.write_table(pa.table(made), path, row_group_size=20_000)
-        given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / "out"]
+        given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / f"out{rows}"]
         code, said, wrong = process(*given, code=MEMORY)
         assert (code, wrong) == (0, "")
         peaks.append(int(said.splitlines()[-1]))
@@ -861,11 +896,13 @@ def test_the_old_names_are_there() -> None:
 
 def test_the_log_goes_to_standard_error_from_the_level_on(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
-    path.write_bytes(NUMBERS + b"1,2\n1,2,3,4\n" + NUMBERS.partition(b"\n")[2])
-    given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out"]
+    path.write_bytes(NUMBERS + b"1,2,3,4\n1,2,3,5\n" + NUMBERS.partition(b"\n")[2])
+    given = ["nexting", path, "--horizons", 2, "--out", tmp_path / "out", "--overwrite"]
     code, _, wrong = process(*given)
     assert code == 0
-    assert re.fullmatch(r"\S+ \S+ WARNING emphatic\.nexting\.runner: .*bad\.csv: 2 malformed lines skipped\n", wrong)
+    assert re.fullmatch(
+        r"\S+ \S+ WARNING emphatic\.nexting\.runner: .*bad\.csv: rows dropped: 2, the first at line 101: .*\n", wrong
+    )
     assert process("--log-level", "error", *given)[2] == ""
     _, _, wrong = process("--log-level", "INFO", *given)
     assert "INFO emphatic.nexting.runner: learned from 198 rows" in wrong

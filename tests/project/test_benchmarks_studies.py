@@ -15,6 +15,7 @@ from benchmarks.studies.alternatives import BLOCK, walk
 from benchmarks.studies.beside import NUMPY, Beside
 from benchmarks.studies.check import against_reference, alike, by_reference
 from benchmarks.studies.collision import SMALL, Study
+from benchmarks.studies.growth import Growth
 from benchmarks.studies.simulation import Simulation
 from emphatic import problems
 from emphatic.studies import sweep
@@ -23,7 +24,10 @@ from emphatic.studies.grid import settings
 
 def test_the_targets_are_all_there() -> None:
     cases = studies.cases(quick=False)
-    (study,) = [case for case in cases if isinstance(case, Study)]
+    study, rooms = [case for case in cases if isinstance(case, Study)]
+    assert (rooms.problem, rooms.grid, rooms.runs, rooms.steps) == ("four_rooms", study.grid, 50, 50_000)
+    assert (rooms.every, rooms.tasks, rooms.jobs, rooms.minutes) == (10, 8, 2, 120)
+    assert {case.at_most for case in cases if isinstance(case, Growth) and case.what.startswith("n = 32, ")} == {60}
     grid = settings(study.grid)
     assert (len(grid), sum(map(len, grid)), study.runs, study.steps) == (11, 16_416, 50, 20_000)
     assert (study.jobs, study.part % study.jobs, study.minutes) == (2, 0, 15)

@@ -123,9 +123,9 @@ def test_every_score_on_the_page(nexting: tuple[list[Numbers], str, str]) -> Non
     for score, row in zip(summary, cells(page, "scores"), strict=True):
         assert [row[0][1], row[1][1]] == [score["signal"], f"{score['horizon']} steps"]
         expected = [value(score, rival) for rival in RIVALS]
-        expected += [score["ratio_to_offline"], score["first_half"]["variance_explained"]]
+        expected += [score["ratio_to_offline"], score["skill"], score["first_half"]["variance_explained"]]
         expected += [value(score, rival, "rmse") for rival in RIVALS] + [score["known"]]
-        shows = [share] * 6 + [amount] * 5
+        shows = [share] * 7 + [amount] * 5
         for (order, text), number, show in zip(row[2:], expected, shows, strict=True):
             assert text == ("–" if number is None else show(number))
             assert order == ("" if number is None else repr(float(number)))

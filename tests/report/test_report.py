@@ -9,20 +9,24 @@ import re
 import subprocess
 import sys
 import weakref
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from emphatic import report
+from emphatic.cli import app
 from emphatic.nexting import page as nexting_pages
 from emphatic.nexting import score_sections, signals
+from emphatic.nexting.overview import FILES
 from emphatic.nexting.page import NextingPage, nexting_page
 from emphatic.nexting.signals import SignalSketch, signal_plot, thin
-from emphatic.report import Column, Html, amount, share, table, text
+from emphatic.report import Column, Html, amount, share, svg, table, text
 from emphatic.report.plots import Store
 from emphatic.studies import reproduction_page, sweep_page
 from tests.support.browser import found, in_a_browser
@@ -142,7 +146,7 @@ def test_every_signal_is_there_and_those_after_the_eighth_are_folded() -> None:
     for i in range(9):
         assert f"<h3>signal {i}</h3>" in page
     assert page.count("<article") == 8
-    assert page.count("<details") == 2
+    assert page.count('<details class="card"') == 2
     assert len(data(page)["plots"]) == 10 + 1  # and the learning curves
 
 
@@ -151,7 +155,7 @@ def test_unknown_numbers_are_dashes() -> None:
     assert not re.search(r">\s*(None|nan|inf)\s*<", body)
     rows = re.findall(r"<tr>(.*?)</tr>", body.split('id="scores"')[1].split("</section>")[0])
     cells = re.findall(r"<td[^>]*>(.*?)</td>", rows[-1])
-    assert cells[1:] == ["30 steps", "0.95", "–", "0.90", "–", "–", "0.90", "0.123", "–", "0.200", "–", "135"]
+    assert cells[1:] == ["30 steps", "0.951", "–", "0.90", "–", "–", "–", "0.90", "0.123", "–", "0.200", "–", "135"]
 
 
 def test_nothing_but_scores_is_needed() -> None:
@@ -163,10 +167,103 @@ def test_nothing_but_scores_is_needed() -> None:
 
 
 def test_size_is_bounded() -> None:
-    bare = len(nexting_page(NextingPage("empty", "", [])))
-    assert bare < 6e6
+    """500 kB and the data."""
+    few = nexting_page(nexting(["a"], rows=4))
+    assert len(few.encode()) < 150_000
+    assert "plotly" not in few.lower()
     many = nexting(["a", "b"], rows=9000)
-    assert len(nexting_page(many)) - bare < 2 * 15e6 / 50 / 2  # so that 50 signals with 4 horizons stay below 15 MB
+    assert len(nexting_page(many)) - len(few) < 2 * 15e6 / 50 / 2  # so that 50 signals with 4 horizons stay below 15 MB
+
+
+def test_the_page_opens_with_what_comes_next_and_what_went_wrong() -> None:
+    made = replace(
+        nexting(["a", "still", HOSTILE]),
+        quality={"constant": ["still"]},
+        upcoming=[{"signal": "a", "now": 123_458_000.0, "predictions": {"2 min": 123_458_001.7, 30: None}}],
+        when="2024-03-01 00:05:00",
+        worst=[{"when": "row 7", "signal": HOSTILE, "horizon": 30, "prediction": 1.5, "actual": -2.0, "off": 3.25}],
+        files=FILES,
+        command="tail -f READINGS | emphatic nexting - --model model.safetensors",
+        toml='horizons = [2]\nname = "<b>"\n',
+        reading={
+            "time": {"columns": ["date", "clock"], "format": "%d.%m.%Y", "zone": "+01:00"},
+            "rows": 300, "delimiter": ";", "decimal": ",", "step": 60.0, "gaps": 0,
+            "rows_dropped": [{"why": "units", "count": 1, "first": 2}],
+            "columns_left_out": [{"name": "note", "why": "text"}],
+        },
+    )  # fmt: skip
+    page = nexting_page(made)
+    assert Reader(page).problems == []
+    order = [page.index(f'<section id="{name}"') for name in ("next", "predictable", "failures", "summary", "signals")]
+    assert order == sorted(order)
+    part = {name: page.split(f'<section id="{name}"')[1].split("</section>")[0] for name in
+            ("next", "predictable", "failures", "quality", "files", "settings")}  # fmt: skip
+    assert ">123,458,000<" in part["next"]
+    assert ">123,458,002<" in part["next"]
+    assert "2024-03-01 00:05:00" in part["next"]
+    assert ">still<" not in part["predictable"].split("<details")[0]
+    assert "1 signal that never changes" in part["predictable"]
+    assert "2 of 2 signals can be predicted" in part["predictable"]
+    assert all(shown in part["failures"] for shown in ("row 7", "30 steps", ">−2<", ">3.25<"))
+    for shown in ("date + clock", "%d.%m.%Y", "+01:00", ">units<", ">note<", ";"):
+        assert shown in part["quality"]
+    assert all(name in part["files"] for name in FILES)
+    assert "emphatic nexting - --model model.safetensors" in part["files"]
+    assert "<pre>horizons = [2]\nname = &quot;&lt;b&gt;&quot;\n</pre>" in part["settings"]
+    without_time = nexting_page(replace(made, reading={"time": {"why": "no column rises"}}))
+    assert "none: no column rises" in without_time
+
+
+def test_why_a_number_is_missing_stands_beside_it() -> None:
+    made = nexting(["a", "b"])
+    scores = [dict(score) for score in made.scores]
+    for score in scores:
+        score["reasons"] = {"offline": "skipped"}
+    scores[0] |= {"variance_explained": None, "reasons": {"variance_explained": "nothing known", "offline": "skipped"}}
+    page = nexting_page(replace(made, scores=scores))
+    assert "– Offline fit: skipped (all)." in page
+    assert "– Variance explained: nothing known (a at 2 min)." in page
+
+
+def test_nearly_one_never_shows_as_one() -> None:
+    assert [share(v) for v in (0.995, 0.99999, 1.0, 0.9499)] == ["0.995", "0.999", "1.00", "0.95"]
+    page = nexting_page(NextingPage("one", "", [{"signal": "a", "horizon": 1, "variance_explained": 0.9996}]))
+    assert "99.9% at 1 step." in page
+    assert "100%" not in page.split("</header>")[1].split('style="width:100%"')[0]
+
+
+def test_figures_as_svg_are_those_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.html").write_text(small(), "utf-8")
+    for flags, folder in (([], "figures"), (["--whole", "--out", str(tmp_path / "all")], "all")):
+        with pytest.raises(SystemExit) as stopped:
+            app(["figures", str(tmp_path), *flags])
+        assert stopped.value.code == 0
+        assert capsys.readouterr().out == f"11 figures: {tmp_path / folder}\n"
+        files = sorted(path.name for path in (tmp_path / folder).iterdir())
+        assert len(files) == 11
+        assert "signal_3.svg" in files
+        assert "Learning_curves.svg" in files
+        for path in (tmp_path / folder).iterdir():
+            root = ElementTree.parse(path).getroot()
+            assert root.tag.endswith("svg")
+        words = "".join(ElementTree.parse(tmp_path / folder / "signal_3.svg").getroot().itertext())
+        assert "30 steps · variance explained 0.951" in words
+    (tmp_path / "report.html").write_text("nothing", "utf-8")
+    with pytest.raises(SystemExit) as stopped:
+        app(["figures", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "Error: this page holds no data of plots.\n"
+
+
+def test_ticks_of_figures_tell_numbers_apart() -> None:
+    for low, high, expected in (
+        (123_457_500.0, 123_459_900.0, ["123,458,000", "123,459,000"]),
+        (0.0, 1.2, ["0.0", "0.5", "1.0"]),
+        (-2e-7, 2e-7, ["-2e-07", "-1e-07", "0", "1e-07", "2e-07"]),
+    ):
+        assert svg._ticks(low, high, 4)[1] == expected
+    day = 86_400_000.0
+    assert svg._times(1.5 * day, 9.2 * day)[1] == ["1970-01-03", "1970-01-05", "1970-01-07", "1970-01-09"]
 
 
 def test_curves_must_be_those_of_the_scores() -> None:
@@ -257,10 +354,10 @@ def test_the_best_as_shown_is_marked() -> None:
         Column("b", "b", share, rival="r"),
         Column("c", "c", share, rival="r"),
     ]
-    html = table(columns, [{"a": 0.951, "b": 0.949, "c": -0.9}, {"a": None, "b": -2.0, "c": np.float32(-3)}])
+    html = table(columns, [{"a": 0.941, "b": 0.939, "c": -0.9}, {"a": None, "b": -2.0, "c": np.float32(-3)}])
     assert re.findall(r'class="number( best)?"[^>]*>([^<]*)<', html)[3:] == [
-        (" best", "0.95"),
-        (" best", "0.95"),
+        (" best", "0.94"),
+        (" best", "0.94"),
         ("", "−0.90"),
         ("", "–"),
         (" best", "−2.00"),
@@ -281,11 +378,44 @@ def test_drawn_at_phone_width(tmp_path: Path) -> None:
     probe = """<script>const look = () => {
       const inside = document.querySelector("iframe").contentDocument;
       const count = (what) => inside.querySelectorAll(what).length;
-      const found = [count(".js-plotly-plot"), count("#curves .js-line"), inside.documentElement.scrollWidth];
+      const charts = [...inside.querySelectorAll("#curves .plot")].flatMap((plot) => plot.charts || []);
+      const series = charts.reduce((sum, chart) => sum + chart.series.length - 1, 0);
+      const found = [count(".plot:has(.uplot)"), series, inside.documentElement.scrollWidth];
       document.body.dataset.found = found.join(); }; setInterval(look, 100);</script>"""
     frame = f'<body>{probe}<iframe width="390" height="9000" srcdoc="{text(small())}"></iframe></body>'
     wanted = "9,26,390"  # 8 signals and the curves; 10 signals and 3 lines at each of 2 horizons
     assert found(tmp_path, frame, wanted, 800) == wanted
+
+
+@in_a_browser
+def test_a_page_says_what_scrolls_searches_and_saves_pictures(tmp_path: Path) -> None:
+    """Real clicks and keys: a search hides rows, a table too tall or wide says so, a plot becomes a picture."""
+    names = [f"signal {i}" for i in range(40)]
+    made = nexting(names)
+    made = replace(
+        made, upcoming=[{"signal": n, "now": 1e6 + i, "predictions": {30: 2.0}} for i, n in enumerate(names)]
+    )
+    probe = """<script>const look = () => {
+      const view = document.querySelector("iframe").contentWindow, inside = view.document;
+      const search = (words) => {
+        field.value = words;
+        field.dispatchEvent(new view.Event("input", { bubbles: true })); };
+      const field = inside.querySelector("#next input"), plot = inside.querySelector("#signals .plot");
+      if (!field || !plot || !plot.charts) return;
+      search("");
+      const tall = inside.querySelector("#next .more").textContent;
+      search("signal 1");
+      const left = [...inside.querySelectorAll("#next tbody tr")].filter((row) => !row.hidden).length;
+      const picture = view.pictureOf(plot);
+      const ink = picture.getContext("2d").getImageData(0, 0, picture.width, picture.height).data;
+      const colours = new Set();
+      for (let i = 0; i < ink.length; i += 4) colours.add(ink[i] << 16 | ink[i + 1] << 8 | ink[i + 2]);
+      const wide = plot.charts.every((chart) => chart.bbox.left === plot.charts[0].bbox.left);
+      document.body.dataset.found = [tall.startsWith("All 40 rows"), left, colours.size > 20, wide].join();
+    }; setInterval(look, 100);</script>"""
+    frame = f'<body>{probe}<iframe width="800" height="9000" srcdoc="{text(nexting_page(made))}"></iframe></body>'
+    wanted = "true,13,true,true"  # 1, 10 to 19, 21 and 31
+    assert found(tmp_path, frame, wanted, 900) == wanted
 
 
 def test_what_moved_is_found_by_its_old_names() -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import scores
+from emphatic.scores.answers import PlainAnswers
 from emphatic.scores.masks import count, share_masks, unpack
 from emphatic.scores.returns import Returns
 from emphatic.scores.summary import LogScores
@@ -151,28 +152,37 @@ def test_the_running_mean_leaves_out_what_is_missing() -> None:
 # ------------------------------------------------------------------ the offline fit
 
 
-def ref_ridge(Phi: np.ndarray, G: np.ndarray, r: float) -> tuple[np.ndarray, float]:
-    """By least squares on rows √r I put below, with a free intercept."""
-    n = Phi.shape[1]
-    design = np.block([[Phi, np.ones((len(Phi), 1))], [math.sqrt(r) * np.eye(n), np.zeros((n, 1))]])
-    solution = np.linalg.lstsq(design, np.append(G, np.zeros(n)), rcond=None)[0]
-    return solution[:n], solution[n]
+def ref_ridge(Phi: np.ndarray, G: np.ndarray, r: float, answers: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """By least squares on rows √r I put below, with a free intercept and (nearly) free weights of the answers."""
+    n, a = Phi.shape[1], len(answers)
+    design = np.block(
+        [[Phi, answers.T, np.ones((len(Phi), 1))], [np.diag(penalties(n, r, answers)), np.zeros((n + a, 1))]]
+    )
+    solution = np.linalg.lstsq(design, np.append(G, np.zeros(n + a)), rcond=None)[0]
+    return solution[:n], solution[n : n + a], solution[n + a]
 
 
-def ref_offline(Phi: np.ndarray, G: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
+def penalties(n: int, r: float, answers: np.ndarray) -> np.ndarray:
+    return np.append(np.full(n, math.sqrt(r)), 1e-3 * np.sqrt(((answers.T - answers.mean(axis=1)) ** 2).sum(axis=0)))
+
+
+def ref_offline(
+    Phi: np.ndarray, G: np.ndarray, known: np.ndarray, answers: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
     """One question: predictions of the second half, and the strength that is best on the last fifth of the first."""
     half = len(G) // 2
     cut = half * 4 // 5
     scale = np.mean(Phi[:half][Phi[:half] != 0] ** 2)
     early, late, whole = (np.flatnonzero(known[a:b]) + a for a, b in ((0, cut), (cut, half), (0, half)))
+    own = np.empty((0, len(G))) if answers is None else answers
 
     def error(r: float) -> float:
-        theta, c = ref_ridge(Phi[early], G[early], r * scale)
-        return float(np.mean((Phi[late] @ theta + c - G[late]) ** 2))
+        theta, w, c = ref_ridge(Phi[early], G[early], r * scale, own[:, early])
+        return float(np.mean((Phi[late] @ theta + w @ own[:, late] + c - G[late]) ** 2))
 
     best = min(10.0 ** np.arange(-2, 7), key=error)
-    theta, c = ref_ridge(Phi[whole], G[whole], best * scale)
-    return Phi[half:] @ theta + c, best
+    theta, w, c = ref_ridge(Phi[whole], G[whole], best * scale, own[:, whole])
+    return Phi[half:] @ theta + w @ own[:, half:] + c, best
 
 
 @pytest.mark.parametrize("unknown", [0.0, 0.2, 0.7])
@@ -193,6 +203,44 @@ def test_offline_is_ridge_regression_with_the_strength_that_validates_best(unkno
         expected, best = ref_offline(Phi, G[q], known[q])
         assert strength[q] == best
         np.testing.assert_allclose(made[q], expected, rtol=1e-7, atol=1e-7)
+
+
+def test_offline_uses_the_answers_that_the_blend_has() -> None:
+    """A signal far outside the range of its features: only the reading itself can follow it."""
+    rng = np.random.default_rng(15)
+    T, n, Q = 403, 6, 4
+    Phi = sparse(rng, T, n)
+    x = 1e4 + np.cumsum(rng.normal(size=(Q, T)), axis=1)
+    x[3] = 7.0  # a constant says nothing
+    answers = np.stack([x, x])  # and one of two that are the same is enough
+    answers[1, :2] += rng.normal(size=(2, T))
+    G = 0.9 * x + rng.normal(size=(Q, n)) @ Phi.T + 0.1 * rng.normal(size=(Q, T))
+    known = rng.random((Q, T)) < 0.9
+    made, strength = scores.offline(features(Phi), n, G, known, 2, answers=answers)
+    for q in range(Q):
+        expected, best = ref_offline(Phi, G[q] - 1e4, known[q], answers[:, q] - 1e4)
+        assert strength[q] == best
+        np.testing.assert_allclose(made[q] - 1e4, expected, rtol=1e-5, atol=1e-4)
+    without, _ = scores.offline(features(Phi), n, G, known, 2)
+    second = slice(T // 2, T)
+    for q in range(3):
+        assert np.mean((made[q] - G[q, second]) ** 2) < 0.1 * np.mean((without[q] - G[q, second]) ** 2)
+
+
+def test_plain_answers_are_the_reading_and_its_trace_in_any_blocks() -> None:
+    rng = np.random.default_rng(16)
+    x = rng.normal(size=(50, 2)) + 3.0
+    x[:4, 1] = np.nan  # not read yet
+    expected = np.empty((2, 4, 50))
+    for q in range(4):
+        gamma, trace = (0.0, 0.8)[q % 2], np.nan
+        for t, value in enumerate(x[:, q // 2]):
+            trace = value if np.isnan(trace) else trace + (1 - gamma) * (value - trace)
+            expected[:, q, t] = value, trace
+    for edges in ([0, 50], [0, 1, 2, 17, 50]):
+        answers = PlainAnswers([0.0, 0.8], 2)
+        made = np.concatenate([answers(x[a:b]) for a, b in pairwise(edges)], axis=2)
+        np.testing.assert_allclose(made, expected, rtol=1e-14)
 
 
 def test_offline_does_not_depend_on_blocks_nor_on_the_unit_of_features_and_signals() -> None:
@@ -228,7 +276,7 @@ def test_many_groups_in_little_room_are_gathered_in_more_passes(monkeypatch: pyt
     expected, strength = scores.offline(features(Phi), 4, G, known, 1, told.append)
     assert told == sorted(told)
     assert told[-1] == 1.0
-    monkeypatch.setattr(sys.modules["emphatic.scores.offline"], "_ROOM", 3 * 16 * 4**2)
+    monkeypatch.setattr(sys.modules["emphatic.scores.offline"], "ROOM", 3 * 16 * 4**2)
     told.clear()
     made, chosen = scores.offline(features(Phi), 4, G, known, 1, told.append)
     assert told[-1] == 1.0
@@ -312,7 +360,8 @@ def test_summary_says_of_every_question_what_the_parts_say() -> None:
         second = use & (np.arange(T) >= T // 2)
         ours = given_log["predictions"][:, q]
         mean = scores.running_mean(x, missing)
-        batch = np.append(np.zeros(T // 2), ref_offline(Phi, np.where(use, G, 0.0), use)[0])
+        own = PlainAnswers([gamma], 1)(x[:, None])[:, 0]
+        batch = np.append(np.zeros(T // 2), ref_offline(Phi, np.where(use, G, 0.0), use, own)[0])
         expected = {name: scores.measures(p, G, second) for name, p in
                     (("persistence", x), ("mean", mean), ("offline", batch))}  # fmt: skip
         expected["first_half"] = scores.measures(ours, G, use & ~second)
@@ -321,6 +370,8 @@ def test_summary_says_of_every_question_what_the_parts_say() -> None:
         for name, pair in ((None, scores.measures(ours, G, second)), *expected.items()):
             at = score if name is None else score[name]
             assert {key: at[key] for key in pair} == {key: pytest.approx(value) for key, value in pair.items()}
+        errors = [np.mean((p - G)[second] ** 2) for p in (ours, x)]
+        assert score["skill"] == pytest.approx(1 - errors[0] / errors[1])
         best = score["offline"]["variance_explained"]
         assert score["ratio_to_offline"] == (score["variance_explained"] / best if best > 0 else None)
         assert curve["rows"] == list(range(15, 301, 15))

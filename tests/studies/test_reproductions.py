@@ -7,28 +7,42 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from emphatic import Rule, problems
 from emphatic.cli import app
 from emphatic.studies import reproductions
-from emphatic.studies.agreement import Outcome, claim, compare, finding
+from emphatic.studies.agreement import ORIGINS, Outcome, claim, compare, count_numbers, finding
 from emphatic.studies.conditions import Conditions
-from emphatic.studies.reproductions import chain, collision, collision_grid, followon_variance, reproduce
+from emphatic.studies.reproductions import (
+    chain,
+    collision,
+    collision_grid,
+    followon_variance,
+    four_rooms,
+    reproduce,
+    step_sizes,
+)
+from tests.support.plain import plain_python
 
-OTHERS = [name for name in reproductions.names() if name != "collision"]
+OTHERS = [name for name in reproductions.names() if name != "collision" and not name.startswith("four-rooms")]
 
 
 @pytest.mark.parametrize("study", OTHERS)
 def test_quick(study: str, tmp_path: Path) -> None:
     """Every number agrees, and the page and the file say so."""
-    outcome = reproduce(study, quick=True, out=tmp_path)
+    # (the last has kernels of its own for each method)
+    with plain_python() if study == "step-sizes" else nullcontext():
+        outcome = reproduce(study, quick=True, out=tmp_path)
     assert [check for check in outcome.checks if check.agree is False] == []
     judged = [check for check in outcome.checks if check.agree is not None]
-    if study == "true-online-vs-accumulating":
+    if study in ("true-online-vs-accumulating", "step-sizes"):
         assert not judged
     else:
         assert len(judged) >= 9
@@ -41,6 +55,87 @@ def test_quick(study: str, tmp_path: Path) -> None:
     assert [check["name"] for check in written["checks"]] == [check.name for check in outcome.checks]
     page = (tmp_path / study / "report.html").read_text("utf-8")
     assert all(figure.title.split(":")[0] in page for figure in outcome.figures)
+    assert [figure["title"] for figure in written["figures"]] == [figure.title for figure in outcome.figures]
+    panels = [panel for figure in written["figures"] for view in figure["views"].values() for panel in view]
+    assert all(len(line["x"]) == len(line["y"]) for panel in panels for line in panel["lines"])
+    assert sum(len(panel["lines"]) + len(panel["marks"]) for panel in panels) > 0
+    assert {check.origin for check in judged} <= set(ORIGINS)
+    assert all(f">{check.origin}</button>" in page or f">{check.origin}</th>" in page for check in judged)
+
+
+# ------------------------------------------------------------------------------------------------ four rooms
+
+
+@pytest.mark.parametrize("name", ["four-rooms", "four-rooms-high-variance"])
+def test_four_rooms(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study of two rules from end to end, in short runs: the problem agrees, and the rest is reported."""
+    monkeypatch.setattr(four_rooms, "RULES", ("td", "abtd"))
+    monkeypatch.setattr(four_rooms, "MORE", ())
+    outcome = reproduce(name, quick=True, out=tmp_path)
+    judged = [check for check in outcome.checks if check.agree is not None]
+    assert len(judged) == 11
+    assert outcome.agree
+    (printed,) = [check for check in judged if check.origin == "printed"]
+    assert printed.published == 2.0**14 * (25 if "high" in name else 1)
+    assert [check.name for check in outcome.checks[11:]] == ["mean RMSVE, td", "mean RMSVE, abtd"]
+    assert [figure.title for figure in outcome.figures] == [
+        "Best settings", "Learning curves", "Error against λ", "Error over α, for each λ",
+    ]  # fmt: skip
+    assert (tmp_path / name / "sweep" / "rerun.parquet").exists()
+    written = json.loads((tmp_path / name / "results.json").read_text("utf-8"))
+    curve = written["figures"][1]["views"]["all"][0]["lines"][0]
+    rooms = problems.four_rooms(high_variance="high" in name)
+    before = rooms.rmsve(np.zeros((8, 12))).mean()  # anything is learned
+    assert (curve["name"], curve["y"][0]) == ("td", pytest.approx(before))
+
+
+def _td(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    s = alpha * rho * delta
+    return ((1.0,),), ((s, 0.0),), ()
+
+
+#: TD(0), without λ.
+OWN = Rule("own_td", _td, weights=("theta",), traces=(), memory=(), interest=False)
+
+
+def test_a_rule_of_ones_own_in_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported beside the others, on the page too; studies without a grid have no place for it."""
+    monkeypatch.setattr(four_rooms, "RULES", ("td", "abtd"))
+    monkeypatch.setattr(four_rooms, "MORE", ())
+    outcome = reproduce("four-rooms", quick=True, out=tmp_path, rule=OWN)
+    assert outcome.checks[-1].name == "mean RMSVE, own_td"
+    assert "own_td" in (tmp_path / "four-rooms" / "report.html").read_text("utf-8")
+    monkeypatch.setattr(collision, "RULES", ("etd",))
+    monkeypatch.setattr(collision, "RUNS", 2)
+    monkeypatch.setattr(collision, "STEPS", 100)
+    outcome = reproduce("collision", rule=[OWN])
+    assert outcome.checks[-1].name == "own_td, best over the grid"
+    assert [panel.title for panel in outcome.figures[-1].plot.views["all"]] == ["etd", "own_td"]
+    with pytest.raises(ValueError, match="'rule' parameter of reproduce must be left out of 'chain'; it can"):
+        reproduce("chain", quick=True, rule=OWN)
+    code, said = command("chain", "--rule", "no_such_module:x")
+    assert code == 2
+    assert "cannot be imported" in said
+
+
+def test_four_rooms_whole_grid() -> None:
+    """The paper's grids, and two rules more; ξ(ζ) of ABTD goes from 0 to 4."""
+    grids = {grid["rule"]: grid for grid in four_rooms.grids(False)}
+    sizes = {rule: math.prod(np.size(v) for k, v in grid.items() if k != "rule") for rule, grid in grids.items()}
+    assert sum(sizes[rule] for rule in four_rooms.RULES) == 16_416
+    assert (four_rooms.RUNS, four_rooms.STEPS, four_rooms.EVERY) == (50, 50_000, 10)
+    xi = grids["abtd"]["xi"]
+    assert (min(xi), max(xi)) == (0.0, 4.0)
+    assert sorted(xi)[len(xi) // 3] == pytest.approx(1.0)  # ζ = ½
+
+
+@pytest.mark.plain
+def test_step_sizes_on_the_log() -> None:
+    """Larger first rates do better in the first rows than such as 1e-6, which leave the prediction at 0."""
+    errors = step_sizes.on_log(("auto", 700))
+    assert errors.shape == step_sizes.FIRST.shape
+    assert errors[-3] < 0.9 * errors[0]
 
 
 # ------------------------------------------------------------------------------------------------- collision
@@ -53,6 +148,8 @@ def test_collision(rule: str) -> None:
     checks = collision.checks(found, True, (rule,))
     assert [check for check in checks if not check.agree] == []
     assert len(checks) == (19 if rule == "etd" else 4)
+    assert {check.origin for check in checks} == {"replayed"}
+    assert count_numbers([vars(check) for check in checks])[1] == (16 if rule == "etd" else 2)  # each once
 
 
 def test_collision_whole_grid() -> None:

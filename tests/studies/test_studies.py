@@ -72,7 +72,7 @@ def test_a_rule_takes_its_own_parameters() -> None:
     assert list(parameters(emphatic.rules.get("tdrc"))) == ["alpha", "lambda", "eta", "beta", "kappa"]
     assert list(parameters(emphatic.rules.get("abtd"))) == ["alpha", "zeta", "xi"]  # it has no λ
     made = settings({"rule": ["td", "gtd", "abtd"], "alpha": [0.1, 0.2], "lambda": [0, 1], "eta": [1, 2], "zeta": 0})
-    assert [(one.rule, len(one)) for one in made] == [("td", 4), ("gtd", 8), ("abtd", 2)]
+    assert [(one.name, len(one)) for one in made] == [("td", 4), ("gtd", 8), ("abtd", 2)]
     assert made[1].values["eta"].tolist() == [1, 2] * 4
 
 
@@ -156,11 +156,11 @@ def test_means_and_standard_errors() -> None:
 
 def test_as_many_settings_as_steps() -> None:
     """What a step brings is of all learners, and not one number each."""
-    alpha = [0.01 * k for k in range(1, 13)]
-    long, short = (sweep("chain", {"rule": "td", "alpha": alpha, "lambda": 0}, runs=1, steps=T) for T in (24, 12))
-    np.testing.assert_allclose(short.curve[:, :, :12], long.curve[:, :, :12], rtol=1e-6)
-    piece = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha, "lambda": 0}, points=10)
-    alone = sweep(Recorded(**log(120)), {"rule": "td", "alpha": alpha[4], "lambda": 0}, points=10)
+    alpha = [0.01 * k for k in range(1, 8)]  # from eight on there would be a kernel for each n
+    long, short = (sweep("chain", {"rule": "td", "alpha": alpha, "lambda": 0}, runs=1, steps=T) for T in (14, 7))
+    np.testing.assert_allclose(short.curve[:, :, :7], long.curve[:, :, :7], rtol=1e-6)
+    piece = sweep(Recorded(**log(70)), {"rule": "td", "alpha": alpha, "lambda": 0}, points=10)
+    alone = sweep(Recorded(**log(70)), {"rule": "td", "alpha": alpha[4], "lambda": 0}, points=10)
     np.testing.assert_allclose(piece.curve[4], alone.curve[0], rtol=1e-6)
 
 
@@ -271,15 +271,6 @@ def test_every_setting_is_on_the_page(tmp_path: Path) -> None:
     assert lines[1]["mean"] == pytest.approx(found.mean[[3, 5]].mean(axis=1))
     assert list(page._grid(found.plan.settings)) == ["gtd", "gtd, grid 2", "td"]
     assert "gtd, grid 2" in (tmp_path / "report.html").read_text("utf-8")
-
-
-def test_rules_are_compared_on_the_same_streams() -> None:
-    """The standard error of a difference is that of the differences: what runs have in common does not count."""
-    found = sweep("chain", {"rule": ["td", "true_online_etd"], "alpha": 0.001, "lambda": 0.9}, runs=5, steps=100)
-    apart = found.mean[1] - found.mean[0]
-    first, second = sorted(page._bests(found), key=lambda row: row["mean"])
-    assert (first["apart_se"], second["apart_se"]) == pytest.approx((0.0, apart.std(ddof=1) / np.sqrt(5)))
-    assert second["apart_se"] < 0.5 * second["mean_se"]
 
 
 # ---------------------------------------------------------------------- however the work is done

@@ -48,7 +48,7 @@ def sweep(name: str = "etd", runs: int = 50, **more: Any) -> SweepPage:
     se = 0.004 if runs > 1 else None
     best = [
         {"rule": "tdrc", "alpha": 2.0**-4, "lambda": 0.0, "second": "eta = 1", "mean": 0.15, "mean_se": se}
-        | ({"apart_se": 0.005} if runs > 1 else {}),
+        | ({"worse_by": 0.05, "worse_low": 0.04, "worse_high": 0.06} if runs > 1 else {}),
         {"rule": name, "alpha": 2.0**-4, "lambda": 0.0, "mean": 0.1, "mean_se": se, "diverged": 2, "runs": runs},
     ]
     curves = [
@@ -137,13 +137,14 @@ def test_what_is_empty_is_left_out() -> None:
 def test_a_sweep_says_which_rule_was_best_and_by_how_much() -> None:
     said = sweep_page(sweep())
     assert "The best rule was etd, with a mean RMSVE of 0.1000 ± 0.0040 (alpha 2⁻⁴, lambda 0)." in said
-    assert "Next came tdrc with 0.1500 ± 0.0040, 50% more: 10.0 standard errors of the difference." in said
+    between = "Run by run the difference is between 0.040 and 0.060 (95%)."
+    assert f"Next came tdrc with 0.1500 ± 0.0040, 50% more. {between}" in said
     assert "36 settings × 50 runs × 100 steps: 180,000 learner-steps in 2.0 s. In 9 settings some run diverged." in said
-    assert "standard errors of the difference" not in made("one run")
-    close = [{"rule": rule, "mean": mean, "apart_se": 0.01} for rule, mean in (("a", 0.1), ("b", 0.101), ("c", None))]
-    assert "1% more: 0.1 standard errors of the difference, so not clearly worse. 1 of 3 rules diverged" in sweep_page(
-        sweep(best=close)
-    )
+    assert "the difference is" not in made("one run")
+    ends = {"worse_low": -0.001, "worse_high": 0.003}
+    close = [{"rule": rule, "mean": mean, **ends} for rule, mean in (("a", 0.1), ("b", 0.101), ("c", None))]
+    text = "the difference is between −0.0010 and 0.0030 (95%), so it is not clearly worse. 1 of 3 rules diverged"
+    assert text in sweep_page(sweep(best=close))
     assert "At its best setting a has a mean RMSVE" in sweep_page(sweep(best=close[:1]))
     assert "No rule kept its RMSVE finite" in sweep_page(sweep(best=close[2:]))
 
@@ -157,7 +158,7 @@ def test_what_diverged_leaves_the_frame_and_does_not_set_it() -> None:
     shares = [note.removeprefix("± 0.01 · ") for note in panel["lines"][0]["notes"]]
     assert shares == ["± 0.01"] * 3 + [f"{share}% of runs diverged" for share in (10, 50, 100)]
     high = numbers(page, panel["lines"][0]["high"])
-    np.testing.assert_allclose(high[:3], np.array([0.6, 0.3, 0.1]) + 1.96 * 0.01, rtol=1e-6)
+    np.testing.assert_allclose(high[:3], np.array([0.6, 0.3, 0.1]) + 2.00957 * 0.01, rtol=1e-5)
     assert np.isnan(high[-1])
 
 
@@ -253,5 +254,5 @@ def test_drawn_at_phone_width(tmp_path: Path) -> None:
         f'<iframe width="390" height="4000" srcdoc="{text(made(name))}"></iframe>' for name in ("sweep", "reproduction")
     ]
     # A sweep: 2 panels, each a line and a band for 2 λ, a level and a dot; then 2 curves and a level.
-    wanted = "3,13,32,390,1,3,3,390"
+    wanted = "4,16,38,390,1,3,3,390"
     assert found(tmp_path, f"<body>{probe}{''.join(frames)}</body>", wanted, 900) == wanted

@@ -19,11 +19,10 @@ from tests.support.streams import TOLERANCE, Expected, Stream, make, relative_er
 Maker = Callable[[int, int | None], Learner]
 
 #: Rules of every structure: two vectors; w that scales itself; two weights and three traces, one feeding neither.
-#: Kernels that differ from others only in how they are entered, or in how they look features over, are compiled for
-#: these.
 STRUCTURES = ("true_online_etd", "tdrc", "true_online_gtd")
-#: Those of them that are compiled in float32 too: the simplest, and the one that rounds most delicately.
-SINGLE = STRUCTURES[:2]
+#: Those of them whose kernels are compiled, for every engine and every way in. As plain Python, all rules are tested in
+#: both dtypes.
+COMPILED = {"float64": STRUCTURES, "float32": STRUCTURES[:1]}
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
 #: What a rule may remember of two of its vectors: their inner product.

@@ -19,6 +19,7 @@ from emphatic.engines.cuda.engine import Cuda
 from emphatic.engines.reference import Reference
 from emphatic.engines.watch import Watch
 from emphatic.rules import Rule, Scalars, Update
+from tests.support.foreign import Foreign
 from tests.support.streams import TOLERANCE, make, relative_error
 
 #: Rules of every structure.
@@ -102,6 +103,10 @@ def go_on_in_any_way(path: str) -> None:
     stream[17:].run(reference)
     reference.save(path)
     back = emphatic.load(path, engine="cuda")
+    assert back.engine == "cuda"
+    rough = emphatic.load(path, engine="cuda-tf32")
+    rough.save(path)
+    assert emphatic.load(path).engine == rough.engine == "cuda-tf32"
     for learner in (whole, reference, back, back.copy(), back.select([0, 1])):
         for name in learner.rule.vectors:
             assert relative_error(getattr(learner, name), expected.vectors[name]) < 1e-10, (learner, name)
@@ -128,9 +133,95 @@ def go_on_in_any_way(path: str) -> None:
         new().run(torch.full((T + 1, 6), float("nan")), predictions="device", **tensors)
 
 
+def learn_in_chunks() -> None:
+    """More than one chunk of float32, in halves of FP16 where these hold the features; columns in several shares."""
+    for name, T, n, separate in (("true_online_etd", 66, 7, False), ("gq", 34, 7, True), ("td", 66, 600, False)):
+        stream = make(2, T, n, 3, rule=name, separate=separate)
+        reference = Learner(name, n, 3, engine="reference")
+        expected = stream.run(reference)
+        for engine, tolerance in (("cuda", 2e-6), ("cuda-tf32", 5e-3)):
+            learner = Learner(name, n, 3, dtype="float32", engine=engine)
+            assert (learner._engine.parts[0].shares > 1) == (n > 512)  # type: ignore[attr-defined]
+            assert relative_error(stream.run(learner), expected) < tolerance, (name, engine)
+            for vector in learner.rule.vectors:
+                found = relative_error(getattr(learner, vector), getattr(reference, vector))
+                assert found < tolerance, (name, engine, vector, found)
+            if (name, engine) == ("td", "cuda"):
+                break
+
+    # Components of 1e-6 to 1e6, and weights to match: FP16 would lose most of what they add up to.
+    scale = 10.0 ** np.arange(-6, 7, 2)
+    stream = make(2, 66, 7, 2, rule="td")
+    ends = []
+    for engine, dtype in (("reference", "float64"), ("cuda", "float32")):
+        learner = Learner("td", 7, 2, dtype=dtype, engine=engine)
+        learner.theta = np.array([[1.0], [2.0]]) / scale
+        given: dict[str, Any] = stream.parameters() | {"alpha": 1e-15}
+        predictions = learner.run(stream.Phi * scale, **given)
+        ends.append((predictions, learner.theta * scale))
+    for there, here in zip(*ends, strict=True):
+        assert relative_error(here, there) < 2e-6
+
+
+def share_out_the_learners(path: str) -> None:
+    """Two devices, which are one here: all that a learner does is as on one."""
+    stream = make(5, 67, 6, 3, rule="td")
+    one, two = (Learner("td", 6, 3, engine="cuda", devices=devices) for devices in ([0], [0, 0]))
+    assert len(two._engine.parts) == 2  # type: ignore[attr-defined]
+    expected, found = (stream[:65].run(learner) for learner in (one, two))
+    assert relative_error(found, expected) < 1e-12
+    two.save(path)
+    for learner in (two.copy(), two.select([0, 1, 2]), emphatic.load(path, devices=[0, 0]), two):
+        twin = one.copy()
+        learner.theta = twin.theta = twin.theta + 1.0
+        assert learner.predict(stream.Phi[0]) == pytest.approx(twin.predict(stream.Phi[0]))
+        for each in (learner, twin):
+            stream[65:].learn(each)
+        assert learner.steps == 67
+        assert learner.gamma.tolist() == twin.gamma.tolist()
+        assert relative_error(learner.e, twin.e) < 1e-12
+        assert relative_error(learner.theta, twin.theta) < 1e-12
+    two.cut()
+    assert not two.e.any()
+    assert two.nbytes > 0
+    given: dict[str, Any] = stream[:8].parameters()
+    fresh = Learner("td", 6, 3, engine="cuda", devices=[0, 0])
+    made = fresh.run(stream.Phi[:9], predictions="device", **given)
+    assert relative_error(made.cpu().numpy(), expected[:8]) < 1e-12
+    for devices in ([], [1], [-1], [0] * 4, 2, "00"):
+        with pytest.raises(ValueError, match="The 'devices' parameter of Learner must be a list of GPUs"):
+            Learner("td", 6, 3, engine="cuda", devices=devices)  # type: ignore[arg-type]
+
+
+def take_other_arrays() -> None:
+    """DLPack in, and out; tensors of a graph of gradients."""
+    stream = make(5, 17, 6, 2, rule="td")
+    expected = stream.expected("td")
+    for kind in (Foreign, lambda value: torch.tensor(value, requires_grad=True)):
+        learner = Learner("td", 6, 2, engine="cuda")
+        given: dict[str, Any] = {name: kind(value) for name, value in stream.parameters().items()}
+        made = learner.run(kind(stream.Phi), predictions="device", **given)
+        assert relative_error(np.from_dlpack(made.cpu()), expected.predictions) < 1e-10
+        assert learner.predict(kind(stream.Phi[0])).shape == (2,)
+        assert learner.predict(kind(stream.Phi)).shape == (18, 2)
+    for bad in (Foreign(stream.Phi, device=2), torch.ones((18, 6), dtype=torch.complex64)):
+        with pytest.raises(ValueError, match="'Phi' parameter of run must be"):
+            learner.run(bad, 1.0, 0.9, alpha=0.1)
+    short = {"R": 1.0, "gamma_next": torch.ones(17, 1), "alpha": 0.0}
+    with pytest.warns(emphatic.UndiscountedWarning):
+        learner.run(stream.Phi, **short)
+
+
+def use_devices_and_arrays(path: str) -> None:
+    """Both in one process: it takes seconds to import torch."""
+    share_out_the_learners(path)
+    take_other_arrays()
+
+
 def diverge_where_the_reference_does() -> None:
     def run(engine: str, **how: Any) -> tuple[Any, Learner]:
-        learner = Learner("td", 2, 3, engine=engine, dtype="float32")
+        devices = [0, 0] if engine == "cuda" else None
+        learner = Learner("td", 2, 3, engine=engine, dtype="float32", devices=devices)
         try:
             out = learner.run(np.ones((61, 2)), 1.0, 0.9, alpha=np.array([0.1, 50.0, 1e3]), **how)
         except emphatic.Diverged as error:
@@ -228,7 +319,7 @@ def run_any_rule() -> None:
 
 
 def learn_as_the_reference_does() -> None:
-    """All that is about neither one rule nor a file."""
+    """All that is about neither one rule nor a file; divergence on two devices."""
     diverge_where_the_reference_does()
     leave_the_range_where_the_weights_do()
     leave_frozen_learners_alone()

@@ -14,8 +14,27 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from emphatic.tables import fields
+from emphatic.tables.fields import NumberStyle
 
-WORDS = [*fields.MISSING, "true", "False", "TRUE", "inf", "-Infinity", "nAn", "nan(1)", "1_000", "1 000", "١", "0x10"]
+WORDS = [
+    *fields.MISSING,
+    "true",
+    "False",
+    "TRUE",
+    "inf",
+    "-Infinity",
+    "nAn",
+    "nan(1)",
+    "1_000",
+    "1 000",
+    "١",
+    "0x10",
+    "ON",
+    "off",
+    "Yes",
+    "no",
+    "closed",
+]
 NUMBERS = ["1", "-2.5", "+3", ".5", "5.", "1e3", "1E-07", "1e400", "1e-400", "007", "1,5", "1.234,5", "1,234.5", "-0"]
 texts = st.one_of(
     st.none(),
@@ -39,12 +58,20 @@ def column(values: list[str | None]) -> Any:
     return pa.array(values, pa.string())
 
 
-@given(st.lists(padded, max_size=8), st.booleans())
-@example(["1.5", "nan(1)"], False)
-@example(["nan", "2"], False)
-def test_a_number_alone_is_the_number_in_a_column(values: list[str | None], comma: bool) -> None:
-    alone = [fields.number(value, comma) for value in values]
-    together, unreadable = fields.numbers(column(values), comma)
+@given(
+    st.lists(padded, max_size=8), st.booleans(), st.sampled_from([None, ".", ",", " ", "'", "\u00a0"]), st.booleans()
+)
+@example(["1.5", "nan(1)"], False, None, False)
+@example(["nan", "2"], False, None, False)
+@example(["1.234,5", "1.234", "1.23", "-1.234.567"], True, ".", False)
+def test_a_number_alone_is_the_number_in_a_column(
+    values: list[str | None], comma: bool, thousands: str | None, switch: bool
+) -> None:
+    if thousands == ("," if comma else "."):
+        thousands = None
+    style = NumberStyle(comma, thousands, switch)
+    alone = [fields.number(value, style) for value in values]
+    together, unreadable = fields.numbers(column(values), style)
     same([value for value, _ in alone], together)
     assert unreadable == sum(not readable for _, readable in alone)
     assert all(math.isnan(value) for value, readable in alone if not readable)
@@ -64,10 +91,10 @@ def test_what_is_a_number(text: str | None, value: float, readable: bool) -> Non
 
 
 def test_a_decimal_comma() -> None:
-    assert fields.number("1,5", comma=True) == (1.5, True)
-    assert fields.number("1.5", comma=True) == (1.5, True)
-    assert not fields.number("1.234,5", comma=True)[1]
-    assert not fields.number("1,2,3", comma=True)[1]
+    assert fields.number("1,5", NumberStyle(comma=True)) == (1.5, True)
+    assert fields.number("1.5", NumberStyle(comma=True)) == (1.5, True)
+    assert not fields.number("1.234,5", NumberStyle(comma=True))[1]
+    assert not fields.number("1,2,3", NumberStyle(comma=True))[1]
 
 
 @given(st.lists(padded, max_size=8))
@@ -128,6 +155,6 @@ def test_iso_times_are_what_they_say(when: datetime, minutes: int) -> None:
 def test_times_of_day_and_numbers() -> None:
     assert fields.time("17:24:30.25", "clock %H:%M:%S") == 17 * 3600 + 24 * 60 + 30.25
     assert fields.time("1/2/07 12:30:00.5 PM", "%d/%m/%y %I:%M:%S %p") == 1170288000 + 12.5 * 3600 + 0.5
-    assert fields.time("0,25", None, comma=True) == 0.25
+    assert fields.time("0,25", None, NumberStyle(comma=True)) == 0.25
     assert math.isnan(fields.time("1/2/2007", "iso"))
     assert math.isnan(fields.time(None, "iso"))

@@ -298,7 +298,7 @@ def test_a_value_does_not_depend_on_its_neighbours(tmp_path_factory: pytest.Temp
         ("a;b\n1,5;2\n2,25;3\n", ("a", "b"), [[1.5, 2], [2.25, 3]]),
         ("a,b\nTrue,1\nfalse,2\n", ("a", "b"), [[1, 1], [0, 2]]),
         ("a,b\n,1\n,2\n", ("a", "b"), [[np.nan, 1], [np.nan, 2]]),  # nothing at all in a column
-        ("a,b\n1,2\n3\n4,5,6\n7,8\n9,", ("a", "b"), [[1, 2], [7, 8], [9, np.nan]]),  # two lines left out
+        ("a,b\n1,2\n3\n4,5,6\n7,8\n9,", ("a", "b"), [[1, 2], [3, np.nan], [7, 8], [9, np.nan]]),  # short, and too long
     ],
 )
 def test_csv_as_people_write_it(text: str, names: tuple[str, ...], values: Any, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_csv_as_people_write_it(text: str, names: tuple[str, ...], values: Any, 
     table = open_table(path)
     assert table.names == names
     np.testing.assert_array_equal(whole(table).values, values)
-    assert table.broken == (2 if "4,5,6" in text else 0)
+    assert table.broken == (1 if "4,5,6" in text else 0)
 
 
 def test_a_header_longer_than_the_longest_field(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_columns_left_out_say_why(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"a": [1.0], "l": [[1, 2]], "t": [day], "u": [day]}), path)
     table = open_table(path)
     assert (table.names, table.time) == (("a",), "t")
-    assert table.ignored == {"l": "no number or text", "u": "another date"}
+    assert table.ignored == {"l": "neither numbers nor text", "u": "another date"}
     (tmp_path / "log.jsonl").write_text('{"a": 1, "b": {"c": 2}}\n{"a": 2, "later": 3}\n')
     table = open_table(tmp_path / "log.jsonl")
     assert (table.names, table.ignored) == (("a", "later"), {"b": "nested"})
@@ -416,7 +416,6 @@ BAD: dict[str, tuple[bytes | str, dict[str, Any], str]] = {
     "binary": (bytes(range(256)) * 9, {}, "a binary file that is not Parquet or Arrow"),
     "latin-1": ("a,b\n1,x\n2,é\n".encode("latin1"), {}, "line 3 is not UTF-8.*iconv"),
     "latin-1, later": (b"a,b\n" + b"1,x\n" * 1_100_000 + b"2,\xe9\n", {}, "line 1100002 is not UTF-8"),
-    "a quote never closed": ('a,b\n1,2\n"3,4\n' + "1,2\n" * 400_000, {}, "a quote in it is never closed"),
     "UTF-16": ("a,b\n1,2\n".encode("utf16"), {}, "UTF-16: convert it"),
     "names twice": ("a,b,a\n1,2,3\n", {}, "line 1 names more than one column 'a'"),
     "zip": (b"PK\x03\x04 and more", {}, "a zip archive or a spreadsheet"),

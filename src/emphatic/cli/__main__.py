@@ -2,4 +2,4 @@
 
 from emphatic.cli import app
 
-app()
+app(prog_name="emphatic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,6 @@ import typer
 app = typer.Typer(
     name="emphatic",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -85,12 +85,27 @@ def nexting(
         str | None,
         typer.Option(help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d)."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output folder; default: nexting/NAME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; default: nexting/NAME, or NAME-2 … if that is taken.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
     time: Annotated[str | None, typer.Option(help="Column of time stamps, '' for none; default: detected.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Column separator of CSV; default: detected.")] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort the rows by time, in memory.")] = False,
+    pivot: Annotated[
+        str | None,
+        typer.Option(help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is."),
+    ] = None,
+    stepsize: Annotated[
+        str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
+    no_offline: Annotated[
+        bool, typer.Option("--no-offline", help="Skip the offline fit that the predictions are compared with.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     model: Annotated[
         Path | None,
         typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel="Live"),
@@ -107,7 +122,7 @@ def nexting(
     ] = "30s",
     warm_up: Annotated[
         int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel="Live")
-    ] = 500,
+    ] = 100,
     ray: Annotated[
         str | None,
         typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel="On a cluster"),
@@ -137,8 +152,15 @@ def nexting(
     """
     from emphatic.cli import nexting as terminal
 
+    if quiet:
+        logging.getLogger("emphatic").setLevel(logging.ERROR)
+    if table == "-" and (sort or pivot is not None):
+        typer.echo("Error: --sort and --pivot need a file: on a pipe, rows come in the order of time.", err=True)
+        raise typer.Exit(2)
     if table == "-":
-        code = terminal.live(predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up)
+        code = terminal.live(
+            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize
+        )
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
@@ -148,9 +170,31 @@ def nexting(
     if needs_ray and ray is None:
         typer.echo(f"Error: {needs_ray[0]} needs a cluster: --ray ADDRESS, or --ray local.", err=True)
         raise typer.Exit(2)
-    raise typer.Exit(
-        terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, resume, ray, on_ray)
+    options = terminal.Options(
+        sort=sort,
+        pivot=pivot,
+        resume=resume,
+        overwrite=overwrite,
+        offline=not no_offline,
+        quiet=quiet,
+        stepsize=stepsize,
+        ray=ray,
+        on_ray={name: value for name, value in on_ray.items() if value is not None},
     )
+    code = terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, options)
+    raise typer.Exit(code)
+
+
+@app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="The whole log instead of the close-up.")] = False,
+) -> None:
+    """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
+    from emphatic.cli.figures import figures as command
+
+    raise typer.Exit(command(folder, out, whole))
 
 
 @app.command()
@@ -161,6 +205,10 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
     jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one per core.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
+    ] = None,
 ) -> None:
     """Run published studies again and compare: agree or disagree, number by number.
 
@@ -168,7 +216,7 @@ def reproduce(
     """
     from emphatic.cli.reproduce import reproduce as command
 
-    raise typer.Exit(command(names or [], every, quick, out, jobs, seed))
+    raise typer.Exit(command(names or [], every, quick, out, jobs, seed, rule))
 
 
 @app.command()
@@ -177,13 +225,20 @@ def sweep(
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="Rules, comma-separated; default: td, etd and their true online forms.")
+        str | None,
+        typer.Option(
+            help="Rules, comma-separated, your own as MODULE:NAME; default: td, etd and their true online forms."
+        ),
     ] = None,
     alpha: Annotated[
         str | None, typer.Option(help="Step sizes: .1,.01, or 2^-12..2^-1 (doubling; the default).")
     ] = None,
     lambda_: Annotated[
         str | None, typer.Option("--lambda", help="Values of λ; default: 0,.5,.9,1. 0..1:+.25 goes up in steps of .25.")
+    ] = None,
+    stepsize: Annotated[
+        str | None,
+        typer.Option(help="How step sizes are found: auto,autostep,…; alpha multiplies.", rich_help_panel="Grid"),
     ] = None,
     eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
     beta: Annotated[str | None, typer.Option(help="β, in place of eta.", rich_help_panel="Grid")] = None,
@@ -199,6 +254,12 @@ def sweep(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all runs; default: 0.")] = None,
     theta: Annotated[str | None, typer.Option(help="Initial weights, comma-separated; default: 0.")] = None,
+    rerun: Annotated[
+        int | None, typer.Option(help="Report the best setting of each rule on so many fresh runs; default: 0.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
@@ -230,16 +291,16 @@ def sweep(
 
     flags: dict[str, object] = {
         "problem": problem, "runs": runs, "steps": steps, "every": every, "points": points, "seed": seed,
-        "theta": theta,
+        "theta": theta, "rerun": rerun,
         "predict": predict, "horizon": None if horizon is None else as_horizon(horizon),
         "time": False if time == "" else time, "delimiter": "\t" if delimiter == "\\t" else delimiter,
     }  # fmt: skip
     grid = {
         "rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta,
-        "xi": xi,
+        "xi": xi, "stepsize": stepsize,
     }  # fmt: skip
     given = {name: value for name, value in grid.items() if value is not None}
-    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume))
+    raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume, plot))
 
 
 @app.command()
@@ -251,10 +312,14 @@ def rules() -> None:
     import emphatic.rules as family
 
     table = Table(title="Rules", show_lines=True)
-    for column in ("rule", "update", "paper", "extra parameters"):
+    table.add_column("rule", no_wrap=True)
+    for column in ("update", "paper", "extra parameters"):
         table.add_column(column)
     for name in family.names():
         rule = family.get(name)
         extra = ", ".join(f"{name}={rule.defaults[name]}" if name in rule.defaults else name for name in rule.extra)
         table.add_row(rule.name, rule.update.replace("; ", "\n"), rule.paper, extra)
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 1000  # nothing needs to fit: the table is as wide as its text
+    console.print(table)

@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emphatic.cli.common import bars, carry_out
+from emphatic.cli.common import carry_out
+from emphatic.cli.progress import bars
 
 __all__ = ["sweep"]
 
 
 def sweep(
     config: Path | None, flags: Mapping[str, Any], grid: Mapping[str, str], options: Sequence[str], out: Path | None,
-    jobs: int | None, resume: bool,
+    jobs: int | None, resume: bool, plot: str | None = None,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
     from emphatic.studies import sweep as swept
+    from emphatic.studies.drawing import check_formats
     from emphatic.studies.order import Order
 
     def command() -> int:
@@ -39,15 +41,19 @@ def sweep(
         if not order.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / order.name
+        formats = [] if plot is None else check_formats(plot)
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             found = swept(
                 order.source(), order.grids, **order.arguments, jobs=jobs, out=folder, resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
             )  # fmt: skip
+        for kind in ("alpha", "lambda", "steps") if formats else ():
+            for suffix in formats:
+                found.plot(kind, folder / f"{kind}.{suffix}")
         _show(found, folder)
         return 0
 
-    return carry_out(command, "Stopped; the same command goes on from here.")
+    return carry_out(command, lambda: "Stopped; the same command goes on from here.")
 
 
 def _step(text: str) -> int:
@@ -78,16 +84,23 @@ def _show(found: Any, folder: Path) -> None:
 
     plan = found.plan
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
+    runs += f" to choose and {found.rerun.plan.runs} others to report" if found.rerun is not None else ""
     what = escape(plan.source.name)  # a column of a log may be called "power [kW]"
     table = Table(title=f"{what}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps")
     table.add_column("rule", no_wrap=True)
     names = list(found.parameters)
-    for name in (*names, "mean", "final", "diverged"):
-        table.add_column(name, justify="right")
+    for name in (*names, "mean", "95%", "final", "diverged"):
+        table.add_column(name, justify="right", no_wrap=name == "95%")
     for row in found.best:
         values = [format_value(row[name]) if name in row else "" for name in names]
-        errors = [_with_error(row, name) for name in ("mean", "final")]
-        table.add_row(row["rule"], *values, *errors, f"{row['diverged']}/{row['runs']}" if row["diverged"] else "")
+        ends = f"{row['mean_low']:.3g}–{row['mean_high']:.3g}" if "mean_low" in row else ""
+        errors = [_with_error(row, "mean"), ends, _with_error(row, "final")]
+        table.add_row(
+            found.labels[row["setting"]],
+            *values,
+            *errors,
+            f"{row['diverged']}/{row['runs']}" if row["diverged"] else "",
+        )
     Console().print(table)
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
         print("The first weights have no error here: begin with others, --theta.")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from emphatic import engines, rules
 from emphatic.learning.inputs import refusal
-from emphatic.rules import Rule
 
 __all__ = ["Cut", "cut", "grain"]
 
@@ -17,11 +17,11 @@ class Cut(list[slice]):
     exact: bool = False
 
 
-def grain(rule: str | Rule, n: int, dtype: str, engine: str) -> tuple[int, int]:
+def grain(rule: Any, n: int, dtype: str, engine: str) -> tuple[int, int]:
     """(steps, learners) at whose multiples an engine can be cut without another bit; 0 where it cannot."""
     if engine.startswith("cuda"):  # need not be installed where the driver runs
         return 0, 0
-    return engines.make(engine, rule if isinstance(rule, Rule) else rules.get(rule), n, 2, dtype).grain
+    return engines.make(engine, rules.get(rule) if isinstance(rule, str) else rule, n, 2, dtype).grain
 
 
 def cut(count: int, shards: int, block: int, grain: tuple[int, int]) -> Cut:

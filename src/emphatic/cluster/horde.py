@@ -126,8 +126,11 @@ class ClusterHorde(Cluster):
             (maker.to_config(), [names[q] for q in share])
             for maker, share in zip(template.makers, template._shares, strict=True)
         ]
+        arguments["rates"] = template.rates  # (which depend on the step size, if they were left out)
         self._arguments = arguments
         plain = {name: np.asarray(value).tolist() for name, value in arguments.items() if value is not None}
+        if arguments.get("stepsize") is not None:
+            plain["stepsize"] = template._setup.kind["stepsize"].config()
         configs = [question.config() for question in self.questions]
         setup = {"kind": "horde", "questions": configs, "features": self._features, **plain}
         super().__init__(setup, shards, address, storage, engine, block, ahead, checkpoint_every, threads, resume)
@@ -152,7 +155,7 @@ class ClusterHorde(Cluster):
         """``Horde.warm_up``, in every shard. Returns itself."""
         if self._driver is not None:
             raise RuntimeError("A ClusterHorde is warmed up once, before its first row.")
-        table = table if isinstance(table, Table) else open_table(table)
+        table = table if isinstance(table, Table) else open_table(table, words=self._template._words())
         if rows is None:
             rows = warm_up_rows(sum(len(part) for part in table.blocks()) if table.rows is None else table.rows)
         block, clock = next(table.blocks(rows)), table.clock()
@@ -172,7 +175,7 @@ class ClusterHorde(Cluster):
         With predictions in the "shard" each shard keeps its own, in ``predictions-00003.parquet`` in the storage, with
         a column ``row`` and one a question; None keeps none.
         """
-        table = table if isinstance(table, Table) else open_table(table)
+        table = table if isinstance(table, Table) else open_table(table, words=self._template._words())
         if self._driver is None:
             self.warm_up(table)
         parts = [made for _, made in self.blocks(table, predictions=predictions) if made is not None]
@@ -228,7 +231,8 @@ class ClusterHorde(Cluster):
             raise RuntimeError("Nothing has been learned yet: there is nothing to gather.")
         name = f"{driver.manifest.block:012d}-{driver.manifest.session}.safetensors"
         files = [self.storage / f"shard-{shard:05d}" / name for shard in range(self._shards)]
-        return join_hordes([Horde.load(path) for path in files])
+        which = {name: g for g, (_, names) in enumerate(self._features) for name in names}
+        return join_hordes([Horde.load(path) for path in files], which)
 
     def __repr__(self) -> str:
         return f"ClusterHorde({len(self.questions)} questions, engine={self.engine!r}, shards={self._shards})"
@@ -241,8 +245,8 @@ class ClusterHorde(Cluster):
         held, _ = Hold(len(names)).fill(rows.values)
         maker.warm_up(held, names=names, time=rows.time, labels=dict(rows.labels))
         K = len(self.questions) * len(self._template.rates)
-        self._n = maker.n
-        return engines.choose(maker.n, K, self._block, float(maker.active))
+        elementwise = "stepsize" in self._template._setup.kind
+        return engines.choose(maker.n, K, self._block, float(maker.active), elementwise=elementwise)
 
     def _begin(
         self, engine: str, signals: Sequence[str], categories: Sequence[str], step: float | None,

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["check_names", "suggestion"]
+__all__ = ["check_names", "show", "suggestion"]
+
+
+def show(value: object, most: int = 60) -> str:
+    """A value as text for a message: short, and whatever the value is.
+
+    >>> show([1, 2])
+    '[1, 2]'
+    """
+    try:
+        text = repr(value)
+    except Exception:  # its own, or of something nested too deeply
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= most else f"{type(value).__name__} {text[: most - 10]}…"
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:

@@ -6,9 +6,13 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING
 
+from emphatic.rules import ElementwiseRule
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emphatic.engines.base import Engine
-    from emphatic.rules import Rule
+    from emphatic.rules import AnyRule
 
 __all__ = ["available", "choose", "make"]
 
@@ -32,6 +36,13 @@ def known(name: object) -> bool:
     return isinstance(name, str) and name in ("reference", "dense", "sparse", "chunked", "cuda", "cuda-tf32")
 
 
+def missing(name: str) -> str:
+    """What this machine lacks for an engine; nothing if it can be had."""
+    if not name.startswith("cuda"):
+        return ""
+    return "" if _has_cuda() and _has_gpu() else "a GPU" if _has_cuda() else "pip install 'emphatic[cuda]'"
+
+
 def _has_cuda() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("torch", "triton"))
 
@@ -42,8 +53,10 @@ def _has_gpu() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1" or any(os.path.exists(path) for path in devices)
 
 
-def choose(n: int, K: int | None, T: int, active: float | None) -> str:
+def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: bool = False) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
+
+    Elementwise rules are for dense and sparse alone, whichever the features are.
 
     One learner (K=None), and a horde that goes a step at a time, take features that are given by index as they are. For
     a horde and a log, what a step costs a learner, in units of 0.65 ns, which is one feature of the dense engine. The
@@ -59,7 +72,7 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
 
     Features given by index are first expanded for the others, once for all learners.
     """
-    if K is None or T <= 1:
+    if K is None or T <= 1 or elementwise:
         return "dense" if active is None else "sparse"
     L = min(T, 127)
     cost = {"dense": float(n if n <= _FEW else n + 30)}
@@ -73,23 +86,27 @@ def choose(n: int, K: int | None, T: int, active: float | None) -> str:
     return min(cost, key=lambda name: cost[name])
 
 
-def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int = 1) -> Engine:
+def make(
+    name: str, rule: AnyRule, n: int, K: int | None, dtype: str, threads: int = 1, devices: Sequence[int] | None = None
+) -> Engine:
     """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
+
+    ``devices`` are the GPUs, by number, among which the cuda engine divides the learners; the current one by default.
 
     "cuda-tf32" is "cuda" with products of float32 in TF32: faster, and with errors of 1e-3 in place of 1e-7.
     """
     if not known(name):
         names = ", ".join(available())
         raise ValueError(f"The 'engine' parameter must be 'auto' or one of {names}. Got {name!r} instead.")
+    if isinstance(rule, ElementwiseRule):
+        return _elementwise(name, rule, n, K, dtype)
+    if lacking := missing(name):
+        which = "for this machine" if _has_cuda() else "that is installed"
+        raise ValueError(f"The 'engine' parameter must be one {which}. Got {name!r} instead, which needs {lacking}.")
     if name.startswith("cuda"):
-        if not _has_cuda():
-            raise ValueError(
-                f"The 'engine' parameter must be one that is installed. Got {name!r} instead, which needs "
-                "pip install 'emphatic[cuda]'."
-            )
-        from emphatic.engines.cuda.engine import Cuda
+        from emphatic.engines.cuda.engine import Cuda, CudaTF32
 
-        return Cuda(rule, n, K or 1, dtype, exact=name == "cuda")
+        return (Cuda if name == "cuda" else CudaTF32)(rule, n, K or 1, dtype, devices=devices)
     if name == "reference":
         from emphatic.engines.reference import Reference
 
@@ -109,3 +126,23 @@ def make(name: str, rule: Rule, n: int, K: int | None, dtype: str, threads: int 
     from emphatic.engines.sparse.sparse_many import SparseMany
 
     return SparseMany(rule, n, K, dtype)
+
+
+def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype: str) -> Engine:
+    """The same for a rule with a step size for each weight."""
+    if name == "reference":
+        from emphatic.engines.reference_elementwise import ReferenceElementwise
+
+        return ReferenceElementwise(rule, n, K or 1, dtype)
+    if name == "dense":
+        from emphatic.engines.dense.elementwise import DenseElementwise
+
+        return DenseElementwise(rule, n, K or 1, dtype)
+    if name == "sparse":
+        from emphatic.engines.sparse.elementwise_sparse import SparseElementwise
+
+        return SparseElementwise(rule, n, K or 1, dtype)
+    raise ValueError(
+        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which has "
+        f"a step size for each weight. Got {name!r} instead."
+    )

@@ -15,7 +15,7 @@ from emphatic.engines.rows import Rows, block
 from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
-    from emphatic.rules import Rule
+    from emphatic.rules import AnyRule
 
 __all__ = ["UNFIT", "Arrays", "Engine", "Features"]
 
@@ -39,8 +39,9 @@ class Engine(ABC):
     #: Whether φ and parameters may also be torch tensors, which stay where they are.
     takes_tensors: ClassVar[bool] = False
 
-    def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
-        self.rule, self.n, self.K, self.dtype = rule, n, K, dtype
+    def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
+        self.rule: Any = rule  # a Rule, or an ElementwiseRule for the engines of those
+        self.n, self.K, self.dtype = n, K, dtype
         self.M = len(rule.memory)
         self.scalars: NDArray[np.float64] = np.zeros((K, self.M + len(rule.vectors) + 1))
         #: δ of the last step.
@@ -188,9 +189,9 @@ class Engine(ABC):
         self.scalars[:, self.M + r] = np.maximum(value.max(axis=1), -value.min(axis=1))
 
     def cut(self) -> None:
-        """Forget the traces and all memory."""
+        """Forget the traces and all memory but what lasts."""
         self.clear_traces()
-        self.scalars[:, : self.M] = 0.0
+        self.scalars[:, : self.M - len(self.rule.lasting)] = 0.0
 
     def copy(self) -> Engine:
         """Another engine in the same state."""

@@ -6,6 +6,7 @@ rule or engine never meets an old kernel. Where no folder can be written the tex
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import linecache
 import os
@@ -13,6 +14,7 @@ import re
 import sys
 import tempfile
 import types
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +27,53 @@ PREFIX = "emphatic_"
 
 
 def cache_folder() -> Path | None:
-    """Where generated kernels go: $EMPHATIC_CACHE_DIR or the user's cache folder; None if it cannot be written."""
-    if given := os.environ.get("EMPHATIC_CACHE_DIR"):
-        folder = Path(given)
-    elif sys.platform == "win32":
-        folder = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "emphatic"
-    elif sys.platform == "darwin":
-        folder = Path.home() / "Library" / "Caches" / "emphatic"
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "emphatic"
+    """Where generated kernels go: $EMPHATIC_CACHE_DIR or the user's cache folder; None if it cannot be used.
+
+    Code is loaded from there. So it must belong to this user, and nobody else may write to it: where that is not so
+    there is one warning, and kernels are compiled in memory.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _find_folder()
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        (folder / "__pycache__").mkdir(mode=0o755, exist_ok=True)  # where numba puts machine code
         with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
+            pass
+        for each in (folder, folder / "__pycache__"):
+            if why := _find_fault(each):
+                _warn(f"{each} {why}, and code is loaded from there: kernels are compiled in memory instead. {_REMEDY}")
+                return None
+    except (OSError, RuntimeError):  # (RuntimeError: this user has no home)
         return None
+    return folder
+
+
+_REMEDY = "Give EMPHATIC_CACHE_DIR a folder of your own, and take from others the right to write to it: chmod go-w."
+
+
+def _find_folder() -> Path:
+    if given := os.environ.get("EMPHATIC_CACHE_DIR"):
+        return Path(given).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "emphatic"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "emphatic"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "emphatic"
+
+
+def _find_fault(folder: Path) -> str | None:
+    """Why code from this folder may be another's."""
+    if sys.platform == "win32":  # where permissions are not of this kind
+        return None
+    found = folder.stat()
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid} and not to you ({os.geteuid()})"
+    return "can be written to by others" if found.st_mode & 0o022 else None
+
+
+@functools.cache
+def _warn(message: str) -> None:
+    """Once."""
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def module(name: str, source: str, version: str, **given: Any) -> types.ModuleType:

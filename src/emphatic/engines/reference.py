@@ -15,7 +15,7 @@ from emphatic.engines.watch import Watch
 from emphatic.rules import Update
 
 if TYPE_CHECKING:
-    from emphatic.rules import Rule
+    from emphatic.rules import AnyRule
 
 __all__ = ["Reference"]
 
@@ -26,7 +26,7 @@ class Reference(Engine):
     name = "reference"
     takes_rows = False
 
-    def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
+    def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
         self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["HUGE", "Functions", "Unrolled", "tuple_of", "unrolled"]
 
@@ -32,7 +32,7 @@ HUGE = float(np.finfo(np.float64).max)
 class Unrolled:
     """The structure of a rule: which entries of A and B are computed, and what is made of them."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: AnyRule) -> None:
         self.rule = rule
         self.A, self.B = rule.form
         self.m, self.M, self.w = len(rule.vectors), len(rule.memory), len(rule.weights)
@@ -102,7 +102,7 @@ class Unrolled:
 
 
 @functools.cache
-def unrolled(rule: Rule) -> Unrolled:
+def unrolled(rule: AnyRule) -> Unrolled:
     """The structure of this rule, found once."""
     return Unrolled(rule)
 
@@ -110,7 +110,7 @@ def unrolled(rule: Rule) -> Unrolled:
 class Functions:
     """Text of functions of one rule for one dtype; an engine adds those that only its own kernels need."""
 
-    def __init__(self, rule: Rule, dtype: str) -> None:
+    def __init__(self, rule: AnyRule, dtype: str) -> None:
         self.rule, self.dtype, self.u = rule, dtype, unrolled(rule)
         self.text: list[str] = []
         self.names: list[str] = []

@@ -36,4 +36,4 @@ class Watch:
         """The errors of these learners before steps begin … end − 1, their weights being the same all the while."""
         if self.probe is not None:
             rows = slice(*(max(0, -(-(t - self.first) // self.every)) for t in (begin, end)))
-            self.errors[rows, learners] = self.probe(theta)
+            self.errors[rows, learners] = self.probe(theta, learners)

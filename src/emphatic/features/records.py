@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from emphatic.common.names import show
 from emphatic.learning.inputs import refusal, whole
 
 R = TypeVar("R", bound="Record")
@@ -17,7 +18,10 @@ class Record:
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):  # type: ignore[arg-type]
-            object.__setattr__(self, item.name, _python(getattr(self, item.name)))
+            try:
+                object.__setattr__(self, item.name, _python(getattr(self, item.name)))
+            except RecursionError:
+                raise refusal(item.name, type(self).__name__, "not be nested so deeply", "a list in lists") from None
         self.check()
 
     def check(self) -> None:
@@ -71,7 +75,7 @@ def check_names(of: Any, owner: str) -> None:
     """Refuse what is not a signal's name or several."""
     names = as_tuple(of)
     if not names or not all(isinstance(one, str) for one in names):
-        raise refusal("of", owner, "be a signal's name, several names or '*'", repr(of))
+        raise refusal("of", owner, "be a signal's name, several names or '*'", show(of))
 
 
 def check_at_least_two(name: str, value: Any, owner: str) -> None:
@@ -82,4 +86,9 @@ def check_at_least_two(name: str, value: Any, owner: str) -> None:
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number, and not True or False."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond them all
+        return False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic import rules
 from emphatic.features import Features
 from emphatic.hordes.reading import REWARD
 from emphatic.learning import restoring
@@ -19,6 +20,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.gvf import GVF, Observations
+from emphatic.rules import Rule
 from emphatic.tables import Hold
 
 if TYPE_CHECKING:
@@ -48,12 +50,12 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
         "categories": list(evaluator.categories),
         "rates": list(setup.rates),
         "alpha": None if setup.alpha is None else np.asarray(setup.alpha, np.float64).tolist(),
-        "rule": setup.rule,
+        "rule": setup.rule.name,
         "step": horde.step if horde.step is not None and np.isfinite(horde.step) else None,
         "mu": _FUNCTION if callable(horde._mu) else horde._mu,
         "scaled": setup.scaled,
         "centred": setup.centred,
-        "kind": dict(setup.kind),
+        "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
         "extra": {name: np.asarray(p, np.float64).tolist() for name, p in setup.extra.items()},
         "rows": horde._rows,
         "hold": horde._hold.state(),
@@ -61,6 +63,8 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
         "more": entries,
         **first,
     }
+    if "stepsize" in setup.kind:
+        saved["stepsize"] = setup.kind["stepsize"].config()
     if others:
         saved["of"] = [group.questions.tolist() for group in horde._groups]
         saved["groups"] = [{**own, "learner": learner} for own, learner, _ in others]
@@ -74,8 +78,12 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
     return {**header, "horde": saved}, parts
 
 
-def arguments(saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any) -> dict[str, Any]:
-    """The arguments of ``Horde``; ``mu`` must be given again if it was a function."""
+def arguments(
+    saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any, rule: Rule | None = None
+) -> dict[str, Any]:
+    """The arguments of ``Horde``; ``mu`` must be given again if it was a function, and a ``rule`` that is one's own."""
+    if rule is None and saved["rule"] not in rules.names():
+        raise ValueError(f"its rule {saved['rule']!r} is not the library's: give that Rule again, as rule=…")
     mu = saved.get("mu") if mu is None else mu
     if isinstance(mu, str):
         raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")
@@ -85,9 +93,9 @@ def arguments(saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any) -
         makers = [features, *(_maker(own, _arrays(stored, _prefix(g))) for g, own in enumerate(saved["groups"], 1))]
         features = {questions[q].name: maker for maker, of in zip(makers, saved["of"], strict=True) for q in of}
     return {
-        "questions": questions, "features": features, "rule": saved["rule"], "rates": saved["rates"],
+        "questions": questions, "features": features, "rule": rule or saved["rule"], "rates": saved["rates"],
         "alpha": saved.get("alpha"), "step": saved["step"], "mu": mu, "scaled": saved["scaled"],
-        "centred": saved.get("centred", True), **saved["kind"], **saved["extra"],
+        "centred": saved.get("centred", True), "stepsize": saved.get("stepsize"), **saved["kind"], **saved["extra"],
     }  # fmt: skip
 
 
@@ -98,8 +106,9 @@ def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, S
     if signals not in (horde._makers[0].signals, (*horde._makers[0].signals, REWARD)):
         raise ValueError("its signals are not those of its features")
     others = list(enumerate(saved.get("groups", []), 1))
-    learners = [Learner._restored(dict(header), dict(stored))]
-    learners += [Learner._restored(own["learner"], _under(stored, _prefix(g))) for g, own in others]
+    rule = horde._setup.rule
+    learners = [Learner._restored(dict(header), dict(stored), own=rule)]
+    learners += [Learner._restored(own["learner"], _under(stored, _prefix(g)), own=rule) for g, own in others]
     evaluator = horde._evaluator_of(signals, saved["categories"], horde.step)
     horde._start(evaluator, np.zeros(len(horde.questions)), learners)
     for g, (group, own) in enumerate(zip(horde._groups, [saved, *(own for _, own in others)], strict=True)):
@@ -142,8 +151,8 @@ def _group_state(group: Group) -> tuple[dict[str, Any], dict[str, Any], dict[str
 def _restore_group(group: Group, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Take up what ``_group_state`` gave but the learner, which the group has; ValueError if it does not fit."""
     learner, setup = group.learner, group.setup
-    due = group.features.n, len(group.questions) * group._E, setup.rule
-    if (learner.n, learner.K, learner.rule.name) != due:
+    due = group.features.n, len(group.questions) * group._E, setup.rule.name
+    if (learner.n, learner.K, learner.rule.base.name) != due:
         raise ValueError(f"its learner is {learner!r}")
     _fill_in("base", group.base, arrays["horde.base"])
     _fill_in("fresh", group.fresh.view(np.uint8), arrays["horde.fresh"])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.hordes.reading import REWARD
@@ -27,6 +27,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.gvf import GVF
+from emphatic.rules import AnyRule, Rule
 
 __all__ = ["Episodes"]
 
@@ -52,7 +53,7 @@ class Episodes:
         *,
         sequences: int = 1,
         weights: str = "several",
-        rule: str = "true_online_etd",
+        rule: str | Rule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         warm_up: int = 0,
@@ -62,17 +63,18 @@ class Episodes:
         if not questions or not all(isinstance(question, GVF) for question in questions):
             raise refusal("questions", "LearnGVFs", "be a list of GVFs", repr(questions))
         if not isinstance(features, Features):
-            raise refusal("features", "LearnGVFs", "be emphatic.features.Features", repr(features))
+            raise refusal("features", "LearnGVFs", "be emphatic.features.Features, or a function", repr(features))
         if weights not in ("one", "several"):
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
-        traits = rules.get(rule)
-        if {"pi", "mu"} & set(traits.extra):
-            raise refusal("rule", "LearnGVFs", "be one that takes ρ alone, and not π or μ", repr(rule))
+        traits: AnyRule = rules.get(rule) if isinstance(rule, str) else rule
+        if settings.get("stepsize") is not None:
+            traits = stepsizes.get(settings["stepsize"]).rule(traits)
         self._shared = weights == "one" and sequences > 1
-        if self._shared and len(traits.weights) > 1:
-            raise refusal("weights", "LearnGVFs", f"be 'several' for rule {rule!r}, which has w besides θ", "'one'")
+        if self._shared and len(getattr(traits, "weights", ())) > 1:
+            wanted = f"be 'several' for rule {traits.name!r}, which has more weights than θ"
+            raise refusal("weights", "LearnGVFs", wanted, "'one'")
         if rates is None:
-            rates = RATE if alpha is None else 1.0
+            rates = RATE if alpha is None and settings.get("stepsize") is None else 1.0
         settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         first = self._new(features)

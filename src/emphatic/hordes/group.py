@@ -118,7 +118,8 @@ class Group:
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 V = learner.run(
                     Phi, _tiled(R, E), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
-                    I=_smallest(I, E), rho=_smallest(rho, E), on_divergence="freeze", **self._extra,
+                    I=_smallest(I, E), rho=_smallest(rho, E), on_divergence="freeze",
+                    **self._extra | self._chances(targets.part(slice(first, None))),
                 )  # fmt: skip
             self.fresh, self.open = ~targets.known[-1], True
         last = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
@@ -189,7 +190,7 @@ class Group:
         if self.others is not None:
             at_next = self.others(phi)
             R = R + gamma * at_next - self.others(before)
-        V = self.recorded.learn(now, following, I, rho, gamma, R, alpha)
+        V = self.recorded.learn(now, following, I, rho, gamma, R, alpha, self._chances(targets))
         if self.others is not None:
             V = V + at_next
         self.phi, self._phi_rows, self.open = last, following if T == 1 else None, not terminated
@@ -209,6 +210,14 @@ class Group:
     def _one(self, phi: Active) -> Rows:
         """One row, quicker than ``Active.rows``."""
         return Rows(self._start, phi.indices[0], phi.values[0])
+
+    def _chances(self, targets: Targets) -> dict[str, Array]:
+        """π and μ of the steps, (T, K), where the rule uses them; π = 0 forgets the trace where nothing is known."""
+        if targets.chances is None:
+            return {}
+        pi, mu = targets.chances
+        found = {"pi": np.where(targets.known, pi, 0.0), "mu": mu}
+        return {name: _tiled(found[name], self._E) for name in self.setup.chances}
 
     def _parameters(self, targets: Targets) -> tuple[Array, Array, Array, Array, Array | None]:
         """R, γ', ρ, I, and by what α is multiplied, where it is, of steps that follow one another, (T, Q)."""

@@ -21,18 +21,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.errors import CheckpointError
-from emphatic.features import Bias, Features, OneHot, Part, Tiles
+from emphatic.features import Bias, Features, Function, OneHot, Part, Tiles
 from emphatic.hordes.episodes import Episodes
 from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal, whole
 from emphatic.questions.gvf import GVF
 from emphatic.questions.ratios import Behaviour
+from emphatic.rules import Rule
 
 try:
     import gymnasium
@@ -51,7 +53,9 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Learns the answers to ``questions`` about an environment; ``info["predictions"]`` has them, (Q,).
 
     The signals that a question may name are the observation's components, ``names`` (o0, o1, … unless given), and
-    "reward"; ``features`` is made of the same components. A question's functions are given (observation, action,
+    "reward"; ``features`` is made of the same components, or is a function of the observation that returns φ, so many
+    numbers whatever the observation. ``rule`` is a name or a ``Rule`` of your own; of one that uses π or μ itself
+    (tree_backup, abtd), every question has a policy. A question's functions are given (observation, action,
     reward, next observation), or the row {name: value} that follows if they have one parameter; a policy's
     (observation, action). Predictions are returns, not scaled.
 
@@ -66,20 +70,22 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     given them all; until then predictions are NaN. With ``every`` above 1 there are predictions only at every so many
     steps, and where an episode begins or ends; the steps in between are learned from together, which is quicker, and
     leads to the same weights. ``record=True``
-    keeps what the learner is given, for ``log``. ``extra`` is the rule's own: eta, beta, ….
+    keeps what the learner is given, for ``log``. With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α
+    is ``alpha``, 1 by default, times what that says. ``extra`` is the rule's own: eta, beta, ….
     """
 
     def __init__(
         self,
         env: gymnasium.Env[Any, Any],
         questions: Sequence[GVF],
-        features: Features,
+        features: Features | Callable[[Any], Any],
         *,
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str = "true_online_etd",
+        rule: str | Rule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
+        stepsize: Any = None,
         warm_up: int = 0,
         every: int = 1,
         record: bool = False,
@@ -88,11 +94,12 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         **extra: Any,
     ) -> None:
         super().__init__(env)
-        names = component_names(env.observation_space) if names is None else names
+        space = env.observation_space
+        names = component_names(space) if names is None else names
         mu = _uniform(env.action_space) if mu is None else mu
         episodes = Episodes(
-            questions, features, names, _flat(env.observation_space), rule=rule, alpha=alpha, rates=rates, mu=mu,
-            warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
+            questions, _features(features, space, names), names, _flat(space), rule=rule, alpha=alpha, rates=rates,
+            stepsize=stepsize, mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
         self._start(episodes, whole("every", every, "LearnGVFs"), 0)
 
@@ -136,13 +143,16 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         horde.save(path, gymnasium={"every": self._every, "since": self._since})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], env: gymnasium.Env[Any, Any], *, mu: Behaviour = None) -> LearnGVFs:
+    def load(
+        cls, path: str | os.PathLike[str], env: gymnasium.Env[Any, Any], *, mu: Behaviour = None,
+        rule: Rule | None = None,
+    ) -> LearnGVFs:  # fmt: skip
         """``env``, with what ``save`` wrote: goes on with the same bits, in the midst of an episode too.
 
         The environment must be in the state in which it was, or be reset. ``mu`` must be given again if it was a
-        function.
+        function, and a ``rule`` of your own too.
         """
-        horde, more = Horde.load_with(path, mu=mu)
+        horde, more = Horde.load_with(path, mu=mu, rule=rule)
         space = env.observation_space
         if "gymnasium" not in more:
             raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by LearnGVFs: Horde.load opens it.")
@@ -174,14 +184,15 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         self,
         env: gymnasium.vector.VectorEnv[Any, Any, Any],
         questions: Sequence[GVF],
-        features: Features,
+        features: Features | Callable[[Any], Any],
         *,
         weights: str = "one",
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str = "true_online_etd",
+        rule: str | Rule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
+        stepsize: Any = None,
         warm_up: int = 0,
         record: bool = False,
         dtype: str = "float64",
@@ -194,8 +205,9 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         mu = _uniform(env.single_action_space) if mu is None else mu
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
         self.episodes = Episodes(
-            questions, features, names, _flat(space), sequences=env.num_envs, weights=weights, rule=rule, alpha=alpha,
-            rates=rates, mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
+            questions, _features(features, space, names), names, _flat(space), sequences=env.num_envs, weights=weights,
+            rule=rule, alpha=alpha,
+            rates=rates, stepsize=stepsize, mu=mu, warm_up=warm_up, record=record, dtype=dtype, engine=engine, **extra,
         )  # fmt: skip
         #: The probabilities of the next actions, if they are known; forgotten after the step.
         self.mu: Any = None
@@ -295,6 +307,28 @@ def _unflat(space: spaces.Space[Any]) -> Callable[[Array], Any]:
     if isinstance(space, spaces.Discrete):
         return lambda flat: space.dtype.type(flat[0])
     return lambda flat: spaces.unflatten(space, flat)
+
+
+def _features(features: Any, space: spaces.Space[Any], names: Sequence[str]) -> Any:
+    """A maker of features; of a function of the observation, one that calls it."""
+    if not callable(features) or isinstance(features, Features):
+        return features
+    observation_of, name = _unflat(space), getattr(features, "__name__", "<lambda>")
+
+    def of(flat: Array) -> Any:
+        return features(observation_of(flat))
+
+    sample = _flat(space)(deepcopy(space).sample())  # (a copy, so that the space draws what it would have drawn)
+    try:
+        size = np.asarray(of(sample), np.float64).size
+    except (TypeError, ValueError) as error:
+        wanted = f"return numbers for an observation such as {observation_of(sample)!r}"
+        raise refusal("features", "LearnGVFs", wanted, f"{type(error).__name__}: {error}") from error
+    function = Function(
+        lambda row: of(np.array([row[component] for component in names], np.float64)), size=size,
+        name="features" if name == "<lambda>" else name,
+    )  # fmt: skip
+    return Features([function])
 
 
 def _uniform(space: spaces.Space[Any]) -> float | None:

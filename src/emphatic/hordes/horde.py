@@ -16,8 +16,10 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic import stepsizes
+from emphatic.common.guard import Guard
 from emphatic.errors import CheckpointError
-from emphatic.features import Features
+from emphatic.features import Features, OneHot
 from emphatic.hordes import checkpoints
 from emphatic.hordes.horde_steps import HordeSteps
 from emphatic.hordes.reading import REWARD, probability, rows_of
@@ -28,6 +30,7 @@ from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.questions.gvf import GVF, Observations, action_name
 from emphatic.questions.ratios import Behaviour, check_behaviour
+from emphatic.rules import Rule
 from emphatic.tables import Clock, Hold, Table, open_table
 
 __all__ = ["RATES", "Horde", "warm_up_rows"]
@@ -52,7 +55,8 @@ class Horde(HordeSteps):
 
     ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
     features of their own (those with the same maker share a learner); a maker that another Horde has is copied, as it
-    was after its warm-up, for it holds what belongs to one stream. ``rule`` is a name of ``emphatic.rules.names()``.
+    was after its warm-up, for it holds what belongs to one stream. ``rule`` is a name of ``emphatic.rules.names()``
+    or a ``Rule`` of your own; of one that uses π or μ itself, such as tree_backup, every question has a policy.
     α is ``rates`` times ``alpha`` (a number, or one a question), by default 1 over the mean of φ·φ in the warm-up; with
     several rates every question has as many learners, whose answers are blended by how well they have done
     (``emphatic.hordes.blend``; questions with a policy or a γ that varies take the middle rate). ``step`` is the time
@@ -65,6 +69,8 @@ class Horde(HordeSteps):
     With ``centred`` a question of constant γ < 1 is learned as the departure from its cumulant's mean in the warm-up,
     in the cumulant's own unit, and its emphasis starts at 1; without, θ·φ is the return itself, learned from 0.
     ``record=True`` keeps what transitions give the learner, for ``log``. ``extra`` is the rule's own: eta, beta, ….
+    With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α is ``rates`` times ``alpha`` times what that
+    says; both are then 1 by default.
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -88,7 +94,7 @@ class Horde(HordeSteps):
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str = "true_online_etd",
+        rule: str | Rule = "true_online_etd",
         *,
         rates: float | Sequence[float] = RATES,
         alpha: float | Sequence[float] | None = None,
@@ -100,6 +106,7 @@ class Horde(HordeSteps):
         dtype: str = "float64",
         engine: str = "auto",
         threads: int = 1,
+        stepsize: Any = None,
         **extra: Any,
     ) -> None:
         self.questions = tuple(questions) if isinstance(questions, Sequence) else ()
@@ -116,7 +123,9 @@ class Horde(HordeSteps):
                 raise refusal(what, "Horde", "be True or False", repr(flag))
         if record and len(self._makers) > 1:
             raise refusal("record", "Horde", "be False where questions have features of their own", "True")
-        self.rule, self.step, self.scaled = rule, step, scaled
+        self.step, self.scaled = step, scaled
+        if stepsize is not None and rates is RATES:
+            rates = 1.0
         listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
         if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
             raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
@@ -125,11 +134,18 @@ class Horde(HordeSteps):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
-        self._setup = Setup(rule, self.rates, alpha, scaled, centred, record, kind, extra)
         # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
-        Learner(rule, 1, 1, **kind)
+        if stepsize is not None:
+            kind["stepsize"] = stepsizes.get(stepsize)
+        found = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
+        self.rule = found.name
+        self._setup = Setup(found, self.rates, alpha, scaled, centred, record, kind, extra)
+        without = [question.name for question in self.questions if question.policy is None]
+        if self._setup.chances and without:
+            wanted = f"be given for rule {found.name!r}, which uses {' and '.join(self._setup.chances)} itself"
+            raise refusal("policy", "GVF", wanted, f"none in {without[0]!r}")
         self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
-        self._group = None
+        self._group, self._guard = None, Guard("horde")
         self._makers = [_own(maker) for maker in self._makers]
 
     # ------------------------------------------------------------------ warming up
@@ -139,7 +155,7 @@ class Horde(HordeSteps):
 
         Nothing is learned yet: the next row is the first. Returns itself.
         """
-        table = table if isinstance(table, Table) else open_table(table)
+        table = table if isinstance(table, Table) else open_table(table, words=self._words())
         if rows is None:
             rows = warm_up_rows(sum(len(part) for part in table.blocks()) if table.rows is None else table.rows)
         clock = table.clock()
@@ -199,13 +215,17 @@ class Horde(HordeSteps):
         ``cut`` at. With ``learn=False`` it only predicts: no weight changes, and the step across is no step.
         """
         self._require()
+        if not isinstance(learn, bool | np.bool_):
+            raise refusal("learn", "observe", "be True or False", repr(learn))
         values, labels = self._read(observation, "observe")
         values[~np.isfinite(values)] = np.nan
         if action is not None and not isinstance(action, np.ndarray):  # (an array is one of a continuous space)
             action_name(action)
         actions, when = None if action is None else [action], None if time is None else np.array([time])
         chances = probability(mu, "observe")
-        predictions: Array = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)[0]
+        with self._guard:
+            answers = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)
+        predictions: Array = answers[0]
         return predictions
 
     def observe_many(
@@ -246,14 +266,22 @@ class Horde(HordeSteps):
         when, after = None if time is None else np.asarray(time), np.zeros(B, bool)
         if gap is not None:
             after |= np.asarray(gap, bool)
-        return self._learn_rows(values, when, labels, actions, chances, after, learn)
+        with self._guard:
+            return self._learn_rows(values, when, labels, actions, chances, after, learn)
+
+    def _words(self) -> set[str]:
+        """The columns whose words count: ON and OFF stay words there."""
+        policies = [question.policy.column for question in self.questions if question.policy is not None]
+        one_hot = [part.of for maker in self.makers for part in maker.parts if isinstance(part, OneHot)]
+        known = () if self._group is None else self.categories
+        return {*known, *one_hot, *(column for column in policies if column is not None)}
 
     def run(self, table: Any) -> Array:
         """Learn from a whole log, warming up on its first rows if that has not been done; predictions (T, Q).
 
         It goes on from what was seen before; ``cut`` first, where the log is another sequence.
         """
-        table = table if isinstance(table, Table) else open_table(table)
+        table = table if isinstance(table, Table) else open_table(table, words=self._words())
         if self._group is None:
             self.warm_up(table)
         parts = [predictions for _, predictions in self.blocks(table)]
@@ -266,8 +294,10 @@ class Horde(HordeSteps):
             raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
         clock = clock or table.clock()
         for block in table.blocks(BLOCK, start):
-            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
-            yield block, self._learn_rows(block.values, block.time, block.labels, None, None, gap)
+            gap = block.find_gaps(clock)
+            with self._guard:
+                answers = self._learn_rows(block.values, block.time, block.labels, None, None, gap)
+            yield block, answers
 
     # ------------------------------------------------------------------ transitions
 
@@ -278,7 +308,8 @@ class Horde(HordeSteps):
         """
         self._require()
         values, labels = self._read(observation, "begin", np.nan)
-        return self._begin(values, labels, None, time)
+        with self._guard:
+            return self._begin(values, labels, None, time)
 
     @overload
     def learn(
@@ -316,31 +347,35 @@ class Horde(HordeSteps):
             if not isinstance(flag, bool | np.bool_):
                 raise refusal(what, "learn", "be True or False", repr(flag))
         values, labels = self._read(observation, "learn", reward)
-        return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
+        with self._guard:
+            return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
 
     def log(self) -> dict[str, Any]:
         """What was recorded: the arguments of ``Learner.run`` that lead to the same weights."""
-        self._require().catch_up()
-        return self._groups[0].recorded.log()
+        with self._guard:
+            self._require().catch_up()
+            return self._groups[0].recorded.log()
 
     # ------------------------------------------------------------------ keeping
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, mu: Behaviour = None) -> Horde:
+    def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
-        ``mu`` must be given again if it was a function.
+        ``mu`` must be given again if it was a function, and a ``rule`` of your own too.
         """
-        return Horde.load_with(path, mu=mu)[0]
+        return Horde.load_with(path, mu=mu, rule=rule)[0]
 
     @staticmethod
-    def load_with(path: str | os.PathLike[str], *, mu: Behaviour = None) -> tuple[Horde, dict[str, Any]]:
+    def load_with(
+        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None
+    ) -> tuple[Horde, dict[str, Any]]:
         """The same, and what more was saved with it."""
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a learner and no horde: emphatic.load opens it.")
             try:
-                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu))
+                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu, rule))
                 return horde, checkpoints.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file leads to
                 raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic.common.guard import Guard
 from emphatic.features import Features
 from emphatic.hordes import checkpoints
 from emphatic.hordes.group import Group
@@ -41,6 +41,7 @@ class HordeState:
     _mu: Behaviour
     _setup: Setup
     _group: Group | Groups | None
+    _guard: Guard
 
     # ------------------------------------------------------------------ what it is
 
@@ -145,12 +146,14 @@ class HordeState:
         ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
         """
         self._require()
-        checkpoint.write(path, *checkpoints.state(self, more))
+        with self._guard:
+            checkpoint.write(path, *checkpoints.state(self, more))
 
     # ------------------------------------------------------------------ inside
 
     def _evaluator_of(self, signals: Sequence[str], categories: Sequence[str], step: float | None) -> Evaluator:
-        return Evaluator(self.questions, signals, categories, step, rules.get(self.rule), self._mu)
+        setup = self._setup
+        return Evaluator(self.questions, signals, categories, step, setup.rule, self._mu, bool(setup.chances))
 
     def _start(self, evaluator: Evaluator, base: Array, learners: Sequence[Learner | None] = ()) -> None:
         """Before the first row."""

@@ -25,6 +25,10 @@ class HordeSteps(HordeState):
 
     def cut(self) -> None:
         """What follows is another sequence: forget traces, of features too, and learn nothing from the step across."""
+        with self._guard:
+            self._forget()
+
+    def _forget(self) -> None:
         self._require().cut()
         self._before = self._episode = None
 
@@ -38,7 +42,7 @@ class HordeSteps(HordeState):
             what = "It has begun an episode: go on with learn(), or cut() first."
             raise RuntimeError("A Horde that records takes transitions only." if self._setup.record else what)
         if group.phi is None and any(each.open for each in self._groups):
-            self.cut()  # an episode was truncated
+            self._forget()  # an episode was truncated
         hold = self._hold.copy()
         held, missing = hold.fill(values)
         raw, full = (Observations(evaluator.signals, part, labels, actions, mu) for part in (values, held))

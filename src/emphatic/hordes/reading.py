@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.names import show
 from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import LARGEST
 
@@ -79,9 +80,11 @@ def probability(mu: Any, function: str) -> list[float] | None:
 
 def _number(name: str, reading: Any, function: str) -> float:
     try:
-        return np.nan if reading is None else float(reading)
-    except (TypeError, ValueError, OverflowError):
-        raise refusal("observation", function, f"have a number for {name!r}", repr(reading)) from None
+        if reading.__class__ is float or not np.iscomplexobj(reading):
+            return np.nan if reading is None else float(reading)
+        raise TypeError
+    except Exception:  # whatever an object's own way of becoming a number raises
+        raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
 
 
 def _label(name: str, label: Any, function: str) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
 from emphatic.learning.inputs import parameters
+from emphatic.rules import Rule
 
 __all__ = ["Setup"]
 
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 class Setup:
     """How a horde learns: see ``Horde``."""
 
-    rule: str
+    rule: Rule
     rates: tuple[float, ...]
     alpha: Any
     scaled: bool
@@ -39,16 +39,24 @@ class Setup:
         extra = {name: part(p) for name, p in self.extra.items()}
         return replace(self, alpha=part(self.alpha), extra=extra)
 
+    @property
+    def chances(self) -> tuple[str, ...]:
+        """Which of π and μ the rule uses itself, and gets from the questions' policies."""
+        return tuple(name for name in ("pi", "mu") if name in self.rule.extra and name not in self.extra)
+
     def constants(self, Q: int, norm: float, lambda_: Any) -> tuple[Array, ...]:
-        """All parameters of a step (1, K), of which I, ρ, γ' and R are given anew in each."""
+        """All parameters of a step (1, K), of which I, ρ, γ' and R, and ``chances``, are given anew in each."""
         E = len(self.rates)
-        if self.alpha is None:
+        if self.alpha is None and "stepsize" in self.kind:
+            alpha = np.repeat(self.rates, Q)
+        elif self.alpha is None:
             alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
         else:
             alpha = _scaled_by(self.rates, self.alpha, Q)
         values = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
         extra = {name: p if np.ndim(p) == 0 else np.tile(p, E) for name, p in self.extra.items()}
-        found = parameters(rules.get(self.rule), "learn", 1, Q * E, values, extra)
+        extra |= dict.fromkeys(self.chances, 1.0)
+        found = parameters(self.rule, "learn", 1, Q * E, values, extra)
         return tuple(np.ascontiguousarray(p) for p in found)
 
 

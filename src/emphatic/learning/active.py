@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic.common.names import show
 from emphatic.engines.rows import Rows, survey
 
 __all__ = ["Active"]
@@ -150,10 +151,12 @@ def _regular(name: str, value: Any) -> NDArray[Any]:
     """An array without masked values."""
     try:
         array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"The '{name}' parameter of Active must be a regular array. Got {value!r} instead.") from None
+    except Exception:  # whatever an object's own way of becoming an array raises
+        raise ValueError(
+            f"The '{name}' parameter of Active must be a regular array. Got {show(value)} instead."
+        ) from None
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise ValueError(f"The '{name}' parameter of Active must have no masked value. Got {value!r} instead.")
+        raise ValueError(f"The '{name}' parameter of Active must have no masked value. Got {show(value)} instead.")
     return array
 
 

@@ -1,4 +1,4 @@
-"""The same checks for an engine on a device: torch tensors stay what and where they are.
+"""The same checks for an engine on a device: arrays of other libraries become torch tensors, and stay where they are.
 
 Numbers in single precision stay so: on their way to a device, half the bytes are half the time.
 """
@@ -16,11 +16,28 @@ import torch
 from emphatic.learning import inputs
 from emphatic.rules import Rule
 
-__all__ = ["features", "parameters", "series"]
+__all__ = ["features", "import_array", "parameters", "series"]
+
+
+def import_array(name: str, value: Any, function: str) -> Any:
+    """Whatever has ``__dlpack__`` as a torch tensor in the same memory; NumPy's arrays, and anything else, as it is."""
+    if isinstance(value, torch.Tensor):
+        tensor = value.detach()
+    elif isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        return value
+    else:
+        try:
+            tensor = torch.from_dlpack(value)
+        except Exception as error:  # of whatever kind either library has for it
+            raise inputs.refusal(name, function, "be an array that torch can read", str(error)) from None
+    if tensor.is_complex():
+        raise inputs.refusal(name, function, "be real numbers", str(tensor.dtype))
+    return tensor
 
 
 def features(name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True) -> tuple[Any, float]:
     """``inputs.features``; of a tensor, one in the dtype on the same device."""
+    value = import_array(name, value, function)
     if not isinstance(value, torch.Tensor):
         return inputs.features(name, value, function, n, dtype, look_over=look_over)
     inputs.check_shape(name, value.shape, function, n)
@@ -42,6 +59,7 @@ def parameters(
 
 def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> Any:
     """A number a step and learner: ``inputs.series``, where tensors and single precision stay what they are."""
+    value = import_array(name, value, function)
     single = isinstance(value, np.ndarray) and value.dtype == np.float32
     if not isinstance(value, torch.Tensor) and not single:
         return inputs.series(function, T, K, rule, name, value)
@@ -57,8 +75,17 @@ def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: A
 
 
 def least_rows(p: Any) -> Any:
-    """Each learner's least value, (1, K), on the host."""
-    return p.amin(0, keepdim=True).cpu().numpy() if isinstance(p, torch.Tensor) and p.numel() else p
+    """What ``warn_if_never_terminating`` need look at: each learner's least value, as if it were that of every step.
+
+    Where none is 1, one learner stands for all, so that little travels.
+    """
+    if not isinstance(p, torch.Tensor) or not p.numel():
+        return p
+    constant = p.stride(0) == 0
+    least = (p[:1] if constant else p).amin(0)
+    least = least if bool((least >= 1.0).any()) else least[:1]
+    steps = len(p) if constant or len(p) >= inputs.EPISODE else 1
+    return np.broadcast_to(least.cpu().numpy(), (steps, len(least)))
 
 
 def sum_squares(made: Any, aim: Any) -> Any:

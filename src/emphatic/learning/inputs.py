@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.names import show
 from emphatic.engines.base import Arrays, Features
 from emphatic.engines.probe import Probe
 from emphatic.engines.rows import Rows, survey
 from emphatic.learning.active import Active
-from emphatic.rules import RANGES, Rule
+from emphatic.rules import RANGES, AnyRule
 
 __all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
 
@@ -29,6 +30,11 @@ _GREEK = {"beta": "β"}
 _LARGEST = float(np.finfo(np.float64).max)
 #: Every whole number below this is a float64.
 _EXACT = 1 << 53
+
+#: A log shorter than this may well lie within one episode, whose end is in the next call.
+EPISODE = 10
+#: DLPack's numbers for memory that NumPy can read: the host's, and the host's as CUDA and ROCm pin it.
+_HOST = (1, 3, 11)
 
 #: How many dimensions φ may have: one step, many, or either.
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
@@ -42,23 +48,40 @@ def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
 def whole(name: str, value: Any, function: str = "Learner") -> int:
     """An integer of at least 1, below 2**48."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
-        raise refusal(name, function, "be a whole number of 1 or more", _format(value))
+        raise refusal(name, function, "be a whole number of 1 or more", show(value))
     return int(value)
 
 
 def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     """The value as an array of real numbers."""
     try:
-        array = np.asarray(value)
-    except (ValueError, TypeError):  # (a tensor on a device, for an engine that is not there)
-        raise refusal(
-            name, function, "be an array of real numbers, with rows of equal length", _format(value)
-        ) from None
+        array = np.asarray(import_array(name, value, function))
+    except Exception:  # whatever an object's own way of becoming an array raises
+        raise _unreadable(name, value, function) from None
     if array.dtype.kind not in "fiub":
-        raise refusal(name, function, "be real numbers", _format(value))
+        raise refusal(name, function, "be real numbers", show(value))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
-        raise refusal(name, function, "have no masked values", _format(value))
+        raise refusal(name, function, "have no masked values", show(value))
     return array
+
+
+def import_array(name: str, value: Any, function: str) -> Any:
+    """An array of another library that NumPy would not read by itself, as NumPy's; anything else as it is."""
+    if hasattr(value, "detach"):  # a torch tensor, which may belong to a graph of gradients
+        return value.detach()
+    if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+        return value
+    try:
+        return np.from_dlpack(value)
+    except (ValueError, TypeError, RuntimeError, BufferError):
+        raise _unreadable(name, value, function) from None
+
+
+def _unreadable(name: str, value: Any, function: str) -> ValueError:
+    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] not in _HOST:
+        wanted = "be on the host, or the engine 'cuda', which takes arrays on its device"
+        return refusal(name, function, wanted, f"{type(value).__name__} on another device")
+    return refusal(name, function, "be an array of real numbers, with rows of equal length", show(value))
 
 
 def features(
@@ -101,14 +124,14 @@ def not_finite(name: str, function: str, dtype: str, given: Any, cast: Any, ndim
 
 
 def parameters(
-    rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
+    rule: AnyRule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
 ) -> Arrays:
     """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
     return tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
 
 
 def resolve(
-    rule: Rule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
+    rule: AnyRule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
 ) -> list[Any]:
     """Every parameter of the rule as ``read`` converts it; those not given have their defaults."""
     found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
@@ -164,18 +187,26 @@ def sum_squares(made: NDArray[Any], aim: NDArray[np.float64]) -> NDArray[np.floa
     return np.asarray(np.square(made - aim).sum(axis=0))
 
 
-def probe(given: Any, n: int) -> Probe:
-    """The probe for (Phi_s, v, d), which computes the root mean square value error of any θ."""
+def probe(given: Any, n: int, K: int | None) -> Probe:
+    """The probe for (Phi_s, v, d), which computes the root mean square value error of any θ.
+
+    v and d may be one per learner, (K, S).
+    """
     try:
         Phi_s, v, d = (np.asarray(numbers("probe", part, "run"), np.float64) for part in given)
-        fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape == d.shape == Phi_s.shape[:1]
-        fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d)) and bool((d >= 0).all()) and d.sum() > 0
+        shapes = (Phi_s.shape[:1],) if K is None else (Phi_s.shape[:1], (K, *Phi_s.shape[:1]))
+        fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape in shapes and d.shape in shapes
+        fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d))
+        fine = fine and bool((d >= 0).all()) and bool((d.sum(axis=-1) > 0).all())
     except (TypeError, ValueError):
         fine = False
     if not fine:
-        shapes = f"(S, {n}), (S,) and (S,)"
-        wanted = f"be (Phi_s, v, d) of shapes {shapes}, all finite, with weights d that are not negative and not all 0"
-        raise refusal("probe", "run", wanted, _format(given))
+        each = "(S,)" if K is None else f"(S,) or ({K}, S)"
+        wanted = (
+            f"be (Phi_s, v, d), Phi_s of shape (S, {n}) and v and d of shape {each}, all finite, with weights d that "
+            "are not negative and not all 0"
+        )
+        raise refusal("probe", "run", wanted, show(given))
     return Probe.of(Phi_s, v, d)
 
 
@@ -226,7 +257,7 @@ def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple
     return rows, top
 
 
-def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> NDArray[np.float64]:
+def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value: Any) -> NDArray[np.float64]:
     """One number per step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
     if value.__class__ is float or (value.__class__ is int and -_EXACT < value < _EXACT):
         low, high = bounds(rule, name)
@@ -264,12 +295,12 @@ def shape_of(name: str, shape: tuple[int, ...], function: str, T: int, K: int | 
     raise refusal(name, function, _forms(function, shape, T, K), f"shape {shape}")
 
 
-def bounds(rule: Rule, name: str) -> tuple[float, float]:
+def bounds(rule: AnyRule, name: str) -> tuple[float, float]:
     """The least and the largest value that this parameter may have."""
     return rule.ranges.get(name) or RANGES.get(name, (-math.inf, math.inf))
 
 
-def out_of_range(name: str, function: str, rule: Rule, view: NDArray[np.float64]) -> ValueError:
+def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float64]) -> ValueError:
     """The error for a parameter outside its range; it names the first such number."""
     low, high = bounds(rule, name)
     t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
@@ -319,8 +350,3 @@ def _largest(array: NDArray[Any]) -> float:
     integer = np.dtype(f"i{array.itemsize}").type
     top = magnitude.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
     return float(integer(top).view(array.dtype.type))
-
-
-def _format(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{type(value).__name__} {text[:50]}…"

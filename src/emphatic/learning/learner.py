@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from operator import mul
 from typing import Any, Literal
@@ -19,23 +20,23 @@ from emphatic.learning.active import Active
 from emphatic.learning.runs import Collection, Log, check_outputs, fit
 from emphatic.learning.sequences import warn_if_never_terminating
 from emphatic.learning.state import State
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["Learner"]
 
 #: The one class of arrays that kernels take directly; masked arrays and other subclasses are converted first.
 _plain = np.ndarray
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-#: A log shorter than this may well lie within one episode, whose end is in the next call.
-_EPISODE = 10
 
 
 class Learner(State):
     """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
 
-    ``rule`` is a name of ``emphatic.rules.names()`` or a ``Rule``; ``dtype`` is "float64" or "float32"; ``engine`` is
+    ``rule`` is a name of ``emphatic.rules.names()`` or your own; ``dtype`` is "float64" or "float32"; ``engine`` is
     one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
-    the most that an engine may use.
+    the most that an engine may use; ``devices`` are the GPUs, by number, among which the cuda engine divides the
+    learners. ``stepsize`` is a name of ``emphatic.stepsizes.names()`` or an object of ``emphatic.stepsizes`` that finds
+    the step sizes; ``alpha`` then multiplies them.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -49,7 +50,8 @@ class Learner(State):
 
     The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies;
     ``theta`` can be set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite
-    raises ``Diverged``.
+    raises ``Diverged``. A learner belongs to one thread at a time: another gets ``RuntimeError`` meanwhile. Threads
+    that only read may do so side by side.
     """
 
     __slots__ = ()
@@ -72,29 +74,37 @@ class Learner(State):
         termination pass ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first
         state; or give the terminal state a call of its own with φ = 0 and I = 0.
         """
-        step = self._stepper or self._make_stepper()
-        if step is not None:
-            # The kernel checks everything but types, and returns NaN or None where something is wrong.
-            try:
-                # (numba takes masked arrays for plain ones, and the bytes of another order as they come; which of the
-                # two dtypes is the learner's it knows itself, and to look it up here takes longer than all else)
-                if (
-                    phi.__class__ is _plain is phi_next.__class__
-                    and ((dtype := phi.dtype) is _FLOAT64 or dtype is _FLOAT32)
-                    and phi_next.dtype is dtype
-                ):
-                    one, one_next = phi, phi_next
-                else:
-                    one, one_next = self._active(phi), self._active(phi_next)
-                if extra:
-                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                else:  # (to unpack even an empty dict takes time)
-                    delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
-                if delta == delta if delta.__class__ is float else delta is not None:
-                    return delta
-            except Exception:  # not what a kernel takes: the checks below name what is wrong
-                pass
-        return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
+            step = self._stepper or self._make_stepper()
+            if step is not None:
+                # The kernel checks everything but types, and returns NaN or None where something is wrong.
+                try:
+                    # (numba takes masked arrays for plain ones, and the bytes of another order as they come; which
+                    # of the two dtypes is the learner's it knows itself, and to look it up here takes longer than all
+                    # else)
+                    if (
+                        phi.__class__ is _plain is phi_next.__class__
+                        and ((dtype := phi.dtype) is _FLOAT64 or dtype is _FLOAT32)
+                        and phi_next.dtype is dtype
+                    ):
+                        one, one_next = phi, phi_next
+                    else:
+                        one, one_next = self._active(phi), self._active(phi_next)
+                    if extra:
+                        delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                    else:  # (to unpack even an empty dict takes time)
+                        delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
+                    if delta == delta if delta.__class__ is float else delta is not None:
+                        return delta
+                except Exception:  # not what a kernel takes: the checks below name what is wrong
+                    pass
+            return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
+        finally:
+            guard.users = 0
 
     def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
         """``learn`` with every check, and an error message for each."""
@@ -129,7 +139,7 @@ class Learner(State):
         R: Any,
         gamma_next: Any,
         *,
-        alpha: Any,
+        alpha: Any = None,
         lambda_: Any = 0.0,
         rho: Any = 1.0,
         I: Any = 1.0,
@@ -149,10 +159,14 @@ class Learner(State):
         place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the actual
         ``returns``, each learner's mean squared prediction error is returned in their place, (K,).
 
-        The cuda engine also takes torch tensors; those on its device are used where they are.
+        ``alpha`` may be left out where the learner has a ``stepsize``.
+
+        Every array may be anything with ``__dlpack__``, such as a torch tensor or a CuPy or JAX array. The cuda engine
+        uses those on its device where they are; with other engines they must be on the host.
 
         ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
-        each update, or before each ``probe_every``-th one: the result is then (predictions, error).
+        each update, or before each ``probe_every``-th one: the result is then (predictions, error). ``v`` and ``d`` are
+        (S,), or with K learners (K, S): then learner k is judged by its own values v[k] and weights d[k].
 
         With ``on_divergence="freeze"`` a learner that would diverge keeps its last finite weights from there on, and
         the others go on; ``frozen`` says which these are. By default ``Diverged`` is raised.
@@ -162,6 +176,27 @@ class Learner(State):
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
         """
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
+            return self._run(
+                Phi, R, gamma_next, alpha, lambda_, rho, I, Phi_next, predictions, returns, probe, probe_every,
+                on_divergence, extra,
+            )  # fmt: skip
+        finally:
+            guard.users = 0
+
+    def _run(
+        self, Phi: Any, R: Any, gamma_next: Any, alpha: Any, lambda_: Any, rho: Any, I: Any, Phi_next: Any,
+        predictions: Any, returns: Any, probe: Any, probe_every: int, on_divergence: Any, extra: dict[str, Any],
+    ) -> Any:  # fmt: skip
+        """``run``, with the learner for this thread alone."""
+        if alpha is None:
+            if self.rule.stepsize is None:
+                raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
+            alpha = 1.0
         values = (alpha, I, lambda_, rho, gamma_next, R)
         # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
@@ -171,9 +206,11 @@ class Learner(State):
             self._features(Phi, Phi_next)  # no step will look at the one row there is
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
         check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
-        goal = None if probe is None else inputs.probe(probe, self.n)
+        goal = None if probe is None else inputs.probe(probe, self.n, self._K)
         every = inputs.whole("probe_every", probe_every, "run")
         _warn_of(check.least_rows(log.parameters[4]))
+        if "lambda_next" in self.rule.extra and "lambda_next" not in extra:
+            _warn_of_lambda_next(self.rule, log.parameters[2])
         self._decide(log.phi, T)
 
         collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
@@ -201,22 +238,31 @@ class Learner(State):
 
     def predict(self, phi: Any) -> Any:
         """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
-        if self._predictor is None and self._K is None and self._decided:
-            self._predictor = self._engine.predictor()
-        value_at = self._predictor
-        if value_at is not None and (phi.__class__ is Active or (phi.__class__ is _plain and phi.dtype is self._type)):
-            try:
-                value = value_at(phi)
-                if math.isfinite(value):
-                    return value
-            except Exception:
-                pass
-        features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
-        answer = self._engine.predict(fit(features, self._engine))
-        one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
-        if not one:
-            return self._drop_K(answer)
-        return float(answer[0, 0]) if self._K is None else answer[0]
+        guard = self._guard
+        if guard.users < 0:
+            raise guard.refusal()
+        guard.users += 1
+        try:
+            if self._predictor is None and self._K is None and self._decided:
+                self._predictor = self._engine.predictor()
+            value_at = self._predictor
+            plain = phi.__class__ is _plain and phi.dtype is self._type
+            if value_at is not None and (plain or phi.__class__ is Active):
+                try:
+                    value = value_at(phi)
+                    if math.isfinite(value):
+                        return value
+                except Exception:
+                    pass
+            phi = self._inputs.import_array("phi", phi, "predict")
+            features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
+            answer = self._engine.predict(fit(features, self._engine))
+            one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
+            if not one:
+                return self._drop_K(answer)
+            return float(answer[0, 0]) if self._K is None else answer[0]
+        finally:
+            guard.users -= 1
 
     # ------------------------------------------------------------------ inside
 
@@ -226,14 +272,21 @@ class Learner(State):
         φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
         A learner that would diverge is frozen.
         """
-        if not self._decided:
-            self._decide(phi, 1)
-        engine, position = self._engine, self.position
-        predictions: NDArray[Any] = np.empty((len(phi.start), engine.K), self._type)
-        now, following = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-        engine.run(now, following, top, parameters, predictions, Watch(self._frozen, True))
-        self._pass(position + len(predictions) - 1)
-        return predictions[1:]
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
+            if not self._decided:
+                self._decide(phi, 1)
+            engine, position = self._engine, self.position
+            predictions: NDArray[Any] = np.empty((len(phi.start), engine.K), self._type)
+            now, following = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
+            engine.run(now, following, top, parameters, predictions, Watch(self._frozen, True))
+            self._pass(position + len(predictions) - 1)
+            return predictions[1:]
+        finally:
+            guard.users = 0
 
     def _pass(self, position: int) -> None:
         """Set the position in the stream after a run in which learners may have been frozen."""
@@ -293,7 +346,7 @@ class Learner(State):
         return out[:-1]
 
 
-def _with_extras(step: Callable[..., Any], rule: Rule) -> Callable[..., Any]:
+def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
     """A step of a rule with extra parameters, given by name or by default, or all by position."""
 
     def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
@@ -325,5 +378,15 @@ def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.
 def _warn_of(gamma: NDArray[np.float64]) -> None:
     """A warning where γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
     constant = len(gamma) > 1 and gamma.strides[0] == 0
-    if constant or len(gamma) >= _EPISODE:
-        warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)
+    if constant or len(gamma) >= inputs.EPISODE:
+        warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=5)
+
+
+def _warn_of_lambda_next(rule: AnyRule, lambda_: Any) -> None:
+    """A warning where λ varies over the steps, and λ' is λ of the same step for want of another."""
+    if len(lambda_) > 1 and (lambda_[1:] != lambda_[:-1]).any():
+        warnings.warn(
+            f"lambda_ varies over the steps, rule {rule.name!r} uses λ of the next step too, and 'lambda_next' was not "
+            "given: λ of the same step is used in its place. Give lambda_next=, row t being λ_{t+1}.",
+            stacklevel=4,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from emphatic.learning.learner import Learner
 from emphatic.rules import Rule
@@ -10,10 +11,17 @@ from emphatic.rules import Rule
 __all__ = ["load"]
 
 
-def load(path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None) -> Learner:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    engine: str | None = None,
+    rule: Rule | None = None,
+    devices: Sequence[int] | None = None,
+) -> Learner:
     """The learner that ``Learner.save`` wrote; goes on with the same bits on the same engine.
 
-    ``engine`` names another engine to go on with. A learner of a ``Rule`` of your own needs that ``rule`` again. What
+    ``engine`` names another engine to go on with, and ``devices`` the GPUs among which the cuda engine divides the
+    learners: they are not saved. A learner of a ``Rule`` of your own needs that ``rule`` again. What
     more was saved with it is left in the file: ``Learner.load_with`` reads that too.
     """
-    return Learner._load(path, engine, rule)[0]
+    return Learner._load(path, engine, rule, devices)[0]

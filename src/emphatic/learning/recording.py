@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,17 @@ class RecordedLearner:
         return frozen
 
     def learn(
-        self, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array, alpha: Array | None = None
-    ) -> Array:
+        self, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array, alpha: Array | None = None,
+        extra: Mapping[str, Array] | None = None,
+    ) -> Array:  # fmt: skip
         """T steps, with parameters (T, K); θ·φ' after each, (T, K).
 
-        ``alpha`` may be given where no other parameter depends on it.
+        ``alpha`` may be given where no other parameter depends on it, and ``extra`` parameters that vary.
         """
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
+        if extra:
+            names = self.learner.rule.parameters
+            constant = [extra.get(name, p) for name, p in zip(names, constant, strict=True)]
         given = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
         before = self.learner.steps_taken if self._steps is not None else None
         top = self._top

@@ -15,16 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.common.names import show
 from emphatic.engines.base import Engine
 from emphatic.errors import CheckpointError
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.tensors import DTYPES, Stored, TensorPart, pieces
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
+from emphatic.stepsizes import kind_of
 
 __all__ = ["check", "fill", "frozen", "open_checkpoint", "pack", "position", "unpack"]
 
 #: Counts are whole numbers in float64.
 _MOST_STEPS = 1 << 53
+#: Levels of lists and tables in what a user keeps.
+_DEEPEST = 100
 
 
 @contextmanager
@@ -37,13 +41,18 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
             raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
-def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: Rule | None = None) -> Rule:
+def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule | None = None) -> AnyRule:
     """The rule of the learner, if the header and the arrays agree about it; ``own`` where the library has it not.
 
     ValueError, KeyError or TypeError if they do not.
     """
-    rule = own if own is not None else rules.get(header["rule"])
-    if (header["rule"], header["vectors"], header["memory"]) != (rule.name, list(rule.vectors), list(rule.memory)):
+    if own is None and isinstance(header["rule"], str) and header["rule"] not in rules.names():
+        raise ValueError(
+            f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"
+        )
+    base = own if own is not None else rules.get(header["rule"])
+    rule = base if header.get("stepsize") is None else _stepped(base, header["stepsize"])
+    if (header["rule"], header["vectors"], header["memory"]) != (base.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
     n, lead = inputs.whole("n", header["n"]), _lead(header)
     if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
@@ -58,10 +67,21 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: Rule | N
     return rule
 
 
+def _stepped(base: AnyRule, found: Any) -> AnyRule:
+    """The rule whose step sizes are found by the method that a header names; its numbers are in the rule's memory."""
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"its step size is {found!r}")
+    options = {key: value for key, value in found.items() if key != "name"}
+    return kind_of(found["name"])(**options).rule(base)
+
+
 def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:
     """Give a fresh engine the state of a checkpoint that was checked; ``name`` is what the learner calls the engine."""
     rule, counts = inner.rule, _counts(header, arrays)
     memory = {name: arrays[name].array() for name in rule.memory}
+    gamma = memory.get("gamma")
+    if gamma is not None and rule.name in rules.names() and not ((gamma >= 0.0) & (gamma <= 1.0)).all():
+        raise ValueError("its 'gamma' is not between 0 and 1")
     with np.errstate(all="ignore"):
         for r, vector in enumerate(rule.vectors):
             # Straight into the engine's own array, where it has one: ``put`` then finds it in its place.
@@ -124,9 +144,28 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise inputs.refusal(name, "save", "be an array, or what JSON can hold", f"{value!r}: {error}") from None
+            got = f"{show(value)}: {show(error)}"
+            raise inputs.refusal(name, "save", "be an array, or what JSON can hold", got) from None
+        if _is_deep(value):
+            raise inputs.refusal(name, "save", f"be nested no deeper than {_DEEPEST} levels", "more")
         entries[name] = value
     return entries, parts
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value is nested deeper than will be read again wherever ``load`` is called."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for one in level for inner in _items(one)]
+        if not level:
+            return False
+    return True
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def unpack(entries: Any, arrays: Mapping[str, Stored], prefix: str) -> dict[str, Any]:

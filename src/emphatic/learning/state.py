@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import engines, rules
+from emphatic import engines, rules, stepsizes
+from emphatic.common.guard import Guard
+from emphatic.common.names import show
 from emphatic.engines.base import Engine, Features
 from emphatic.engines.rows import Rows
 from emphatic.learning import checkpoint, inputs, restoring
 from emphatic.learning.tensors import Stored, TensorPart
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule, ElementwiseRule
+from emphatic.stepsizes import StepSize
 
 __all__ = ["State"]
 
 #: How the names of arrays begin that a user keeps with a learner.
 _MORE = "more."
+
+
+class _Named:
+    """A vector or memory of some rule as an attribute of learners (``__getattr__`` would slow every other one)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, state: State | None, kind: type[State]) -> Any:
+        return self if state is None else state._named(self.name)
 
 
 class State:
@@ -36,6 +49,7 @@ class State:
         "_dtype",
         "_engine",
         "_frozen",
+        "_guard",
         "_inputs",
         "_leader",
         "_predictor",
@@ -47,32 +61,42 @@ class State:
 
     def __init__(
         self,
-        rule: str | Rule,
+        rule: str | AnyRule,
         n: int,
         K: int | None = None,
         *,
         dtype: Any = "float64",
         engine: str = "auto",
         threads: int = 1,
+        devices: Sequence[int] | None = None,
+        stepsize: str | StepSize | None = None,
     ) -> None:
-        self.rule: Rule = rule if isinstance(rule, Rule) else rules.get(rule)
+        self.rule: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(rule)
+        method = None if stepsize is None else stepsizes.get(stepsize)
+        if method is not None:
+            self.rule = method.rule(self.rule)
         inputs.whole("n", n)
         self._K = None if K is None else inputs.whole("K", K)
         self._threads = inputs.whole("threads", threads)
         try:
             self._dtype: str = np.dtype(dtype).name
-        except TypeError:
-            self._dtype = repr(dtype)
+        except Exception:  # whatever the object's own ways raise
+            self._dtype = show(dtype)
         if self._dtype not in ("float32", "float64"):
-            raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {dtype!r} instead.")
+            raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {show(dtype)} instead.")
         self._type = np.dtype(self._dtype)
+        if devices is not None and engine not in ("cuda", "cuda-tf32"):
+            raise inputs.refusal("devices", "Learner", "come with engine='cuda' or 'cuda-tf32'", f"engine={engine!r}")
         self._decided = not isinstance(engine, str) or engine != "auto"
         self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
         # The position in the stream is told by one learner that moves: so far ahead of its own count of steps.
         self._leader = self._ahead = 0
+        self._guard = Guard("learner")
         # Until auto decides, the plainest engine holds the state.
         name = engine if self._decided else "reference"
-        self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads))
+        self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads, devices))
+        if method is not None:
+            self._begin(method)
 
     # ------------------------------------------------------------------ what it is
 
@@ -133,6 +157,18 @@ class State:
         return bool(self._frozen[0]) if self._K is None else self._frozen.copy()
 
     @property
+    def stepsize(self) -> StepSize | None:
+        """The method by which step sizes are found, with its options; None where ``alpha`` alone says them."""
+        header = self.rule.stepsize
+        if header is None:
+            return None
+        memory: dict[str, Any] = {}
+        for i, name in enumerate(self.rule.memory):
+            value = self._engine.scalars[:, i]
+            memory[name] = float(value[0]) if (value == value[0]).all() else value.copy()
+        return stepsizes.kind_of(header["name"]).restored(header, memory)
+
+    @property
     def nbytes(self) -> int:
         """The bytes that the state takes."""
         return self._engine.nbytes
@@ -152,39 +188,47 @@ class State:
             cast = np.broadcast_to(array, (self._engine.K, self.n)).astype(self._dtype)
         if not np.isfinite(cast).all():
             raise inputs.refusal("theta", "Learner", f"be finite in {self._dtype}", "NaN or infinity")
-        self._engine.put(0, cast)
-        self._frozen[:] = False
+        with self._guard:
+            self._engine.put(0, cast)
+            self._frozen[:] = False
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
+    if TYPE_CHECKING:  # the rule's vectors and memory, each by a ``_Named``
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _named(self, name: str) -> Any:
         if name in self.rule.vectors:
             return self._vector(self.rule.vectors.index(name))
         if name in self.rule.memory:
-            value = self._engine.scalars[:, self.rule.memory.index(name)]
-            return float(value[0]) if self._K is None else value.copy()
+            with self._guard.shared:
+                value = self._engine.scalars[:, self.rule.memory.index(name)]
+                return float(value[0]) if self._K is None else value.copy()
         known = ", ".join(self.rule.vectors + self.rule.memory)
         raise AttributeError(f"A learner of rule {self.rule.name!r} has no {name!r}; it has {known}.")
 
     def __repr__(self) -> str:
         K = "" if self._K is None else f", K={self._K}"
-        return f"Learner({self.rule.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r})"
+        method = "" if self.rule.stepsize is None else f", stepsize={self.rule.stepsize['name']!r}"
+        kind = f"{self.rule.base.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r}"
+        return f"Learner({kind}{method})"
 
     # ------------------------------------------------------------------ keeping
 
     def copy(self) -> Self:
         """Another learner in the same state."""
-        return self._with(self._engine.copy(), self._K, self._frozen, self.position)
+        with self._guard.shared:
+            return self._with(self._engine.copy(), self._K, self._frozen, self.position)
 
     def select(self, ks: ArrayLike) -> Self:
         """The learners of these indices, in this order, as a horde of their own."""
         try:
             chosen = np.arange(self._engine.K)[np.asarray(ks)]
-        except IndexError:
+        except Exception:  # no such learner, lists of several lengths, or what an object's own ``__array__`` raises
             chosen = np.empty(0, np.int64)
         if self._K is None or chosen.ndim != 1 or not len(chosen):
-            raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", repr(ks))
-        return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
+            raise inputs.refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", show(ks))
+        with self._guard.shared:
+            return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
 
     __copy__ = copy
 
@@ -193,11 +237,13 @@ class State:
 
     def __getstate__(self) -> tuple[Any, ...]:
         kind = self.rule, self._K, self._dtype, self._threads, self._decided
-        return *kind, self._frozen, self._engine, self.position
+        with self._guard.shared:  # (a copy, as it is only written when this has returned)
+            return *kind, self._frozen.copy(), self._engine.copy(), self.position
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, engine, position = state
         self._type = np.dtype(self._dtype)
+        self._guard = Guard("learner")
         self._take(engine)
         self._stand_at(position)
 
@@ -206,20 +252,27 @@ class State:
 
         ``more`` is kept with it, for ``Learner.load_with``: arrays as arrays, and in the header whatever JSON can hold.
         """
-        header, parts = self._state()
-        header["more"], kept = restoring.pack(more, _MORE, (*header, *parts, "format", "frozen", "steps_taken"))
-        checkpoint.write(path, header, parts | kept)
+        with self._guard.shared:
+            header, parts = self._state()
+            header["more"], kept = restoring.pack(more, _MORE, (*header, *parts, "format", "frozen", "steps_taken"))
+            checkpoint.write(path, header, parts | kept)
 
     @classmethod
     def load_with(
-        cls, path: str | os.PathLike[str], *, engine: str | None = None, rule: Rule | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        engine: str | None = None,
+        rule: AnyRule | None = None,
+        devices: Sequence[int] | None = None,
     ) -> tuple[Self, dict[str, Any]]:
         """``emphatic.load``, and what more was saved with the learner."""
-        return cls._load(path, engine, rule, more=True)
+        return cls._load(path, engine, rule, devices, more=True)
 
     def cut(self) -> None:
         """Forget the traces and the memory (the weights stay): what follows is another sequence."""
-        self._engine.cut()
+        with self._guard:
+            self._engine.cut()
 
     # ------------------------------------------------------------------ inside
 
@@ -237,7 +290,7 @@ class State:
         if (engine.counts != engine.counts[0]).any():
             parts["steps_taken"] = TensorPart.of(self.steps_taken)
         header = {
-            "rule": self.rule.name,
+            "rule": self.rule.base.name,
             "vectors": list(self.rule.vectors),
             "memory": list(self.rule.memory),
             "n": self.n,
@@ -248,37 +301,68 @@ class State:
             "steps": self.steps,
             "position": self.position,
         }
+        if self.rule.stepsize is not None:
+            header["stepsize"] = self.rule.stepsize
         return header, parts
 
     @classmethod
     def _load(
-        cls, path: str | os.PathLike[str], engine: str | None, rule: Rule | None, *, more: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        engine: str | None,
+        rule: AnyRule | None,
+        devices: Sequence[int] | None = None,
+        *,
+        more: bool = False,
     ) -> tuple[Self, dict[str, Any]]:
-        if engine is not None and (not isinstance(engine, str) or engine not in ("auto", *engines.available())):
+        if engine is not None and not engines.known(engine) and (not isinstance(engine, str) or engine != "auto"):
             known = f"be 'auto' or one of {', '.join(engines.available())}"
             raise inputs.refusal("engine", "load", known, repr(engine))
-        if rule is not None and not isinstance(rule, Rule):
+        if rule is not None and not isinstance(rule, AnyRule):
             raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
         with restoring.open_checkpoint(path) as (header, arrays):
-            learner = cls._restored(header, arrays, engine, rule)
-            if "horde" in header:
-                what = f"{os.fsdecode(path)!r} holds a Horde, of which this is the learner alone: "
-                warnings.warn(f"{what}emphatic.Horde.load opens the whole.", stacklevel=3)
-            return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+            name = engine or str(header.get("engine"))
+            lacking = engines.missing(name)
+            if not lacking:
+                learner = cls._restored(header, arrays, engine, rule, devices)
+                if "horde" in header:
+                    what = f"{os.fsdecode(path)!r} holds a Horde, of which this is the learner alone: "
+                    warnings.warn(f"{what}emphatic.Horde.load opens the whole.", stacklevel=3)
+                return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+        wanted = f"name an engine for this machine, such as 'auto': {name!r} needs {lacking}"
+        raise inputs.refusal("engine", "load", wanted, repr(engine) if engine else f"none, and the file's is {name!r},")
 
     @classmethod
     def _restored(
-        cls, header: dict[str, Any], arrays: dict[str, Stored], engine: str | None = None, own: Rule | None = None
+        cls,
+        header: dict[str, Any],
+        arrays: dict[str, Stored],
+        engine: str | None = None,
+        own: AnyRule | None = None,
+        devices: Sequence[int] | None = None,
     ) -> Self:
         """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
         rule = restoring.check(header, arrays, own)
         frozen, position = restoring.frozen(header, arrays), restoring.position(header)
         kind = {"dtype": header["dtype"], "engine": engine or header["engine"], "threads": header["threads"]}
-        learner = cls(rule, header["n"], header["K"], **kind)
+        learner = cls(rule, header["n"], header["K"], **kind, devices=devices)
         restoring.fill(learner._engine, learner.engine, header, arrays)
         learner._frozen[:] = frozen
         learner._stand_at(position)
         return learner
+
+    def _begin(self, method: StepSize) -> None:
+        """What the method's rule remembers before the first step."""
+        engine = self._engine
+        for name, value in (method.memory() | method.vectors()).items():
+            if np.ndim(value) and np.shape(value) != (self._K,):
+                wanted = "have numbers, or one for each of K learners, in its options"
+                raise inputs.refusal("stepsize", "Learner", wanted, f"an array of shape {np.shape(value)}, K={self._K}")
+            if name in self.rule.memory:
+                engine.scalars[:, self.rule.memory.index(name)] = value
+            else:
+                rows = np.broadcast_to(np.asarray(value, self._dtype)[..., None], (engine.K, self.n))
+                engine.put(self.rule.vectors.index(name), np.ascontiguousarray(rows))
 
     def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_], position: int) -> Self:
         """A learner like this one around another engine."""
@@ -293,6 +377,9 @@ class State:
         self._ahead = position - int(self._engine.counts[self._leader])
 
     def _take(self, engine: Engine) -> None:
+        for name in self.rule.vectors + self.rule.memory:
+            if not hasattr(State, name):
+                setattr(State, name, _Named(name))
         self._engine = engine
         self._stepper = self._predictor = None
         self._inputs: Any = inputs
@@ -307,7 +394,8 @@ class State:
             return
         old = self._engine
         active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
-        name = engines.choose(old.n, self._K, T, active)
+        elementwise = isinstance(self.rule, ElementwiseRule)
+        name = engines.choose(old.n, self._K, T, active, elementwise=elementwise)
         new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
         for r in range(len(self.rule.vectors)):
             value = old.view(r)
@@ -318,7 +406,8 @@ class State:
         self._take(new)
 
     def _vector(self, r: int) -> NDArray[Any]:
-        value = self._engine.vector(r)
+        with self._guard.shared:
+            value = self._engine.vector(r)
         value = value[0] if self._K is None else value
         value.flags.writeable = False
         return value

@@ -2,7 +2,8 @@
 
 A file is the length of its header (8 bytes, little-endian), the header, and the arrays one after the other without
 gaps, little-endian and in C order. The header is JSON, filled up with spaces to a multiple of 8 bytes; it gives each
-array's dtype, shape and place. Wider numbers come first, so that every array is aligned.
+array's dtype, shape and place. Wider numbers come first, so that every array is aligned. There is one way to write
+given arrays, and a file that is written otherwise is refused.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
-__all__ = ["DTYPES", "Stored", "TensorPart", "pieces", "read", "write"]
+__all__ = ["DTYPES", "Stored", "TensorPart", "encode_header", "pieces", "read", "write"]
 
 #: Names of number types, in the order in which their arrays come.
 _DTYPES = {
@@ -32,8 +34,20 @@ _ORDER = list(_DTYPES)
 
 #: Numbers that pass at a time.
 _PIECE = 1 << 18
-#: The longest header that is read: far beyond what a few dozen arrays need.
+#: Bytes that are read at a time, to be hashed while they are in the cache.
+_READ = 1 << 20
+#: The longest header that is read or written: far beyond what a few dozen arrays need.
 _LONGEST = 1 << 24
+
+
+class TensorLayout(Protocol):
+    """What the header says of an array, apart from its place."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 class TensorPart(NamedTuple):
@@ -56,42 +70,61 @@ def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     yield from np.nditer(array, flags, order="C", casting="equiv", buffersize=_PIECE, **per)
 
 
-def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, TensorPart]) -> None:
-    """All parts to the file."""
-    order = sorted(parts, key=lambda name: (_ORDER.index(_NAMES[parts[name].dtype]), name))
+def encode_header(metadata: Mapping[str, str], arrays: Mapping[str, TensorLayout]) -> bytes:
+    """The first bytes of a file, up to the arrays."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
-    for name in order:
-        dtype, shape, _ = parts[name]
+    for name in _order(arrays):
+        dtype, shape = arrays[name].dtype, arrays[name].shape
         begin, end = end, end + _nbytes(dtype, shape)
         header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
+    if len(text) > _LONGEST:
+        raise ValueError(f"the header has {len(text):,} bytes, and {_LONGEST:,} are the most that would be read again")
+    return len(text).to_bytes(8, "little") + text
+
+
+def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, TensorPart]) -> dict[str, str]:
+    """All parts to the file; the XXH3 checksum of each."""
+    header = encode_header(metadata, parts)
+    file.write(header)
+    checksums = {}
+    for name in _order(parts):
+        checksum = xxhash.xxh3_64()
         for block in parts[name].blocks:
             for piece in pieces(block):
+                checksum.update(piece.data)
                 file.write(piece.data)
-    if file.tell() != 8 + len(text) + end:
+        checksums[name] = checksum.hexdigest()
+    if file.tell() != len(header) + sum(_nbytes(part.dtype, part.shape) for part in parts.values()):
         raise ValueError("the blocks of an array are not as many as its shape says")
+    return checksums
 
 
-@dataclass(frozen=True)
+def _order(arrays: Mapping[str, TensorLayout]) -> list[str]:
+    return sorted(arrays, key=lambda name: (_ORDER.index(_NAMES[arrays[name].dtype]), name))
+
+
+@dataclass
 class Stored:
-    """An array in an open file."""
+    """An array in an open file; with a ``checksum``, it is compared with that when it is first read whole."""
 
     file: BinaryIO
+    name: str
     dtype: str
     shape: tuple[int, ...]
     begin: int
+    checksum: str | None = None
 
     def into(self, out: NDArray[Any], first: int = 0) -> None:
         """Fill a contiguous array with the numbers from the ``first`` on."""
         assert out.flags.c_contiguous
         flat = out.reshape(-1).view(np.uint8)
-        self.file.seek(self.begin + first * out.itemsize)
-        if self.file.readinto(flat) != flat.size:  # type: ignore[attr-defined]
-            raise ValueError("the file ends too soon")
+        whole = flat.size == _nbytes(self.dtype, self.shape)
+        found = self._read(flat, first * out.itemsize, hashed=whole and self.checksum is not None)
+        if whole:
+            self._compare(found)
         if sys.byteorder == "big":
             out.byteswap(inplace=True)
 
@@ -101,37 +134,65 @@ class Stored:
         self.into(out)
         return out
 
+    def verify(self) -> None:
+        """Compare with the checksum, unless that has been done; ValueError if they differ."""
+        if self.checksum is None:
+            return
+        size, found, room = _nbytes(self.dtype, self.shape), xxhash.xxh3_64(), np.empty(_READ, np.uint8)
+        for at in range(0, size, _READ):
+            piece = room[: min(_READ, size - at)]
+            self._read(piece, at)
+            found.update(piece.data)
+        self._compare(found.hexdigest())
+
+    def _read(self, flat: NDArray[np.uint8], at: int, *, hashed: bool = False) -> str:
+        """Bytes from this one of the array on; their checksum."""
+        checksum = xxhash.xxh3_64()
+        self.file.seek(self.begin + at)
+        for start in range(0, flat.size, _READ):
+            piece = flat[start : start + _READ]
+            if self.file.readinto(piece) != piece.size:  # type: ignore[attr-defined]
+                raise ValueError("the file ends too soon")
+            if hashed:
+                checksum.update(piece.data)
+        return checksum.hexdigest()
+
+    def _compare(self, found: str) -> None:
+        if self.checksum is not None and found != self.checksum:
+            raise ValueError(f"its {self.name!r} does not match its checksum: the file was damaged or changed")
+        self.checksum = None
+
 
 def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:
     """The metadata, and the arrays that the file holds; ValueError if it is not whole. No array is read yet."""
     size = os.fstat(file.fileno()).st_size
-    length = int.from_bytes(file.read(8), "little")
+    first = file.read(8)
+    length = int.from_bytes(first, "little")
     body = 8 + length
     if not (size >= 8 and length <= _LONGEST and body <= size):
         raise ValueError(f"its header would have {length} bytes")
-    header = json.loads(file.read(length))
+    text = file.read(length)
+    header = json.loads(text)
     if not isinstance(header, dict):
         raise ValueError("its header is not a table")
     metadata = header.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+    if not isinstance(metadata, dict) or not all(isinstance(entry, str) for entry in metadata.values()):
         raise ValueError("its metadata are not texts")
-    found, places = {}, []
+    found: dict[str, Stored] = {}
+    end = body
     for name, entry in header.items():
-        kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        sizes = [begin, end, *shape]
+        kind, shape, (begin, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        sizes = [begin, last, *shape]
         if not (kind in _DTYPES and isinstance(shape, list) and all(type(x) is int and x >= 0 for x in sizes)):
             raise ValueError(f"its {name!r} has no proper dtype, shape or place")
-        if end - begin != _nbytes(_DTYPES[kind], shape):
-            raise ValueError(f"its {name!r} is {kind} {shape} in {end - begin} bytes")
-        found[name] = Stored(file, _DTYPES[kind], tuple(shape), body + begin)
-        places.append((begin, end))
-    last = 0
-    for begin, end in sorted(places):
-        if begin != last:
-            raise ValueError("its arrays overlap or leave gaps")
-        last = end
-    if body + last != size:
-        raise ValueError(f"it has {size} bytes where {body + last} are due")
+        if last - begin != _nbytes(_DTYPES[kind], shape):
+            raise ValueError(f"its {name!r} is {kind} {shape} in {last - begin} bytes")
+        found[name] = Stored(file, name, _DTYPES[kind], tuple(shape), body + begin)
+        end = max(end, body + last)
+    if end != size:
+        raise ValueError(f"it has {size} bytes where {end} are due")
+    if encode_header(metadata, found) != first + text:  # arrays that overlap or leave gaps, names that come twice, …
+        raise ValueError("its header is not written as this library writes it")
     return metadata, found
 
 

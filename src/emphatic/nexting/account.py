@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from emphatic.common.versions import versions
-from emphatic.nexting.settings import WORDS
+from emphatic.nexting.overview import FILES
+from emphatic.nexting.reading_facts import unused_columns
+from emphatic.nexting.score_sections import count
 from emphatic.questions.durations import format_duration
 
 __all__ = ["page"]
@@ -17,11 +19,10 @@ def page(run: Any) -> str:
     """The whole page, of a finished ``emphatic.nexting.runner.Nexting``."""
     from emphatic.nexting.page import NextingPage, nexting_page
 
-    n, K = run.horde.features.n, run.horde.learner.K
+    n = max(maker.n for maker in run.horde.makers)
     rule = "true online emphatic TD(λ)" if run.settings.rule == "true_online_etd" else run.settings.rule
     intro = (
-        f"{run.rows:,} rows, {len(run.settings.predict or ())} signals at {len(run.settings.horizons or ())} horizons, "
-        f"learned online in one pass by {rule}: {K:,} learners on {n:,} features."
+        f"{_span(run)} Learned online in one pass by {rule}: {count(run.learners, 'learner')} on {count(n, 'feature')}."
     )
     return nexting_page(
         NextingPage(
@@ -34,8 +35,27 @@ def page(run: Any) -> str:
             settings=run.settings.table(),
             seconds=run.seconds,
             versions=versions("pyarrow"),
+            upcoming=run.upcoming,
+            when=_moment(run, run.last_time),
+            worst=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in run.worst],
+            reading=run.summary[0].get("reading", {}) if run.summary else {},
+            files=FILES,
+            command="tail -f READINGS | emphatic nexting - --model model.safetensors",
+            toml=run.settings.toml(),
         )
     )
+
+
+def _span(run: Any) -> str:
+    """From when to when, how many rows and which columns."""
+    rows, signals = count(run.rows, "row"), list(run.table.names)
+    first, last = (_moment(run, time) for time in (run.first_time, run.last_time))
+    listed = ", ".join(signals[:8]) + (f" and {len(signals) - 8:,} more" if len(signals) > 8 else "")
+    others = len(run.table.categories)
+    columns = f"{count(len(signals), 'signal')} ({listed})" + (
+        f" and {count(others, 'column')} of words" if others else ""
+    )
+    return f"{f'{first} to {last}, ' if first and last else ''}{rows}; {columns}."
 
 
 def _curves(curves: list[dict[str, Any]]) -> dict[str, Any]:
@@ -53,25 +73,22 @@ def _quality(run: Any) -> dict[str, Any]:
         quality["irregular steps"] = clock.irregular
         quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
     quality["missing"] = {n: (int(a), int(b)) for n, a, b in zip(names, hold.missing, hold.longest, strict=True) if a}
-    quality["clipped"] = {n: both for n, both in run.horde.features.clipped.items() if any(both)}
+    clipped = {n: both for maker in run.horde.makers for n, both in maker.clipped.items()}
+    quality["clipped"] = {n: both for n, both in clipped.items() if any(both)}
     unreadable = {name: a + b for name, a, b in zip(names, counts.unreadable, counts.infinite, strict=True)}
     quality["unreadable"] = {name: count for name, count in unreadable.items() if count}
     quality["constant"] = run.constant
-    quality["ignored columns"] = run.table.ignored | _unused(run)
+    quality["ignored columns"] = run.table.ignored | unused_columns(run)
     if run.table.broken:
         quality["malformed lines skipped"] = run.table.broken
-    frozen = int(run.horde.learner.frozen.sum())
-    if frozen:
-        quality["learners frozen after diverging"] = frozen
+    if run.frozen:
+        quality["learners frozen after diverging"] = run.frozen
     return quality
 
 
-def _unused(run: Any) -> dict[str, str]:
-    """Columns of text that neither features nor questions use."""
-    used = {part["of"] for part in run.settings.features or () if part["kind"] == "one_hot"}
-    used |= {question.policy.column for question in run.horde.questions if question.policy is not None}
-    why = f"text without 2 to {WORDS} different words in the first rows"
-    return {name: why for name in run.table.categories if name not in used}
+def _moment(run: Any, time: float | None) -> str:
+    """A time as it is written on the page; "" if there is none."""
+    return "" if time is None or not np.isfinite(time) else _when(run, time)
 
 
 def _when(run: Any, time: float) -> str:

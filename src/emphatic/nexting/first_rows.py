@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from emphatic.tables import Table
 
-__all__ = ["FIRST", "keep_first_rows"]
+__all__ = ["FIRST", "close", "keep_first_rows"]
 
 #: Rows at the start of a table that settings, ranges and its identity are found from.
 FIRST = 10_000
@@ -18,6 +18,12 @@ def keep_first_rows(table: Table) -> Table:
     """The table, its first rows kept in memory until something reads on: its source is not opened for each look."""
     table._source = _FirstRows(table._source)
     return table
+
+
+def close(table: Table) -> None:
+    """Let go of what is still open: a reader that reads ahead must not outlive the program."""
+    if isinstance(table._source, _FirstRows):
+        table._source.close()
 
 
 class _FirstRows:
@@ -37,6 +43,12 @@ class _FirstRows:
         if self._opened is None or self._opened.rest is None or self._opened.names != names:
             self._opened = _Opened(names, iter(self._source.batches(names, 0)))
         return self._read(self._opened)
+
+    def close(self) -> None:
+        """Close the source, if nothing reads on from what is kept."""
+        opened, self._opened = self._opened, None
+        if opened is not None and isinstance(opened.rest, Generator):
+            opened.rest.close()
 
     def _read(self, opened: _Opened) -> Iterator[Any]:
         at = rows = 0

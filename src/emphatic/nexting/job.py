@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from emphatic.common.files import atomic_file
+from emphatic.common.locks import hold_folder
 from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.runner import Nexting, Progress
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.unfinished import Unfinished
+from emphatic.stepsizes import StepSize
 
-__all__ = ["NextingResult", "run"]
+__all__ = ["FILES", "NextingResult", "holds_results", "run"]
+
+#: What a run leaves in its folder.
+FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensors")
 
 
 @dataclass(eq=False)
@@ -47,6 +54,12 @@ class NextingResult:
         return cls(job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, job.out)
 
     @property
+    def reading(self) -> dict[str, Any]:
+        """How the table was read: its time, step and gaps, rows dropped and columns left out, each with the reason."""
+        facts: dict[str, Any] = self.summary[0]["reading"]
+        return facts
+
+    @property
     def predictions(self) -> Any:
         """The predictions, an Arrow table: ``row``, ``time`` where there is one, and a column per question.
 
@@ -63,7 +76,8 @@ class NextingResult:
             page = (self.out / "report.html").read_text("utf-8")
         assert page is not None
         if path is not None:
-            Path(path).write_text(page, "utf-8")
+            with atomic_file(path) as file:
+                file.write(page.encode())
         return page
 
     def __repr__(self) -> str:
@@ -78,23 +92,34 @@ def run(
     out: str | os.PathLike[str] | None = None,
     time: str | bool | None = None,
     delimiter: str | None = None,
+    sort: bool | None = None,
+    pivot: str | Sequence[str] | bool | None = None,
+    stepsize: Any = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    offline: bool = True,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
     ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
     Arrow, JSON lines). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far
     ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
-    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``config`` has these
+    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
+    by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
+    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config``
+    has these
     and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
     override it.
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
-    resumed with ``resume=True``. Without, nothing is left on the disk; a temporary folder is used meanwhile, and
-    the predictions are then held in memory. ``progress(phase, done, total)`` is called now and then, with a total of 0
-    while it is not known.
+    resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
+    nothing is left on the disk; a temporary folder is used meanwhile, and the predictions are then held in memory.
+    ``offline=False`` skips the offline fit that the predictions are compared with. ``progress(phase, done, total)`` is
+    called now and then, with a total of 0 while it is not known; ``announce(text)`` once before learning begins, with
+    how many learners and features there are, and about how much memory and time they will take.
 
     >>> import numpy as np
     >>> import emphatic
@@ -107,19 +132,58 @@ def run(
     """
     if out is None and resume:
         raise refusal("resume", "run", "be given together with the folder to resume, 'out'", "no 'out'")
-    settings = Settings.combine(config, predict=predict, horizons=horizons, time=time, delimiter=delimiter)
+    if overwrite and resume:
+        raise refusal("overwrite", "run", "be False where a run is resumed: overwrite=True, or resume=True", "True")
+    settings = Settings.combine(
+        config,
+        predict=predict,
+        horizons=horizons,
+        time=time,
+        delimiter=delimiter,
+        sort=sort,
+        pivot=pivot,
+        stepsize=_config(stepsize),
+    )
     with ExitStack() as stack:
         if out is not None:
             folder = Path(out)
+            if not (overwrite or resume):
+                check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(data, settings, folder) if progress is None else Nexting(data, settings, folder, progress)
+        job = Nexting(data, settings, folder, offline=offline)
+        if progress is not None:
+            job.progress = progress
+        if announce is not None:
+            job.announce = announce
         result = NextingResult.of(job, resume)
         if out is None:
             result.out = None
             result._predictions = _read_predictions(folder)
             result._page = (folder / "report.html").read_text("utf-8")
     return result
+
+
+def _config(stepsize: Any) -> Any:
+    """How step sizes are found, as settings can hold it."""
+    return stepsize.config() if isinstance(stepsize, StepSize) else stepsize
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether a folder has a file of an earlier run, or what one that was stopped can go on from."""
+    return any((folder / name).exists() for name in FILES) or Unfinished(folder).checkpoint.exists()
+
+
+def check_free(folder: Path) -> None:
+    if not holds_results(folder):
+        return
+    with hold_folder(folder):  # a run that is still going on is refused as such
+        pass
+    stopped = Unfinished(folder).checkpoint.exists()
+    what = (
+        "a run that was stopped: go on with resume=True" if stopped else "the results of an earlier run: choose another"
+    )
+    raise ValueError(f"{folder}: this folder holds {what}, or replace them with overwrite=True.")
 
 
 def _read_predictions(folder: Path) -> Any:

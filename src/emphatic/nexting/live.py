@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from emphatic.common.locks import hold_lock
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import Every, Predictor
+from emphatic.nexting.predictor import WARM_UP, Every, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.delimited import LOOK_LINES
 from emphatic.tables.pipe import Readings, lines
@@ -40,18 +41,18 @@ class Live:
     learn: bool = True
     every: Every = field(default_factory=lambda: Every(None))
     save_every: float = 30.0
-    warm_up: int = 500
+    warm_up: int = WARM_UP
     source: int = 0
     sink: int = 1
 
     def run(self) -> None:
-        """Until the pipe ends, a signal comes, or the consumer goes away."""
+        """Until the pipe ends, a signal comes, or the consumer goes away; ValueError if no line could be read."""
         for descriptor, name in ((self.source, "input"), (self.sink, "output")):
             try:
                 os.fstat(descriptor)
             except OSError:
                 raise ValueError(f"standard {name} is closed; readings come in and predictions go out there.") from None
-        with _log_to_stderr():
+        with _log_to_stderr(), self._alone():
             self._pending, self._stop = b"", False
             self.predictor = self._load() if self.model.exists() else self._new()
             with _signals() as wake:
@@ -66,15 +67,25 @@ class Live:
                     self._save()
             if self.predictor.waiting:
                 logger.warning(
-                    "stopped after %d of %d readings of the warm-up: there is no model.",
+                    "stopped after %d of %d readings of the warm-up: they are saved; the next run goes on from them.",
                     self.predictor.waiting, self.warm_up,
                 )  # fmt: skip
             self.predictor.log_counts()
+            self.predictor.check_readable()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other pipes from learning with the same model."""
+        if not self.learn:
+            yield
+            return
+        with hold_lock(self.model.with_name(f".{self.model.name}.lock"), self.model):
+            yield
 
     def _predict(self, wake: int) -> None:
         predictor, saved = self.predictor, time.monotonic()
         look = min(LOOK_LINES, self.warm_up)
-        readings = Readings(lines(self.source, wake), predictor.columns, predictor.delimiter, look)
+        readings = Readings(lines(self.source, wake), predictor.columns, predictor.delimiter, look, predictor.header)
         for prediction in predictor.take(readings):
             if prediction is not None:
                 self._pending = predictor.line(prediction)
@@ -100,8 +111,19 @@ class Live:
     # ------------------------------------------------------------------ the model
 
     def _new(self) -> Predictor:
-        logger.info("no model yet: warming up on the first %d readings.", self.warm_up)
-        return Predictor(self.settings, learn=self.learn, every=self.every, warm_up=self.warm_up)
+        predictor = Predictor(self.settings, learn=self.learn, every=self.every, warm_up=self.warm_up)
+        if self._first.exists():
+            predictor.load_warm_up(self._first)
+        logger.info(
+            "no model yet: warming up on the first %d readings%s; until then predictions are the present readings.",
+            self.warm_up, f", of which {predictor.waiting} were saved" if predictor.waiting else "",
+        )  # fmt: skip
+        return predictor
+
+    @property
+    def _first(self) -> Path:
+        """The readings of a warm-up that is not complete."""
+        return self.model.with_name(f"{self.model.name}.warm-up")
 
     def _load(self) -> Predictor:
         horde, state = Horde.load_with(self.model)
@@ -111,12 +133,17 @@ class Live:
         return predictor
 
     def _save(self) -> None:
-        if self.predictor.horde is None or not self.learn:
+        if not self.learn:
+            return
+        if self.predictor.horde is None:
+            if self.predictor.waiting:
+                self.predictor.save_warm_up(self._first)
             return
         state = self.predictor.state()
         state["live"]["pending"] = self._pending.decode()
         self.model.parent.mkdir(parents=True, exist_ok=True)
         self.predictor.horde.save(self.model, **state)
+        self._first.unlink(missing_ok=True)
 
 
 @contextmanager

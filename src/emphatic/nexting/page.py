@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.overview import failures_section, files_section, next_section, predictable_section
 from emphatic.nexting.panels import curves_section, signals_section
 from emphatic.nexting.quality import quality_section
 from emphatic.nexting.score_sections import scores_section, summary_section
@@ -31,7 +32,13 @@ class NextingPage:
     - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
       longest run)}, ``clipped`` {source: (below, above)}, ``unreadable`` {signal: count}, ``constant`` [names] and
       ``ignored columns`` {name: why}; whatever else is in it is shown as it is.
-    - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
+    - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
+      {horizon: value}; ``when`` says when that was.
+    - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
+    - ``reading``: how the table was read, as ``summary.json`` has it.
+    - ``files``: the files beside the page and what they hold; ``command``: how to go on live.
+    - ``toml``: the settings as they can be pasted; otherwise ``settings``: nested mappings. ``seconds``: how long each
+      stage took. ``versions``: of what took part.
     """
 
     title: str
@@ -43,6 +50,13 @@ class NextingPage:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    upcoming: Sequence[Mapping[str, Any]] = ()
+    when: str = ""
+    worst: Sequence[Mapping[str, Any]] = ()
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+    toml: str = ""
 
 
 def nexting_page(nexting: NextingPage) -> str:
@@ -51,14 +65,18 @@ def nexting_page(nexting: NextingPage) -> str:
         if name != "rows" and len(many) != len(nexting.scores):
             wanted = f"have one curve for each of the {len(nexting.scores)} scores"
             raise refusal(f"curves[{name!r}]", "nexting_page", wanted, str(len(many)))
-    plots = Plots()
+    plots, plotted = Plots(), [signal.name for signal in nexting.signals]
     sections = {
+        "What comes next": next_section(nexting.upcoming, nexting.when, nexting.scores, plotted),
+        "Predictable": predictable_section(nexting.scores, nexting.quality.get("constant") or (), plotted),
+        "Failures": failures_section(nexting.worst, plotted),
         "Summary": summary_section(nexting.scores, nexting.quality.get("rows"), nexting.seconds.get("learning")),
         "Signals": signals_section(nexting.signals, nexting.scores, plots),
         "Learning curves": curves_section(nexting.curves, nexting.scores, plots),
-        "Scores": scores_section(nexting.scores, [signal.name for signal in nexting.signals]),
-        "Data quality": quality_section(nexting.quality),
-        "Settings": settings_section(nexting.settings, nexting.versions),
+        "Scores": scores_section(nexting.scores, plotted),
+        "Data quality": quality_section(nexting.quality, nexting.reading),
+        "Files": files_section(nexting.files, nexting.command),
+        "Settings": settings_section(nexting.settings, nexting.versions, nexting.toml),
         "Time": time_section(nexting.seconds),
     }
     return page(nexting.title, nexting.intro, {name: part for name, part in sections.items() if part}, plots)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from emphatic.nexting.score_sections import horizon_label, horizons
 from emphatic.nexting.signals import SignalPlot, Stretch
-from emphatic.report.page import Html, Plots, choice, legend, paragraphs, section, text
+from emphatic.report.page import Html, Plots, choice, legend, paragraphs, picture_button, section, text
 from emphatic.report.plots import Line, Panel, Plot
 from emphatic.report.tables import amount, share
 
@@ -48,12 +48,13 @@ def signals_section(signals: Sequence[SignalPlot], scores: Sequence[Mapping[str,
         plot = Plot({name: _panels(stretch, shades, marks) for name, stretch in parts.items()}, "signals")
         drawing = plots(plot, f"{signal.name}: readings, predictions and actual returns")
         head = f"<h3>{text(signal.name)}</h3>"
+        button = picture_button(signal.name)
         if i < OPEN:
-            cards.append(f'<article class="card" id="signal-{i}">{head}{drawing}</article>')
+            cards.append(f'<article class="card" id="signal-{i}">{button}{head}{drawing}</article>')
         else:
             shown = " · ".join(f"{horizon_label(h)} {share(value)}" for h, value in marks.items())
             summary = f'<summary>{head}<span class="scores">{text(shown)}</span></summary>'
-            cards.append(f'<details class="card" id="signal-{i}">{summary}{drawing}</details>')
+            cards.append(f'<details class="card" id="signal-{i}">{summary}{button}{drawing}</details>')
     return section("signals", "Signals", paragraphs(about), Html(f'<div class="bar">{bar}</div>'), Html("".join(cards)))
 
 
@@ -86,7 +87,9 @@ def curves_section(curves: Mapping[str, Sequence[Any]], scores: Sequence[Mapping
         here = [(h, at[signal, h]) for h in shades if (signal, h) in at]
         views[str(j)] = [_one_signal(rows, errors, i, h, shades[h]) for h, i in here]
     across = min(4, len(shades))
-    drawing = plots(Plot(views, "curves", across, min(2, across)), "The error of the predictions along the log")
+    drawing = plots(
+        Plot(views, "curves", across, min(2, across)), "Learning curves: the error of the predictions along the log"
+    )
     options = {"all": "All signals, relative to the running mean"}
     options |= {str(j): f"{signal}, RMSE in its own unit" for j, signal in enumerate(signals)}
     note = (
@@ -96,7 +99,8 @@ def curves_section(curves: Mapping[str, Sequence[Any]], scores: Sequence[Mapping
     )
     keys = legend([("hue", "online"), ("baseline", "persistence (dashed), running mean (dotted)")])
     bar = Html(f'<div class="bar">{keys}{choice("curves", options, "Signal")}</div>')
-    return section("curves", "Learning curves", paragraphs(note), bar, Html(f'<div class="card">{drawing}</div>'))
+    card = Html(f'<div class="card">{picture_button("learning curves")}{drawing}</div>')
+    return section("curves", "Learning curves", paragraphs(note), bar, card)
 
 
 Errors = Mapping[str, NDArray[np.float64]]

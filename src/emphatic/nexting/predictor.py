@@ -12,18 +12,21 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.features import Features
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.first_guesses import FirstGuesses, load_warm_up, save_warm_up
+from emphatic.nexting.related import make_makers
 from emphatic.nexting.settings import Settings
 from emphatic.questions import durations
+from emphatic.questions.gvf import GVF
 from emphatic.tables import Clock
 from emphatic.tables.notation import Notation, RowParser
-from emphatic.tables.pipe import Malformed, Reading, Readings, collect
+from emphatic.tables.pipe import Malformed, Reading, Readings, collect_readings
 from emphatic.tables.times import TimeColumn
 
 __all__ = ["Every", "Prediction", "Predictor"]
@@ -34,6 +37,8 @@ logger = logging.getLogger("emphatic.nexting")
 _REPORTED = 100
 #: Horizons in steps, where nothing says how long the stream will be.
 _HORIZONS = (2, 9, 36, 144)
+#: Readings to warm up on by default.
+WARM_UP = 100
 
 
 class Every:
@@ -75,29 +80,32 @@ class Prediction(NamedTuple):
 class Predictor:
     """Takes readings, and gives a prediction for each.
 
-    Without a model it warms up on the first ``warm_up`` readings, which get no prediction. Readings that cannot be used
-    are logged under ``emphatic.nexting`` and counted.
+    Without a model it warms up on the first ``warm_up`` readings: from the third on they are answered by persistence,
+    with the present reading. Readings that cannot be used are logged under ``emphatic.nexting`` and counted.
 
     >>> import json
     >>> lines = [json.dumps({"x": t % 5}).encode() for t in range(100)]
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
-    >>> for prediction in predictor.take(Readings(lines)):
-    ...     if prediction:
-    ...         print(prediction.step, list(json.loads(predictor.line(prediction))["predictions"]["x"]))
-    98 ['2']
-    99 ['2']
+    >>> made = [json.loads(predictor.line(p)) for p in predictor.take(Readings(lines)) if p]
+    >>> made[0], made[-1]["step"]
+    ({'step': 2, 'time': None, 'predictions': {'x': {'2': 2.0}}}, 99)
     """
 
     def __init__(
-        self, settings: Settings, *, learn: bool = True, every: Every | None = None, warm_up: int = 500
+        self, settings: Settings, *, learn: bool = True, every: Every | None = None, warm_up: int = WARM_UP
     ) -> None:
         self.settings, self.learn, self.every, self.warm_up = settings, learn, every or Every(None), warm_up
         self.horde: Horde | None = None
         self.clock: Clock | None = None
-        self.step = self.malformed = 0
+        self.step = self.malformed = self.readings = 0
         #: Fields that could not be read, by kind.
         self.problems: Counter[str] = Counter()
+        #: Readings whose time is before that of the one before them.
+        self.backwards = 0
+        self._first_malformed = ""
         self._waiting: list[tuple[int, Reading]] = []
+        self._guesses = FirstGuesses(settings, _HORIZONS)
+        self._readings_delimiter: str | None = None
 
     # ------------------------------------------------------------------ readings in, predictions out
 
@@ -108,23 +116,35 @@ class Predictor:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that readings may have; none before the warm-up is complete."""
-        return () if self.horde is None else self._parser.columns
+        """The columns that readings may have; in the warm-up, those that they had so far."""
+        if self.horde is None:
+            return tuple(dict.fromkeys(name for _, reading in self._waiting for name in reading))
+        return self._parser.columns
 
     @property
     def delimiter(self) -> str | None:
         """That of the CSV the model was learned from, or of the settings."""
-        return self.settings.delimiter or (None if self.horde is None else self._parser.notation.delimiter)
+        known = self._readings_delimiter if self.horde is None else self._parser.notation.delimiter
+        return self.settings.delimiter or known
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The columns of the CSV the model was learned from, in their order."""
+        if self.horde is None:
+            return self.columns if self._readings_delimiter else ()
+        return self._parser.notation.header
 
     def take(self, readings: Readings) -> Iterator[Prediction | None]:
         """For each reading its prediction, made once it has been learned from; None if it gets none."""
         for line, reading in readings:
+            self._readings_delimiter = readings.delimiter
             try:
                 if isinstance(reading, Malformed):
                     raise reading
                 prediction = self._observe(line, reading, readings)
             except Malformed as error:
                 self.malformed += 1
+                self._first_malformed = self._first_malformed or f"line {line}: {error}"
                 if self.malformed <= _REPORTED:
                     logger.warning("line %d: %s; skipped.", line, error)
                 prediction = None
@@ -142,28 +162,61 @@ class Predictor:
         for problem, count in self.problems.items():
             if count > 1:
                 logger.warning("%s: %d times, each treated as missing.", problem, count)
+        if self.backwards > 1:
+            logger.warning("%d readings out of order in all.", self.backwards)
+
+    def check_readable(self) -> None:
+        """ValueError if there were lines, and no reading in any of them."""
+        if self.malformed and not self.readings:
+            raise ValueError(
+                f"none of the {self.malformed} lines could be read; the first was {self._first_malformed}."
+            )
 
     def _observe(self, line: int, reading: Reading, readings: Readings) -> Prediction | None:
         """Learn from a reading; its prediction, if it gets one."""
         if self.horde is None:
+            self.readings += 1
             self._waiting.append((line, reading))
-            if len(self._waiting) >= self.warm_up:
-                self._begin(readings)
-            return None
+            if len(self._waiting) < self.warm_up:
+                return self._guess(readings)
+            return self._begin(readings)
         # All fields are looked at before anything is learned.
         row = self._parser.parse(reading)
         if not row.readable:
             absent = f"none of the signals {', '.join(self._parser.names[:6])} is in it"
             raise Malformed(next((f"{what}: {text}" for what, text in row.problems.items()), absent))
         self._report(line, row.problems)
-        if self.clock is not None and self.clock.find_gaps(np.array([row.time]))[0]:
-            self.horde.cut()
+        self.readings += 1
+        if self.clock is not None:
+            self._follow(self.clock, line, row.time, row.time_text)
         step, self.step = self.step, self.step + 1
         values = self.horde.observe(
             dict(zip(self._parser.names, row.values, strict=True)) | row.labels,
             time=None if self.clock is None else row.time, learn=self.learn,
         )  # fmt: skip
         return Prediction(step, row.time_text, values) if self.every(step, row.time) else None
+
+    def _guess(self, readings: Readings) -> Prediction | None:
+        """Persistence, for a reading of the warm-up."""
+        guess, step = self._guesses(self._waiting, readings), len(self._waiting) - 1
+        if guess is None or not self.every(step, guess.time):
+            return None
+        self._template = _template(guess.questions)
+        return Prediction(step, guess.time_text, guess.values)
+
+    def _follow(self, clock: Clock, line: int, time: float, written: Any) -> None:
+        """Cut the traces where a reading does not follow on the one before it; log the first that comes too late."""
+        before = clock.backwards
+        if clock.find_gaps(np.array([time]))[0]:
+            assert self.horde is not None
+            self.horde.cut()
+        if clock.backwards > before:
+            self.backwards += 1
+            if self.backwards == 1:
+                logger.warning(
+                    "line %d: out of order: its time %s is before that of the reading before it; nothing is learned "
+                    "across. More of these are counted.", line, written,
+                )  # fmt: skip
 
     def _report(self, line: int, problems: Mapping[str, str]) -> None:
         """Log a problem when it first occurs; count it."""
@@ -174,37 +227,61 @@ class Predictor:
 
     # ------------------------------------------------------------------ the warm-up
 
-    def _begin(self, readings: Readings) -> None:
-        """The warm-up is complete: make the horde, and learn from the readings that wait."""
+    def _begin(self, readings: Readings) -> Prediction | None:
+        """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
         waiting, self._waiting = self._waiting, []
-        rows = [reading for _, reading in waiting]
         try:
-            table = collect(rows, readings.delimiter, readings.unnamed, self.settings.time)
+            table, stray = collect_readings(waiting, readings, self.settings.time, self.settings.words())
+            for line in sorted(stray):
+                self.malformed += 1
+                logger.warning("line %d: a stray record, with none of the columns of the others; skipped.", line)
+            waiting = [(line, reading) for line, reading in waiting if line not in stray]
+            rows = [reading for _, reading in waiting]
             settings = replace(self.settings, horizons=self.settings.horizons or _HORIZONS).filled(table, len(rows))
         except ValueError as error:
-            raise ValueError(f"the first {len(rows)} readings cannot be learned from: {error}") from None
+            raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
-        features = Features.from_config(settings.features or ())
         step = None if clock is None else clock.step
-        horde = Horde(settings.gvfs(), features, settings.rule, rates=settings.rates, step=step)
+        horde = Horde(
+            settings.gvfs(),
+            make_makers(settings),
+            settings.rule,
+            rates=settings.rates,
+            step=step,
+            stepsize=settings.stepsize,
+        )
         horde.warm_up(table, len(rows))
         for _, predictions in horde.blocks(table, clock):
             self.step += len(predictions)
         self.settings = settings
         self._ready(horde, clock, table.notation)
+        if clock is not None and clock.backwards:
+            self.backwards = clock.backwards
+            logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
         for line, reading in waiting:
             self._report(line, self._parser.parse(reading).problems)
         for column, reason in table.ignored.items():
             logger.info("column %r is not used: %s.", column, reason)
-        logger.info("warmed up on %d readings of %d signals; predicting from now on.", self.step, len(table.names))
+        logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
+        row = self._parser.parse(waiting[-1][1])
+        wanted = self.every(self.step - 1, row.time)
+        return Prediction(self.step - 1, row.time_text, predictions[-1]) if wanted else None
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
         self._parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        self._template = _template(question.name for question in horde.questions)
+        self._template = _template(horde.questions)
         self.horde, self.clock = horde, clock
 
     # ------------------------------------------------------------------ saving
+
+    def save_warm_up(self, path: Path) -> None:
+        """Write the readings of a warm-up that is not complete."""
+        save_warm_up(path, self._waiting, self._readings_delimiter)
+
+    def load_warm_up(self, path: Path) -> None:
+        """Go on from such readings."""
+        self._waiting, self._readings_delimiter = load_warm_up(path)
 
     def state(self) -> dict[str, Any]:
         """What to save with the horde."""
@@ -236,11 +313,24 @@ class Predictor:
         return predictor
 
 
-def _template(names: Iterable[str]) -> str:
-    """A line of JSON with places for the step, the time and each value."""
-    places: dict[str, dict[str, str]] = {}
-    for name in names:
-        signal, _, horizon = name.rpartition("@")
-        places.setdefault(signal or name, {})[horizon if signal else ""] = "%s"
-    body = json.dumps(places, ensure_ascii=False).replace("%", "%%").replace('"%%s"', "%s")
-    return '{"step": %d, "time": %s, "predictions": ' + body + "}\n"
+def _template(questions: Iterable[GVF]) -> str:
+    """A line of JSON with places for the step, the time and each value.
+
+    A plain question is under its signal and horizon, one of the user's own under its name and horizon, or its γ.
+    """
+    places: dict[str, list[str]] = {}
+    for question in questions:
+        name, _, horizon = question.name.rpartition("@")
+        if question.name != f"{question.cumulant}@{question.horizon}":
+            own = question.gamma if question.horizon is None else question.horizon
+            name, horizon = question.name, own if isinstance(own, str) else f"{own:g}" if not callable(own) else ""
+        place = _literal(horizon) + ": %s"
+        at = places.setdefault(name, [])
+        at.append(place if place not in at else _literal(question.name) + ": %s")
+    body = ", ".join(f"{_literal(name)}: {{{', '.join(at)}}}" for name, at in places.items())
+    return '{"step": %d, "time": %s, "predictions": {' + body + "}}\n"
+
+
+def _literal(text: str) -> str:
+    """Text as JSON, in a template of ``%``."""
+    return json.dumps(text, ensure_ascii=False).replace("%", "%%")

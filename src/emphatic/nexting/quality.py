@@ -12,10 +12,12 @@ from emphatic.report.tables import Column, amount, known, table
 __all__ = ["quality_section"]
 
 
-def quality_section(quality: Mapping[str, Any]) -> Html:
-    """What was found in the table: gaps, missing and unreadable readings, values out of range, columns not used."""
-    if not quality:
+def quality_section(quality: Mapping[str, Any], reading: Mapping[str, Any] | None = None) -> Html:
+    """What was found in the table, and how it was read: gaps, missing and unreadable readings, values out of range,
+    rows dropped, columns not used."""
+    if not quality and not reading:
         return Html()
+    reading = reading or {}
     detailed = ("longest gaps", "missing", "clipped", "unreadable", "ignored columns")
     simple = {name: value for name, value in quality.items() if name not in detailed}
     rows = quality.get("rows")
@@ -37,7 +39,11 @@ def quality_section(quality: Mapping[str, Any]) -> Html:
         if below or above
     ]
     gaps = [{"row": row, "from": start, "to": end} for row, start, end in quality.get("longest gaps") or ()]
-    ignored = [{"column": name, "why": why} for name, why in (quality.get("ignored columns") or {}).items()]
+    left_out = {entry["name"]: entry["why"] for entry in reading.get("columns_left_out") or ()}
+    ignored = [
+        {"column": name, "why": why} for name, why in ({**(quality.get("ignored columns") or {}), **left_out}).items()
+    ]
+    simple = _how_it_was_read(reading) | simple
     parts = [
         _titled(
             "Missing readings",
@@ -63,6 +69,12 @@ def quality_section(quality: Mapping[str, Any]) -> Html:
             [Column("source", "source"), Column("below", "below", amount), Column("above", "above", amount)],
             clipped,
         ),
+        _titled(
+            "Rows dropped",
+            "",
+            [Column("why", "why"), Column("rows", "count", amount), Column("first", "first", amount)],
+            [dict(entry) for entry in reading.get("rows_dropped") or ()],
+        ),
         _titled("Columns not used", "", [Column("column", "column"), Column("why", "why")], ignored),
     ]
     body = "".join(part for part in parts if part)
@@ -72,6 +84,20 @@ def quality_section(quality: Mapping[str, Any]) -> Html:
         Html(f'<div class="facts">{facts(simple)}</div>'),
         Html(f'<div class="columns">{body}</div>'),
     )
+
+
+def _how_it_was_read(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """The time column or why there is none, and what else was found out about the table."""
+    found: dict[str, Any] = {}
+    time = reading.get("time") or {}
+    if time.get("why"):
+        found["time column"] = f"none: {time['why']}"
+    elif time:
+        found["time column"] = " + ".join(map(str, time.get("columns") or ()))
+        found |= {f"time {name}": time[name] for name in ("format", "zone") if time.get(name)}
+    known_elsewhere = ("time", "step", "step_text", "gaps", "rows", "rows_dropped", "columns_left_out", "unscored")
+    rest = {name: value for name, value in reading.items() if name not in known_elsewhere and value}
+    return found | {name.replace("_", " "): value for name, value in rest.items()}
 
 
 def _percent(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.features import Features
-from emphatic.learning.active import Active
-from emphatic.tables import Hold
 
 __all__ = ["KeptReadings", "ReadingCounts", "make_features"]
 
@@ -67,12 +65,13 @@ class KeptReadings:
 
 @dataclass
 class ReadingCounts:
-    """What was wrong with the readings of each signal, and its first reading: the row, −1 for none, and the value."""
+    """What was wrong with the readings of each signal; its first reading: the row, −1 for none, and the value; gaps."""
 
     unreadable: list[int]
     infinite: list[int]
     first: list[int]
     start: list[float]
+    gaps: int = 0
 
     @classmethod
     def none(cls, C: int) -> ReadingCounts:
@@ -90,17 +89,20 @@ class ReadingCounts:
                 self.start[c] = float(block.values[present[0], c])
 
 
-def make_features(maker: Features, hold: Hold, rows: KeptReadings) -> Iterator[tuple[Active, Array, NDArray[np.bool_]]]:
-    """Features of the next rows; the readings, the last one held where one is missing; and which are missing.
+def make_features(
+    maker: Features, rows: KeptReadings, held: Array, missing: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Array]:
+    """Features of the next rows, (B, k) each: their indices and values.
 
-    A piece between two gaps at a time: after a gap traces start anew.
+    ``held`` are the readings, the last one held where one is ``missing``. A piece between two gaps at a time: after a
+    gap traces start anew.
     """
-    held, missing = hold.fill(rows.values)
     inner = np.flatnonzero(rows.gap[1:]) + 1
+    made = []
     for begin, end in pairwise([0, *inner.tolist(), len(rows)]):
         some = slice(begin, end)
         if rows.gap[begin]:
             maker.cut()
         piece = rows[some]
-        phi = maker(held[some], time=piece.time, labels=piece.labels, missing=missing[some])
-        yield phi, held[some], missing[some]
+        made.append(maker(held[some], time=piece.time, labels=piece.labels, missing=missing[some]))
+    return np.concatenate([phi.indices for phi in made]), np.concatenate([phi.values for phi in made])

@@ -23,16 +23,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.locks import hold_folder
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.nexting.first_rows import FIRST, keep_first_rows
+from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
+from emphatic.nexting.reading_facts import check_rows, reading_facts
 from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
+from emphatic.nexting.related import expected_size, make_makers, shares
+from emphatic.nexting.row_digest import RowDigest
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
+from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
-from emphatic.tables import Clock, Hold, open_table
+from emphatic.tables import Clock, Hold
+from emphatic.tables.opening import open_source
+from emphatic.tables.table_errors import Caller
 
 __all__ = ["Nexting", "Progress"]
 
@@ -45,6 +52,8 @@ _log = logging.getLogger(__name__)
 SAVE = 10.0
 #: Numbers that wait to be written, at most: what keeps memory flat.
 WAITING = 1 << 20
+#: How predictions are written.
+_PARQUET: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 
 @dataclass
@@ -55,18 +64,24 @@ class Nexting:
     settings: Settings
     out: Path
     progress: Progress = lambda phase, done, total: None
+    offline: bool = True
+    announce: Callable[[str], None] = lambda text: None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def open(self) -> Nexting:
         """Look at the table, and fill in the settings that were left out."""
         began = time.perf_counter()
         self.table = keep_first_rows(
-            open_table(self.source, time=self.settings.time, delimiter=self.settings.delimiter)
-        )
+            open_source(
+                self.source, Caller("run", "data"), time=self.settings.time, delimiter=self.settings.delimiter,
+                sort=bool(self.settings.sort), pivot=self.settings.pivot, words=self.settings.words(),
+            )
+        )  # fmt: skip
         self.rows = self._count()
         if self.rows < 3:
             raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; at least 3 are needed.")
         self.settings = self.settings.filled(self.table, self.rows)
+        check_rows(self.table.name, self.rows, self.settings.horizons or (), self.settings.gammas(self.table))
         self._spend("reading", began)
         signals, horizons = self.settings.predict or (), self.settings.horizons or ()
         _log.info(
@@ -78,8 +93,16 @@ class Nexting:
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files; returns what ``summary.json`` holds."""
         self.unfinished = Unfinished(self.out)
+        with hold_folder(self.out):
+            try:
+                return self._run(resume)
+            finally:
+                if hasattr(self, "table"):
+                    close(self.table)
+
+    def _run(self, resume: bool) -> list[dict[str, Any]]:
         self.open()
-        self._identity = self._identify()  # before the first rows are let go
+        self._identity, self._digest = self._identify(), RowDigest()  # before the first rows are let go
         state = self._load_unfinished() if resume else None
         try:
             if state is None:
@@ -92,8 +115,10 @@ class Nexting:
                     self.begin()
                 else:
                     self.horde, self.clock, self.counts = state
-                    self._initial = self._warm_up().features.save()
-                self._learn(began)
+                    self._initial = [maker.save() for maker in self._warm_up().makers]
+                self.announce(expected_size(self.horde, self.rows).text(self.settings))
+                with catch_stop() as request:
+                    self._learn(began, request)
                 self._spend("learning", began)
                 self._log_learning()
                 began = time.perf_counter()
@@ -115,18 +140,25 @@ class Nexting:
         """Whether what the run leaves after this error is there to resume from."""
         return (resumed or not isinstance(error, Exception)) and self.unfinished.checkpoint.exists()
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        """The questions' names."""
-        return self.horde.names
-
     def _log_learning(self) -> None:
         _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
-        if self.table.broken:
-            _log.warning("%s: %d malformed lines skipped", self.table.name, self.table.broken)
-        frozen = int(self.horde.learner.frozen.sum())
-        if frozen:
-            _log.warning("%d of %d learners are frozen after diverging", frozen, self.horde.learner.K)
+        for dropped in self.table.dropped.facts():
+            _log.warning(
+                "%s: rows dropped: %d, the first at line %d: %s", self.table.name, dropped["count"], dropped["first"],
+                dropped["why"],
+            )  # fmt: skip
+        if self.frozen:
+            _log.warning("%d of %d learners are frozen after diverging", self.frozen, self.learners)
+
+    @property
+    def learners(self) -> int:
+        """How many there are."""
+        return sum(learner.K or 1 for learner in self.horde.learners)
+
+    @property
+    def frozen(self) -> int:
+        """How many of them have diverged, and stay as they were."""
+        return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
 
     def _spend(self, phase: str, began: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
@@ -152,35 +184,39 @@ class Nexting:
         self.clock = self.table.clock()
         self.counts = ReadingCounts.none(len(self.table.names))
         self.horde = self._warm_up()
-        self._initial = self.horde.features.save()
+        self._initial = [maker.save() for maker in self.horde.makers]
         return self
 
     def _warm_up(self) -> Horde:
         clock = self.table.clock()
         return Horde(
-            self.settings.gvfs(), Features.from_config(self.settings.features or ()), self.settings.rule,
-            rates=self.settings.rates, step=None if clock is None else clock.step,
+            self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
+            rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
-    def _features(self) -> Features:
-        """A maker of features as it was before the first row."""
-        return Features.load(*self._initial)
+    def _features(self, which: int) -> Features:
+        """One of the makers of features as it was before the first row."""
+        return Features.load(*self._initial[which])
 
     def _load_unfinished(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
         """The state of an unfinished run; None if there is none to resume."""
         if not self.unfinished.checkpoint.exists():
-            if self.unfinished.folder.exists() or not (self.out / "model.safetensors").exists():
+            if self.unfinished.begun or not (self.out / "model.safetensors").exists():
                 return None
             raise ValueError(f"{self.out}: nothing to resume: the run there is finished.")
         horde, more = self.unfinished.load()
-        if more.get("settings") != self.settings.table() or more.get("table") != self._identity:
+        if (
+            more.get("settings") != self.settings.table()
+            or more.get("table") != self._identity | {"is": more.get("table", {}).get("is")}
+            or ("run" in more and not self._has_read(horde.rows, more))
+        ):
             raise ValueError(
                 f"{self.out}: the unfinished run there is of another table or with other settings. "
-                "Resume with the same, or start again without --resume."
+                "Resume with the same, or start again with --overwrite."
             )
-        if "counts" not in more:
+        if "counts" not in more or "run" not in more:
             raise ValueError(
-                f"{self.out}: the unfinished run there is of an earlier version. Start again without --resume."
+                f"{self.out}: the unfinished run there is of an earlier version. Start again with --overwrite."
             )
         self.seconds["learning"] = more["seconds"]
         self.unfinished.drop(horde.rows)
@@ -188,17 +224,27 @@ class Nexting:
         return horde, clock, ReadingCounts(**more["counts"])
 
     def _identify(self) -> dict[str, Any]:
-        """What tells this table from another."""
-        first = next(self.table.blocks(FIRST))
-        digest = hashlib.sha256(first.values.tobytes())
-        digest.update(b"" if first.time is None else first.time.tobytes())
-        digest.update(json.dumps({name: column.tolist() for name, column in first.labels.items()}).encode())
+        """What tells this table from another, before its rows are read; and an id for the run."""
+        first = RowDigest()
+        first.add(next(self.table.blocks(FIRST)))
         size = os.path.getsize(self.source) if isinstance(self.source, str | os.PathLike) else None
         names, categories = list(self.table.names), list(self.table.categories)
-        return {"rows": self.rows, "names": names, "categories": categories, "bytes": size, "is": digest.hexdigest()}
+        identity = {"rows": self.rows, "names": names, "categories": categories, "bytes": size}
+        text = json.dumps([identity, self.settings.table(), first.hexdigest()])
+        self.unfinished.run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
+        return identity
 
-    def _learn(self, began: float) -> None:
-        """All rows from where the horde stands; parts and checkpoints as it goes."""
+    def _has_read(self, rows: int, more: dict[str, Any]) -> bool:
+        """Whether these are the rows that an unfinished run has read: all of them are read again."""
+        for block in self.table.blocks(BLOCK):
+            self._digest.add(block, rows - self._digest.rows)
+            self.progress("checking", self._digest.rows, rows)
+            if self._digest.rows >= rows:
+                break
+        return (self._digest.hexdigest(), self.unfinished.run_id) == (more["table"]["is"], more["run"])
+
+    def _learn(self, began: float, request: StopRequest) -> None:
+        """All rows from where the horde stands; parts and checkpoints as it goes, and one before it stops."""
         spent = self.seconds.get("learning", 0.0)
         begin, saved = self.horde.rows, time.perf_counter()
         if begin == self.rows:  # stopped while scoring
@@ -207,39 +253,54 @@ class Nexting:
         clock = None if self.clock is None else Clock.restore(self.clock.state())
         readings: list[KeptReadings] = []
         answers: list[NDArray[np.float64]] = []
+        numbers: list[NDArray[np.int64]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
-            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            gap = block.find_gaps(clock)
+            self.counts.gaps += int(gap.sum())
+            numbers.append(block.numbers)
             readings.append(KeptReadings(block.values, block.time, gap, block.labels))
             answers.append(predictions)
             self.counts.add(block)
+            self._digest.add(block)
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
             width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
-            full, due = (rows - begin) * width >= WAITING, now - saved >= SAVE
+            full = (rows - begin) * width >= WAITING
+            due = now - saved >= SAVE or request.signal is not None
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
-                self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers))
-                begin, readings, answers = rows, [], []
+                self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers), np.concatenate(numbers))
+                begin, readings, answers, numbers = rows, [], [], []
                 if due or rows == self.rows:
                     more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
                     self.unfinished.save(self.horde, more)
                     saved = time.perf_counter()
+                    request.stop()
         self._check_rows(self.horde.rows)
 
     def _more(self, seconds: float) -> dict[str, Any]:
         """What a run needs to go on, beside the horde."""
         clock = None if self.clock is None else self.clock.state()
         when = [self.table.time, self.table.a_second]
-        more = {"settings": self.settings.table(), "table": self._identity, "clock": clock, "seconds": seconds}
+        table = self._identity | {"is": self._digest.hexdigest()}
+        more: dict[str, Any] = {
+            "settings": self.settings.table(),
+            "table": table,
+            "run": self.unfinished.run_id,
+            "clock": clock,
+        }
+        more["seconds"] = seconds
         return more | {"when": when, "notation": self.table.notation.config()}
 
-    def _write_part(self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64]) -> None:
-        """A part of the readings, then of ``predictions.parquet``."""
-        columns: dict[str, Any] = {"row": np.arange(begin, begin + len(predictions))}
+    def _write_part(
+        self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64], numbers: NDArray[np.int64]
+    ) -> None:
+        """A part of the readings, then of ``predictions.parquet``; ``numbers`` are those of the rows in the file."""
+        columns: dict[str, Any] = {"row": numbers}
         if readings.time is not None:
-            columns["time"] = _datetimes(readings.time) if self.table.dated else readings.time
+            columns["time"] = _stamps(readings.time, self.table.zone) if self.table.dated else readings.time
         self.unfinished.write("readings", begin, readings.columns())
-        self.unfinished.write("predictions", begin, columns | dict(zip(self._names, predictions.T, strict=True)))
+        self.unfinished.write("predictions", begin, columns | dict(zip(self.horde.names, predictions.T, strict=True)))
 
     # ------------------------------------------------------------------ scoring
 
@@ -248,10 +309,12 @@ class Nexting:
         import pyarrow.parquet as pq
 
         names, horizons = self.settings.predict or (), self.settings.horizons or ()
+        plain = self.horde.names[: len(names) * len(horizons)]
         scoring = Scoring(
             self.unfinished, self.table.names, self.table.categories, names, horizons,
-            self.horde.gamma[: len(horizons)], self.horde.names[: len(names) * len(horizons)], self.rows, self.counts,
-            self._features, self.table.dated, lambda done, total: self.progress("scoring", done, total),
+            self.horde.gamma[: len(horizons)], plain, self.rows, self.counts, self._features,
+            shares(self.settings, plain), self.table.dated, self.offline,
+            lambda done, total: self.progress("scoring", done, total),
         )  # fmt: skip
         with ExitStack() as stack:
             writer: Any = None
@@ -260,10 +323,12 @@ class Nexting:
                 nonlocal writer
                 if writer is None:
                     path = self.unfinished.folder / "predictions"
-                    writer = stack.enter_context(pq.ParquetWriter(path, part.schema, compression="zstd"))
+                    writer = stack.enter_context(pq.ParquetWriter(path, part.schema, **_PARQUET))
                 writer.write_table(part)
 
-            self.summary, self.curves, self.plots, self.constant = scoring.score(write)
+            found = scoring.score(write)
+        self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
+        self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """The signals to predict, (T, C), the last reading held; which of them are missing; and rows after a gap, (T,).
@@ -278,17 +343,16 @@ class Nexting:
         return held[:, at], missing[:, at], gap
 
     def phi(self) -> Iterator[Active]:
-        """The features of the whole table, from the start."""
-        maker, hold = self._features(), Hold(len(self.table.names))
+        """The features of the whole table, from the start; where questions have their own, those of the first."""
+        maker, hold = self._features(0), Hold(len(self.table.names))
         for rows in self._rows():
-            for phi, _, _ in make_features(maker, hold, rows):
-                yield phi
+            yield Active(*make_features(maker, rows, *hold.fill(rows.values)))
 
     def _rows(self) -> Iterator[KeptReadings]:
         """The table from the start, in blocks."""
         clock = self.table.clock()
         for block in self.table.blocks(BLOCK):
-            gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.follow(block.time)
+            gap = block.find_gaps(clock)
             yield KeptReadings(block.values, block.time, gap, block.labels)
 
     # ------------------------------------------------------------------ writing
@@ -298,6 +362,8 @@ class Nexting:
         from emphatic.nexting import account
 
         began, folder = time.perf_counter(), self.unfinished.folder
+        self.reading = reading_facts(self)
+        self.summary[0]["reading"] = self.reading
         text = json.dumps(self.summary, indent=1, allow_nan=False, ensure_ascii=False)
         (folder / "summary").write_text(text, "utf-8")
         self._spend("report", began)
@@ -307,6 +373,10 @@ class Nexting:
         )
 
 
-def _datetimes(seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    micro = np.where(np.isfinite(seconds), np.round(seconds * 1e6), 0).astype("int64").astype("datetime64[us]")
-    return np.where(np.isfinite(seconds), micro, np.datetime64("NaT", "us"))
+def _stamps(seconds: NDArray[np.float64], zone: str | None) -> Any:
+    """Times as Arrow has them, in their zone if they have one."""
+    import pyarrow as pa
+
+    known = np.isfinite(seconds)
+    micro = np.where(known, np.round(seconds * 1e6), 0).astype(np.int64)
+    return pa.array(micro, mask=~known).cast(pa.timestamp("us", zone))

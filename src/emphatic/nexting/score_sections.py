@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from emphatic.report.page import Html, paragraphs, section, terms, text
-from emphatic.report.tables import Column, amount, known, seconds, share, table
+from emphatic.report.tables import Column, amount, known, percent, seconds, share, table
 
-__all__ = ["horizon_label", "horizons", "median", "scores_section", "summary_section"]
+__all__ = ["count", "horizon_label", "horizons", "median", "scores_section", "summary_section"]
 
 #: The four that are compared: where a score keeps each ("" is the score itself), and its name on the page.
 RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", "mean": "running mean"}
@@ -21,9 +21,11 @@ TERMS = {
     "Variance explained": "How much of the actual return was predicted: 1 is perfect, 0 is no better than a constant, "
     "below 0 is worse. It is 1 − (mean squared error) / (variance of the actual return).",
     "Online": "Learned in one pass: every prediction was made before the readings it is about.",
-    "Offline fit": "Ridge regression on the same features, fitted on the first half of the log with hindsight and "
-    "scored on the second: what a batch learner would have achieved. The features depend on the longest horizon "
-    "requested, and so does this column.",
+    "Offline fit": "Ridge regression of the returns on the same reading, its trace over the horizon and the same "
+    "features, fitted with hindsight on the first half of the log (its strength chosen on the last fifth of that), and "
+    "scored on the second, where it learns no more. The features depend on the longest horizon requested, and so does "
+    "this column.",
+    "Skill": "1 − (mean squared error) / (that of persistence): above 0 is better than persistence.",
     "Persistence": "Predicts that the signal stays as it is now.",
     "Running mean": "Predicts the mean of all readings so far.",
 }
@@ -31,7 +33,7 @@ TERMS = {
 
 def horizon_label(horizon: Any) -> str:
     """A horizon as text: a number is of steps."""
-    return f"{amount(horizon)} steps" if known(horizon) else str(horizon)
+    return count(horizon, "step") if known(horizon) else str(horizon)
 
 
 def horizons(scores: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
@@ -51,8 +53,9 @@ def _of(score: Mapping[str, Any], rival: str, what: str) -> Any:
     return ((score.get(rival) or {}) if rival else score).get(what)
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def count(number: float, thing: str) -> str:
+    """So many of them: "1 signal", "2 signals"."""
+    return f"{amount(number)} {thing}" if number == 1 else f"{amount(number)} {thing}s"
 
 
 def summary_section(scores: Sequence[Mapping[str, Any]], rows: int | None, learning: float | None) -> Html:
@@ -73,15 +76,38 @@ def summary_section(scores: Sequence[Mapping[str, Any]], rows: int | None, learn
     signals = len({score["signal"] for score in scores})
     passed = f" of {amount(rows)} rows" if rows is not None else ""
     took = f", in {seconds(learning)}" if learning is not None else ""
-    questions = f"{_count(signals, 'signal')} predicted at {_count(len(lines), 'horizon')}"
+    questions = f"{count(signals, 'signal')} predicted at {count(len(lines), 'horizon')}"
     lead = f"{questions}, learned in one pass over a log{passed}{took}."
-    explained = [f"{100 * line['online']:.0f}% at {line['horizon']}" for line in lines if line["online"] is not None]
+    explained = [f"{percent(line['online'])} at {line['horizon']}" for line in lines if line["online"] is not None]
     if explained:
-        lead += f" Variance explained for the median signal: {', '.join(explained)}.".replace("-", "−")
+        of = " for the median signal" if signals > 1 else ""
+        lead += f" Variance explained{of}: {', '.join(explained)}."
     note = "Variance explained in the second half of the log, median over the signals. The best in each row is marked."
     return section(
-        "summary", "Summary", paragraphs(lead, kind="lead"), table(columns, lines), paragraphs(note), terms(TERMS)
-    )
+        "summary", "Summary", paragraphs(lead, kind="lead"), table(columns, lines), paragraphs(note, *_reasons(scores)),
+        terms(TERMS),
+    )  # fmt: skip
+
+
+def _reasons(scores: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why a column is empty, where it is so for some signals at least."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for score in scores:
+        for name, why in (score.get("reasons") or {}).items():
+            if name in ("variance_explained", "offline"):
+                shown = "Offline fit" if name == "offline" else "Variance explained"
+                found.setdefault(f"{shown}: {why}", []).append(score)
+    return [f"– {why} ({_which(of, scores)})." for why, of in found.items()]
+
+
+def _which(some: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]) -> str:
+    if len(some) == len(scores):
+        return "all"
+    names = list(dict.fromkeys(score["signal"] for score in some))
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    if len(names) * len(horizons(scores)) == len(some):
+        return listed
+    return f"{listed} at {', '.join(map(horizon_label, horizons(some)))}"
 
 
 def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) -> Html:
@@ -98,6 +124,7 @@ def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) 
             "gamma": score.get("gamma"),
             "first": _of(score, "first_half", "variance_explained"),
             "ratio": score.get("ratio_to_offline"),
+            "skill": score.get("skill"),
             "known": score.get("known"),
         }
         row |= {what + rival: _of(score, rival, what) for what in ("variance_explained", "rmse") for rival in RIVALS}
@@ -107,6 +134,9 @@ def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) 
     columns += [Column(name, "variance_explained" + r, share, explained, "explained") for r, name in RIVALS.items()]
     columns += [
         Column("÷ offline", "ratio", share, explained, hint="online divided by the offline fit"),
+        Column(
+            "skill", "skill", share, explained, hint="1 − MSE / MSE(persistence): above 0 is better than persistence"
+        ),
         Column("first half", "first", share, explained, hint="online, in the first half of the log"),
     ]
     columns += [Column(name, "rmse" + rival, amount, error, "error", -1) for rival, name in RIVALS.items()]

@@ -3,16 +3,21 @@
 A return needs the future. So the readings are gone through backwards once, and what each part needs to know of the
 rows after it is noted. Then all parts are gone through forwards: the returns of a part are computed again from that
 note, its features are made, the offline fit sums the first half and predicts the second, and sums and plots are
-gathered. What is held in memory is one part, the sums, and one bit for each question and row of the first half.
+gathered. What is held in memory is one part, the sums, and one bit for each question and row of the first half. If
+questions have features of their own, and the sums of all would take too much memory, the first half is gone through
+once for some of them at a time.
 
 A row's features are made once here, and once while learning. To make them once in all they would have to be kept,
 some tens of numbers a row, for the offline fit needs them together with returns that learning does not know yet.
+Without the offline fit they are not made here at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,33 +28,43 @@ from emphatic.hordes.horde import BLOCK
 from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.signals import SignalPlot, SignalSketch
 from emphatic.nexting.unfinished import Unfinished
-from emphatic.scores.offline import FirstHalf, OfflineFit
+from emphatic.scores.answers import PlainAnswers
+from emphatic.scores.measures import finite
+from emphatic.scores.offline import ROOM, FirstHalf, OfflineFit
 from emphatic.scores.returns import Returns
 from emphatic.scores.summary import LogScores
+from emphatic.scores.worst import WorstErrors
 from emphatic.tables import Hold
 
 __all__ = ["Scoring", "ScoringResult"]
 
+#: How many of the largest errors are reported.
+WORST = 10
+#: Why there is no offline fit where none was wanted.
+SKIPPED = "skipped, as requested with --no-offline"
+
 
 class ScoringResult(NamedTuple):
-    """Scores and learning curves, a dict a question; a plot a signal; and the signals that never changed."""
+    """Scores and learning curves, a dict a question; a plot a signal; the signals that never changed; the predictions
+    from the last row, a dict a signal; the largest error of each signal, the worst first; the first and last time."""
 
     summary: list[dict[str, Any]]
     curves: list[dict[str, Any]]
     plots: list[SignalPlot]
     constant: list[str]
+    upcoming: list[dict[str, Any]]
+    worst: list[dict[str, Any]]
+    span: tuple[float | None, float | None]
 
 
 class _Rows(NamedTuple):
-    """Some rows from ``start`` on: active features (B, k), readings (B, C) of the signals to predict, the last one held
-    where one is missing, predictions (B, Q), the returns and where they are known (Q, B)."""
+    """Some rows from ``start`` on: readings as they are, and of all signals (B, S) with the last one held where one is
+    missing; predictions (B, Q); the returns and where they are known (Q, B)."""
 
     start: int
-    indices: NDArray[np.int64]
-    values: Array
+    readings: KeptReadings
     held: Array
     missing: NDArray[np.bool_]
-    time: Array | None
     predictions: Array
     G: Array
     known: NDArray[np.bool_]
@@ -59,7 +74,8 @@ class _Rows(NamedTuple):
 class Scoring:
     """Scores the plain questions of a run, each of the signals ``predict`` at each of ``horizons``.
 
-    ``names`` are those questions' names. ``features`` makes a maker as it was before the first row.
+    ``names`` are those questions' names. ``features(i)`` is the i-th maker as it was before the first row, and
+    ``shares[i]`` are the questions that it is for.
     """
 
     unfinished: Unfinished
@@ -71,8 +87,10 @@ class Scoring:
     names: Sequence[str]
     rows: int
     counts: ReadingCounts
-    features: Callable[[], Features]
+    features: Callable[[int], Features]
+    shares: Sequence[NDArray[np.int64]]
     dated: bool
+    offline: bool
     progress: Callable[[int, int], None]
 
     def score(self, write: Callable[[Any], None]) -> ScoringResult:
@@ -87,23 +105,62 @@ class Scoring:
         half = FirstHalf(self.rows, np.repeat(centres, H))
         self._done, self._steps = 0, 2 * self.rows
         self._go_backwards(half)
-        maker = self.features()
-        fit = OfflineFit(maker.n, self.rows, H, half)
-        self._steps += (fit.passes - 1) * fit.half
-        for _ in range(fit.passes - 1):
-            for rows in self._forwards(fit.half):
-                fit.add(rows.start, rows.indices, rows.values, rows.G)
+        fits = _Fits(self, half) if self.offline else None
+        if fits is not None:
+            self._steps += (len(fits.batches) - 1) * half.half
+            for batch in fits.batches[:-1]:
+                fits.begin(batch)
+                for rows in self._forwards(half.half, half.half):
+                    fits.add(rows)
+            fits.begin(fits.batches[-1])
         scored = LogScores(self.predict, self.horizons, self.gammas, self.rows)
         sketches = [
             SignalSketch(name, self.rows, self.horizons, self.horizons, int(self._last[c * H : c * H + H].min()))
             for c, name in enumerate(self.predict)
         ]
-        for rows in self._forwards(self.rows, write):
-            offline = fit.add(rows.start, rows.indices, rows.values, rows.G)
-            scored.add(rows.start, rows.held, rows.missing, rows.predictions, offline, rows.G, rows.known)
-            self._draw(sketches, rows)
+        worst, begins = WorstErrors(len(self.names), half.half), None
+        for rows in self._forwards(self.rows, half.half, write):
+            time = rows.readings.time
+            begins = float(time[0]) if begins is None and time is not None else begins
+            worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
+            offline = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
+            held, missing = rows.held[:, self._at], rows.missing[:, self._at]
+            scored.add(rows.start, held, missing, rows.predictions, offline, rows.G, rows.known)
+            self._draw(sketches, rows, held)
         constant = [name for name, varies in zip(self.signals, self._lowest < self._highest, strict=True) if not varies]
-        return ScoringResult(scored.scores(), scored.curves(), [sketch.plot() for sketch in sketches], constant)
+        summary = scored.scores([SKIPPED] * len(self.names) if fits is None else fits.reasons)
+        return ScoringResult(
+            summary, scored.curves(), [sketch.plot() for sketch in sketches], constant,
+            self._upcoming(rows.predictions[-1], held[-1]), self._worst(worst, summary),
+            (begins, None if time is None else float(time[-1])),
+        )  # fmt: skip
+
+    def _upcoming(self, predictions: Array, reading: Array) -> list[dict[str, Any]]:
+        H = len(self.horizons)
+        return [
+            {
+                "signal": name,
+                "now": finite(float(reading[c])),
+                "predictions": {h: finite(float(predictions[c * H + i])) for i, h in enumerate(self.horizons)},
+            }
+            for c, name in enumerate(self.predict)
+        ]
+
+    def _worst(self, errors: WorstErrors, summary: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The largest error of each signal, in standard deviations of the return, the worst first."""
+        found: dict[str, dict[str, Any]] = {}
+        for q, score in enumerate(summary):
+            explained, rmse = score["variance_explained"], score["rmse"]
+            if explained is None or not rmse or errors.row[q] < 0:
+                continue
+            off = abs(float(errors.prediction[q] - errors.actual[q])) * math.sqrt(1.0 - explained) / rmse
+            if off > found.get(score["signal"], {"off": 0.0})["off"]:
+                found[score["signal"]] = {
+                    "signal": score["signal"], "horizon": score["horizon"], "row": int(errors.row[q]),
+                    "time": float(errors.time[q]), "prediction": float(errors.prediction[q]),
+                    "actual": float(errors.actual[q]), "off": off,
+                }  # fmt: skip
+        return sorted(found.values(), key=lambda row: -row["off"])[:WORST]
 
     def _go_backwards(self, half: FirstHalf) -> None:
         """Note what each part's returns need of the rows after it, and all that must be known before going forwards."""
@@ -124,9 +181,9 @@ class Scoring:
                 self.dated = False  # the plots go by rows
             self._report(len(readings))
 
-    def _forwards(self, stop: int, write: Callable[[Any], None] | None = None) -> Iterator[_Rows]:
-        """All rows before ``stop``, in blocks."""
-        maker, hold = self.features(), Hold(len(self.signals))
+    def _forwards(self, stop: int, half: int, write: Callable[[Any], None] | None = None) -> Iterator[_Rows]:
+        """All rows before ``stop``, in blocks that do not reach across the half."""
+        hold = Hold(len(self.signals))
         for begin in self.unfinished.begins("readings"):
             if begin >= stop:
                 return
@@ -138,17 +195,13 @@ class Scoring:
                 table = self.unfinished.read("predictions", begin)
                 write(table)
                 predictions = np.stack([table.column(name).to_numpy() for name in self.names], axis=1)
-            for a in range(0, min(len(readings), stop - begin), BLOCK):
-                some = slice(a, min(a + BLOCK, len(readings), stop - begin))
-                pieces = list(make_features(maker, hold, readings[some]))
-                indices = np.concatenate([phi.indices for phi, _, _ in pieces])
-                values = np.concatenate([phi.values for phi, _, _ in pieces])
-                held, missing = (np.concatenate([piece[i] for piece in pieces])[:, self._at] for i in (1, 2))
-                yield _Rows(
-                    begin + a, indices, values, held, missing, readings[some].time, predictions[some], G[:, some],
-                    known[:, some],
-                )  # fmt: skip
-                self._report(some.stop - a)
+            last = min(len(readings), stop - begin)
+            edges = sorted({*range(0, last, BLOCK), last, *([half - begin] if 0 < half - begin < last else [])})
+            for a, b in pairwise(edges):
+                some = slice(a, b)
+                held, missing = hold.fill(readings[some].values)
+                yield _Rows(begin + a, readings[some], held, missing, predictions[some], G[:, some], known[:, some])
+                self._report(b - a)
 
     def _readings(self, begin: int) -> KeptReadings:
         return KeptReadings.from_table(self.unfinished.read("readings", begin), self.categories)
@@ -159,16 +212,64 @@ class Scoring:
         G, known = self._returns(values, np.isnan(values), readings.gap)
         return G, known & (np.arange(begin, begin + len(readings)) >= self._first)
 
-    def _draw(self, sketches: Sequence[SignalSketch], rows: _Rows) -> None:
-        x: NDArray[Any] = np.arange(rows.start, rows.start + len(rows.held))
-        if self.dated and rows.time is not None:
-            x = (rows.time * 1000.0).astype("int64").astype("datetime64[ms]")
+    def _draw(self, sketches: Sequence[SignalSketch], rows: _Rows, held: Array) -> None:
+        x: NDArray[Any] = np.arange(rows.start, rows.start + len(held))
+        time = rows.readings.time
+        if self.dated and time is not None:
+            x = (time * 1000.0).astype("int64").astype("datetime64[ms]")
         H = len(self.horizons)
         truth = np.where(rows.known, rows.G, np.nan)
         for c, sketch in enumerate(sketches):
             q = slice(c * H, c * H + H)
-            sketch.add(rows.start, x, rows.held[:, c], list(rows.predictions[:, q].T), list(truth[q]))
+            sketch.add(rows.start, x, held[:, c], list(rows.predictions[:, q].T), list(truth[q]))
 
     def _report(self, rows: int) -> None:
         self._done += rows
         self.progress(self._done, self._steps)
+
+
+class _Fits:
+    """The offline fits, one for the questions that share their features; ``batches`` say which are summed together."""
+
+    def __init__(self, scoring: Scoring, half: FirstHalf) -> None:
+        self._scoring, self._half = scoring, half.half
+        H = len(scoring.horizons)
+        makers = [scoring.features(i) for i in range(len(scoring.shares))]
+        self._fits = [
+            OfflineFit(maker.n, scoring.rows, H, half.of(share), 2)
+            for maker, share in zip(makers, scoring.shares, strict=True)
+        ]
+        self._makers: dict[int, Features] = {}
+        self._now: Sequence[int] = ()
+        room = [fit.room for fit in self._fits]
+        together: list[list[int]] = [[]]
+        for i in range(len(room)):
+            if together[-1] and sum(room[j] for j in together[-1]) + room[i] > ROOM:
+                together.append([])
+            together[-1].append(i)
+        self.batches = [batch for batch in together for _ in range(max(self._fits[i].passes for i in batch))]
+
+    def begin(self, batch: Sequence[int]) -> None:
+        """Another time through the rows, for these; the makers of the others stay where they are, at the half."""
+        self._now = batch
+        self._makers |= {i: self._scoring.features(i) for i in batch}
+        self._answers = PlainAnswers(self._scoring.gammas, len(self._scoring.predict))
+
+    def add(self, rows: _Rows) -> Array:
+        """The next rows: sum those of the first half, predict those of the second (Q, B), NaN in the first."""
+        out = np.full(rows.G.shape, np.nan)
+        answers = self._answers(rows.held[:, self._scoring._at])
+        for i in self._now if rows.start < self._half else self._makers:
+            share = self._scoring.shares[i]
+            indices, values = make_features(self._makers[i], rows.readings, rows.held, rows.missing)
+            out[share] = self._fits[i].add(rows.start, indices, values, rows.G[share], answers[:, share])
+        return out
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why there is no fit, of each question; "" where there is."""
+        reasons = [""] * len(self._scoring.names)
+        for fit, share in zip(self._fits, self._scoring.shares, strict=True):
+            for q, reason in zip(share, fit.reasons, strict=True):
+                reasons[q] = reason
+        return reasons

@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from emphatic import features as f
+from emphatic import stepsizes
 from emphatic.common.names import check_names, suggestion
 from emphatic.hordes.horde import RATES, warm_up_rows
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.related import choose_related, is_large
+from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
+from emphatic.tables.opening import pivot_columns
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
@@ -42,9 +46,13 @@ class Settings:
     horizons: tuple[float | str, ...] | None = None
     time: str | bool | None = None
     delimiter: str | None = None
+    sort: bool | None = None
+    pivot: tuple[str, ...] | bool | None = None
     rates: tuple[float, ...] = RATES
     rule: str = "true_online_etd"
+    stepsize: str | Mapping[str, Any] | None = None
     features: tuple[Mapping[str, Any], ...] | None = None
+    related: Mapping[str, Sequence[str]] | None = None
     questions: tuple[Mapping[str, Any], ...] = field(default=())
 
     @classmethod
@@ -56,6 +64,8 @@ class Settings:
             raise ValueError(f"{path}: the settings cannot be read: {error.strerror}.") from None
         except ValueError as error:
             raise ValueError(f"{path}: this is not TOML: {error}.") from None
+        except RecursionError:
+            raise ValueError(f"{path}: the settings are nested too deeply.") from None
         return cls.of(table, str(path))
 
     @classmethod
@@ -66,8 +76,11 @@ class Settings:
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
         }
-        settings = cls(**given)
-        settings.check(name)
+        settings = cls(**given)._with_rates("rates" in given)
+        try:
+            settings.check(name)
+        except RecursionError:
+            raise ValueError(f"{name}: the settings are nested too deeply.") from None
         return settings
 
     @classmethod
@@ -86,9 +99,16 @@ class Settings:
                 given[key] = (given[key],)
             elif given.get(key) is not None:
                 given[key] = tuple(given[key])
+        if isinstance(given.get("pivot"), str | list):
+            given["pivot"] = pivot_columns(given["pivot"], name)
         settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
+        settings = settings._with_rates(settings.rates is not RATES)
         settings.check(name)
         return settings
+
+    def _with_rates(self, given: bool) -> Settings:
+        """With a ``stepsize`` there is one rate, which is 1, unless rates are given."""
+        return self if given or self.stepsize is None else replace(self, rates=(1.0,))
 
     def check(self, name: str = "settings") -> None:
         """ValueError if a setting is not valid."""
@@ -98,23 +118,37 @@ class Settings:
         for key in ("delimiter", "rule"):
             if not isinstance(getattr(self, key), str | None):
                 raise ValueError(f"{name}: {key!r} must be text. Got {getattr(self, key)!r} instead.")
+        if self.stepsize is not None:
+            stepsizes.get(self.stepsize)
         if self.time is True or not isinstance(self.time, str | bool | None):
             raise ValueError(f"{name}: 'time' must be the name of a column, or false. Got {self.time!r} instead.")
+        if not isinstance(self.sort, bool | None):
+            raise ValueError(f"{name}: 'sort' must be true or false. Got {self.sort!r} instead.")
+        if self.pivot is True or not isinstance(self.pivot, tuple | bool | None):
+            raise ValueError(f"{name}: 'pivot' must be a list of two columns, or false. Got {self.pivot!r} instead.")
         for horizon in self.horizons or ():
             if isinstance(horizon, bool):
                 raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")
-            GVF("signal", horizon=horizon)
+            try:
+                GVF("signal", horizon=horizon)
+            except ValueError as error:
+                raise ValueError(str(error).replace("The 'horizon' parameter of GVF", f"{name}: 'horizons'")) from None
         for key in ("predict", "horizons"):
             if getattr(self, key) == ():
                 raise ValueError(f"{name}: {key!r} must not be empty; leave it out for the default.")
         for table in self.questions:
-            asked = GVF.from_config(table)
-            if not isinstance(asked.name, str) or asked.name in ("row", "time"):
+            question = GVF.from_config(table)
+            if not isinstance(question.name, str) or question.name in ("row", "time"):
                 raise ValueError(f"{name}: a question's name must be text other than 'row' and 'time'. Got {table!r}.")
-            if not isinstance(asked.policy, Policy | None):
-                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {asked.policy!r} instead.")
+            if not isinstance(question.policy, Policy | None):
+                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {question.policy!r} instead.")
         if self.features is not None:
             f.Features.from_config(self.features)
+        if self.related is not None and not (
+            isinstance(self.related, Mapping)
+            and all(isinstance(others, Sequence) and not isinstance(others, str) for others in self.related.values())
+        ):
+            raise ValueError(f"{name}: 'related' must be a table of lists of signals. Got {self.related!r} instead.")
 
     def filled(self, table: Table, rows: int) -> Settings:
         """With the defaults in the place of what is None."""
@@ -133,16 +167,46 @@ class Settings:
         horizons = self.horizons or default_horizons(rows, step if table.dated else None)
         if len(set(horizons)) < len(horizons):
             raise ValueError(f"'horizons' names a horizon twice: {', '.join(map(str, horizons))}.")
+        for horizon in horizons:
+            _check_horizon(horizon, step)
         gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
         longest = 1.0 / (1.0 - min(max(gammas), _MOST))
+        warm = warm_up_rows(rows)
         settings = replace(
-            self, predict=tuple(predict), horizons=tuple(horizons),
-            features=self.features or tuple(default_features(table, longest, warm_up_rows(rows))),
+            self, predict=tuple(predict), horizons=tuple(horizons), related=self._related(table),
+            features=self.features or tuple(default_features(table, longest, warm, every=self.related is not None)),
             time=False if self.time is False else table.time,
         )  # fmt: skip
+        if self.features is None and self.related is None and is_large(settings, len(table.names)):
+            every = tuple(default_features(table, longest, warm, every=True))
+            settings = replace(settings, features=every, related=choose_related(table, warm))
         for question in settings.gvfs():
             _check(question, table, step)
         return settings
+
+    def _related(self, table: Table) -> dict[str, Sequence[str]] | None:
+        """The related signals of every signal of the table."""
+        if self.related is None:
+            return None
+        for name in (*self.related, *(other for others in self.related.values() for other in others)):
+            if name not in table.names:
+                raise ValueError(
+                    f"{table.name}: 'related' names {name!r}, and there is no such numeric column."
+                    f"{suggestion(name, table.names)}"
+                )
+        return {name: self.related.get(name, ()) for name in table.names}
+
+    def gammas(self, table: Table) -> list[float]:
+        """γ at each horizon."""
+        clock = table.clock()
+        step = None if clock is None else clock.step
+        return [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in self.horizons or ()]
+
+    def words(self) -> set[str]:
+        """The columns whose words features or questions name: ON and OFF stay words there."""
+        policies = [GVF.from_config(table).policy for table in self.questions]
+        one_hot = [part["of"] for part in self.features or () if part["kind"] == "one_hot"]
+        return {*one_hot, *(policy.column for policy in policies if policy is not None and policy.column is not None)}
 
     def gvfs(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the settings."""
@@ -160,8 +224,21 @@ class Settings:
         return tomli_w.dumps(self.table())
 
 
+def _check_horizon(horizon: Any, step: float | None) -> None:
+    """ValueError if a duration is shorter than the usual step: nothing happens within it."""
+    if isinstance(horizon, str) and step is None:
+        raise ValueError(f"The horizon {horizon!r} is a duration, and the stream has no time: give it in steps.")
+    if isinstance(horizon, str) and step is not None and durations.seconds(horizon) < 0.99 * step:
+        usual = durations.format_duration(step)
+        raise ValueError(
+            f"The horizon {horizon!r} is shorter than the usual step of the log, {usual}. "
+            f"Use {usual.replace(' ', '')} or more, or a number of steps."
+        )
+
+
 def _check(question: GVF, table: Table, step: float | None) -> None:
     """ValueError if a question cannot be asked of a table."""
+    _check_horizon(question.horizon, step)
     gamma, policy = question.constant_gamma(step), question.policy
     if gamma is not None and gamma > _MOST:
         raise ValueError(f"question {question.name!r}: γ must be below 1, and a horizon below 1e12 steps.")
@@ -198,16 +275,17 @@ def _written(s: float) -> str:
     return f"{s * 1e3:g}ms"
 
 
-def default_features(table: Table, longest: float, warm: int = 500) -> list[dict[str, Any]]:
+def default_features(table: Table, longest: float, warm: int = 500, every: bool = False) -> list[dict[str, Any]]:
     """Soft bins of every signal and of its traces up to twice the longest horizon, time of day, categories, missing.
 
     A signal that does not vary in the first rows is left out: it carries no information and would only take a share of
-    the step size. The same holds for text, and for text with more than 50 different words in the ``warm`` rows.
+    the step size (unless ``every`` one is wanted). The same holds for text, and for text with more than 50 different
+    words in the ``warm`` rows.
     """
     first = next(table.blocks(10_000))
     lowest, highest = (np.nanmin(first.values, 0, initial=np.inf), np.nanmax(first.values, 0, initial=-np.inf))
     chosen = [name for name, varies in zip(table.names, lowest < highest, strict=True) if varies]
-    some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) else "*"
+    some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) and not every else "*"
     steps = [4**k for k in range(1, 20) if 4**k <= 2.0 * longest] or [4]
     parts: list[f.Part] = [f.Bias(), f.SoftBins(some, bins=10), f.SoftBins(f.Trace(some, steps=steps), bins=10)]
     if table.dated:

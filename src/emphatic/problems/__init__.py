@@ -12,6 +12,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from emphatic.common.names import suggestion
 from emphatic.problems.baird import baird
@@ -19,21 +20,25 @@ from emphatic.problems.boyan import boyan
 from emphatic.problems.chain import chain
 from emphatic.problems.collision import collision
 from emphatic.problems.example_9_4 import example_9_4
+from emphatic.problems.four_rooms import four_rooms
 from emphatic.problems.garnet import garnet
 from emphatic.problems.gymnasium import from_gymnasium
 from emphatic.problems.mdp import MDP
 from emphatic.problems.random_walk import random_walk
 from emphatic.problems.stream import Stream
+from emphatic.problems.tasks import Tasks
 from emphatic.problems.two_theta import two_theta
 
 __all__ = [
     "MDP",
     "Stream",
+    "Tasks",
     "baird",
     "boyan",
     "chain",
     "collision",
     "example_9_4",
+    "four_rooms",
     "from_gymnasium",
     "garnet",
     "get",
@@ -42,8 +47,8 @@ __all__ = [
     "two_theta",
 ]
 
-_PROBLEMS: tuple[Callable[..., MDP], ...] = (
-    two_theta, chain, baird, example_9_4, random_walk, boyan, collision, garnet,
+_PROBLEMS: tuple[Callable[..., Any], ...] = (
+    two_theta, chain, baird, example_9_4, random_walk, boyan, collision, four_rooms, garnet,
 )  # fmt: skip
 
 
@@ -56,8 +61,8 @@ def names() -> tuple[str, ...]:
     return tuple(problem.__name__ for problem in _PROBLEMS)
 
 
-def get(name: str) -> Callable[..., MDP]:
-    """The function that makes the problem of that name; hyphens count as underscores.
+def get(name: str) -> Callable[..., Any]:
+    """The function that makes the problem of that name, an ``MDP`` or ``Tasks``; hyphens count as underscores.
 
     >>> get("two-theta")()
     MDP('two_theta', S=2, A=2, n=1)

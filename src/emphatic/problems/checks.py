@@ -20,6 +20,7 @@ __all__ = [
     "rewards",
     "seeds",
     "start_states",
+    "state_numbers",
     "transitions",
     "weights",
 ]
@@ -53,12 +54,21 @@ def rewards(R: Any, shape: tuple[int, ...], given: tuple[int, ...]) -> FloatArra
     return kept(np.broadcast_to(found.reshape(found.shape + (1,) * (3 - found.ndim)), shape))
 
 
-def policy(name: str, value: Any, S: int, A: int) -> FloatArray:
-    """(S, A) from (A,), the same in every state, or (S, A)."""
+def policy(name: str, value: Any, S: int, A: int, optional: NDArray[np.bool_] | None = None) -> FloatArray:
+    """(S, A) from (A,), the same in every state, or (S, A).
+
+    In states that are ``optional`` a row of zeros or NaN leaves the policy undefined, and is kept as zeros.
+    """
     found = _numbers(name, value)
     if found.shape not in ((A,), (S, A)):
         raise refusal(name, "MDP", f"have shape ({A},) or ({S}, {A})", f"shape {found.shape}")
-    return kept(np.broadcast_to(_distributions(name, found, ("state", "action")[-found.ndim :]), (S, A)))
+    if optional is None or found.ndim == 1:
+        return kept(np.broadcast_to(_distributions(name, found, ("state", "action")[-found.ndim :]), (S, A)))
+    undefined = optional & ((found == 0.0) | np.isnan(found)).all(axis=1)
+    found[undefined] = 1.0 / A
+    found = _distributions(name, found, ("state", "action"))
+    found[undefined] = 0.0
+    return kept(found)
 
 
 def features(Phi: Any, S: int) -> FloatArray:
@@ -79,6 +89,16 @@ def per_state(name: str, value: Any, S: int, least: float, most: float, function
         raise refusal(name, function, f"be a number or have shape ({S},)", f"shape {found.shape}")
     _within(name, found, least, most, ("state",)[: found.ndim], function)
     return kept(np.broadcast_to(found, (S,)))
+
+
+def state_numbers(cells: Any, S: int) -> NDArray[np.int64]:
+    """(S,) whole numbers, each once; 0 … S−1 where none are given."""
+    found = np.arange(S) if cells is None else numbers("cells", cells, "MDP")
+    if found.shape != (S,) or found.dtype.kind not in "iu" or len(np.unique(found)) < S:
+        raise refusal("cells", "MDP", f"be {S} different whole numbers", repr(cells))
+    found = found.astype(np.int64)
+    found.flags.writeable = False
+    return found
 
 
 def start_states(start: Any, S: int) -> FloatArray:

@@ -13,7 +13,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def recurrent(P: FloatArray, start: FloatArray) -> tuple[BoolArray, bool]:
-    """The states to which a chain begun in ``start`` returns for ever, and whether each can be had from each other."""
+    """The recurrent states of a chain that begins in ``start``, and whether each can be reached from every other."""
     reach = (P > 0.0) | np.eye(len(P), dtype=bool)
     while True:
         paths = reach.astype(np.float32)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules
 from emphatic.learning.inputs import refusal
@@ -32,7 +32,10 @@ class MDP:
     (S, A) or of P's shape. ``gamma`` is the discount on arriving in a state, a number or (S,); an end counts as 0.
     ``pi`` and ``mu`` are (A,) or (S, A); without ``mu`` behaviour is on-policy. ``Phi`` is (S, n), by default the
     identity. Interest ``I`` and ``lambda_`` are numbers or (S,), ``start`` the probabilities of an episode's first
-    state, by default all equal. Every field is a read-only array of full shape; ``replace`` makes a variant.
+    state, by default all equal. Where I = 0 a row of ``pi`` may be zeros or NaN: the target policy is undefined there,
+    and nothing is to be learned from a step that begins there (``Stream.active``). ``cells`` are the states' numbers
+    where they come from, by default 0 … S−1. Every field is a read-only array of full shape; ``replace`` makes a
+    variant.
 
     >>> from emphatic import problems
     >>> chain = problems.chain()
@@ -54,6 +57,7 @@ class MDP:
     lambda_: FloatArray
     start: FloatArray
     name: str
+    cells: NDArray[np.int64]
 
     def __init__(
         self,
@@ -67,10 +71,14 @@ class MDP:
         lambda_: ArrayLike = 0.0,
         start: ArrayLike | None = None,
         name: str = "",
+        cells: ArrayLike | None = None,
     ) -> None:
         full = checks.transitions(P)
         S, A, _ = full.shape
-        target = checks.policy("pi", pi, S, A)
+        interest = checks.per_state("I", I, S, 0.0, math.inf)
+        target = checks.policy("pi", pi, S, A, interest == 0.0)
+        if mu is None and not target.any(axis=1).all():
+            raise refusal("mu", "MDP", "be given where 'pi' is undefined in some states", "none")
         fields = {
             "P": full,
             "R": checks.rewards(R, full.shape, np.shape(P)),
@@ -78,13 +86,15 @@ class MDP:
             "pi": target,
             "mu": target if mu is None else checks.policy("mu", mu, S, A),
             "Phi": checks.features(Phi, S),
-            "I": checks.per_state("I", I, S, 0.0, math.inf),
+            "I": interest,
             "lambda_": checks.per_state("lambda_", lambda_, S, 0.0, 1.0),
             "start": checks.start_states(start, S),
             "name": name,
+            "cells": checks.state_numbers(cells, S),
         }
         for field, value in fields.items():
             object.__setattr__(self, field, value)
+        self._check_undefined()
 
     def __repr__(self) -> str:
         return f"MDP({self.name!r}, S={self.S}, A={self.A}, n={self.n})"
@@ -113,6 +123,21 @@ class MDP:
         """The number of features."""
         return int(self.Phi.shape[1])
 
+    @property
+    def defined(self) -> NDArray[np.bool_]:
+        """The states in which the target policy is defined, (S,)."""
+        return np.asarray(self.pi.any(axis=1))
+
+    def _check_undefined(self) -> None:
+        """Refuse a target policy that leads to where it is undefined with something still to come."""
+        undefined = ~self.defined
+        if undefined.any():
+            lost = np.argwhere((self.P_pi > 0.0) & undefined & (self.gamma > 0.0))
+            if len(lost):
+                s, x = lost[0]
+                wanted = f"be 0 in state {x}, where 'pi' is undefined and to which it leads from state {s}"
+                raise refusal("gamma", "MDP", wanted, str(self.gamma[x]))
+
     # ------------------------------------------------------------------ values and visits
 
     @cached_property
@@ -132,7 +157,7 @@ class MDP:
 
     @cached_property
     def v_pi(self) -> FloatArray:
-        """v_π = (𝟙 − P_πΓ)⁻¹ r_π (S,): the true values."""
+        """v_π = (𝟙 − P_πΓ)⁻¹ r_π (S,): the true values; 0 where π is undefined."""
         return kept(exact.sums(self._discounted, self.r_pi))
 
     @cached_property
@@ -151,7 +176,7 @@ class MDP:
         return exact.recurrent(self._restarting, self.start)
 
     def _covered(self) -> None:
-        """Refuse a behaviour that never does what the target policy would, where it is for ever."""
+        """Refuse a behaviour that never takes an action of the target policy in a recurrent state."""
         bad = np.argwhere((self.pi > 0.0) & (self.mu == 0.0) & self._recurrent[0][:, None])
         if len(bad):
             s, a = bad[0]
@@ -172,7 +197,7 @@ class MDP:
         if beta is not None:
             discount = checks.per_state("beta", beta, self.S, 0.0, 1.0, "followon")
             M = exact.discounted(self.P_pi, discount * (self.gamma > 0.0), "beta")
-        return exact.sums(M.T, self.d_mu * self.I)
+        return exact.sums(M.T, self.objective)
 
     def emphasis(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """m (S,): the weight of each state's update in a rule's fixed point.
@@ -180,7 +205,7 @@ class MDP:
         td and every rule without emphasis: d_μ·I. etd: Λi + (𝟙−Λ)f. etd_beta: the same with f_β.
         """
         self._covered()
-        i, of = self.d_mu * self.I, _known(rule)
+        i, of = self.objective, _known(rule)
         if not of.emphasis:
             return i
         if of.emphasis == "beta" and beta is None:
@@ -235,18 +260,32 @@ class MDP:
     # ------------------------------------------------------------------ errors
 
     @cached_property
+    def objective(self) -> FloatArray:
+        """d_μ·I (S,): how much each state's error counts, unless other weights are given."""
+        return kept(self.d_mu * self.I)
+
+    @cached_property
     def best(self) -> FloatArray:
-        """The θ of least mean squared value error under d_μ."""
-        root = np.sqrt(self.d_mu)
-        found = np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0]
-        return kept(np.asarray(found, np.float64))
+        """The θ of least mean squared value error under d_μ·I; the shortest one if there are several."""
+        return kept(self.best_for())
+
+    def best_for(self, d: ArrayLike | None = None) -> FloatArray:
+        """The same under other weights ``d``, (S,)."""
+        root = np.sqrt(self.checked_weights(d, "best_for"))
+        return np.asarray(np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0], np.float64)
+
+    def checked_weights(self, d: ArrayLike | None, function: str) -> FloatArray:
+        """Weights of the states' errors, (S,), by default d_μ·I; ValueError where they cannot be such."""
+        weight = self.objective if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, function)
+        if not weight.any():
+            got = "0 everywhere" if d is not None else "d_μ·I, which is: there is no interest where behaviour goes"
+            raise refusal("d", function, "not be 0 in every state", got)
+        return weight
 
     def msve(self, theta: ArrayLike, d: ArrayLike | None = None) -> Any:
-        """Σ d (Φθ − v_π)² / Σ d with d = d_μ unless given; ``theta`` is (n,), or (…, n) for an array of errors."""
+        """Σ d (Φθ − v_π)² / Σ d with d = d_μ·I unless given; ``theta`` is (n,), or (…, n) for an array of errors."""
         weights = checks.weights(theta, self.n, "msve")
-        weight = self.d_mu if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, "msve")
-        if not weight.any():
-            raise refusal("d", "msve", "not be 0 in every state", repr(d))
+        weight = self.checked_weights(d, "msve")
         with np.errstate(over="ignore", invalid="ignore"):
             error = (weights @ self.Phi.T - self.v_pi) ** 2 @ weight / weight.sum()
         return float(error) if weights.ndim == 1 else error
@@ -262,13 +301,13 @@ class MDP:
         It is 0 at td's fixed point. Sutton, Maei et al. (2009).
         """
         gap = self.b_vector("td") - self.A_matrix("td") @ checks.weights(theta, self.n, "mspbe")
-        C = self.Phi.T * (self.d_mu * self.I) @ self.Phi
+        C = self.Phi.T * self.objective @ self.Phi
         return float(gap @ np.linalg.lstsq(C, gap, rcond=None)[0])
 
     @property
     def probe(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(Phi, v_pi, d_mu): ``Learner.run(probe=mdp.probe)`` gives the RMSVE of each step."""
-        return self.Phi, self.v_pi, self.d_mu
+        """(Phi, v_pi, d_μ·I): ``Learner.run(probe=mdp.probe)`` gives the RMSVE of each step."""
+        return self.Phi, self.v_pi, self.objective
 
     def xi(self, zeta: float) -> float:
         """ABTD's ξ(ζ), over the actions that either policy takes (``emphatic.xi``)."""

@@ -23,7 +23,7 @@ class Outcomes(NamedTuple):
     """What can follow each state under μ: an action, then a state or an end and the next episode's first state.
 
     Outcomes first[s] … first[s+1] − 1 are those of state s, and of s = S the first states, of which only
-    ``following`` is told; ``share`` and ``other`` are alias tables.
+    ``following`` is given; ``share`` and ``other`` are alias tables.
     """
 
     first: IntArray
@@ -98,12 +98,12 @@ def simulate(mdp: MDP, table: Outcomes, T: int, seed: Any, runs: int | None) -> 
     per_outcome = (table.R, table.gamma_next, table.pi / table.mu, table.pi, table.mu)
     made = [_each(values, chosen) for values in per_outcome]
     now, following = states[:, :-1], states[:, 1:]
-    made += [_each(mdp.I, now), _each(mdp.lambda_, now), _each(mdp.lambda_, following)]
+    made += [_each(mdp.I, now), _each(mdp.lambda_, now), _each(mdp.lambda_, following), _each(mdp.defined, now)]
     arrays = [states, actions, Phi, *made]
     return Stream(*(arrays if runs is not None else [array[0] for array in arrays]))
 
 
-def _each(values: FloatArray, at: IntArray) -> FloatArray:
+def _each(values: NDArray[Any], at: IntArray) -> NDArray[Any]:
     """values[at], taking no memory where they are all the same."""
     if (values == values[0]).all():
         return np.broadcast_to(values[0], at.shape)

@@ -21,7 +21,12 @@ class Stream:
 
     Row t of each array is step t: φ_t, A_t, R_{t+1}, γ_{t+1}, and so on; ``states`` and ``Phi`` have a last row more.
     Where an episode ends γ_{t+1} is 0 and the next row is the first state of the next episode, so no row is spent on
-    an end. ``pi`` and ``mu`` are the probabilities of the action taken, ``rho`` their ratio.
+    an end. ``pi`` and ``mu`` are the probabilities of the action taken, ``rho`` their ratio. Of several ``Tasks`` the
+    arrays from ``R`` on are (T, K).
+
+    ``active`` says where the target policy is defined. Elsewhere ρ = I = 0; and as that alone does not keep every rule
+    from learning (w of a gradient rule goes on moving), the step size is to be 0 there too:
+    ``alpha=0.01 * stream.active``.
 
     >>> from emphatic import Learner, problems
     >>> stream = problems.collision().simulate(1000)
@@ -41,16 +46,17 @@ class Stream:
     I: FloatArray
     lambda_: FloatArray
     lambda_next: FloatArray
+    active: NDArray[np.bool_]
 
     @property
     def T(self) -> int:
         """Steps of a run."""
-        return int(self.R.shape[-1])
+        return int(self.actions.shape[-1])
 
     @property
     def runs(self) -> int | None:
         """How many runs; None: one, without an axis for them."""
-        return len(self.R) if self.R.ndim == 2 else None
+        return len(self.actions) if self.actions.ndim == 2 else None
 
     def __len__(self) -> int:
         """How many runs, or the steps of a single one."""
@@ -74,7 +80,7 @@ class Stream:
 
         ``stream.inputs(rule) | {"lambda_": 0.9}`` has another λ. λ' is left to follow it unless the MDP's λ varies.
         """
-        of = rule if isinstance(rule, rules.Rule) else rules.get(rule)
+        of = rules.get(rule) if isinstance(rule, str) else rule
         if self.runs is not None:
             raise ValueError(f"'inputs' is of one run and this stream has {self.runs}: say stream[i].inputs(…).")
         if of.action_values and (self.rho != 1.0).any():

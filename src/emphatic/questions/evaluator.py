@@ -31,7 +31,7 @@ class Targets:
     """What Q questions learn in the steps that end in B rows, each (B, Q).
 
     ``known`` says whether the cumulant and all else was read, ``all_known`` that this is so everywhere; ``x`` is the
-    cumulant as it was read.
+    cumulant as it was read. ``chances`` are π and μ, for rules that use these themselves.
     """
 
     R: Array
@@ -41,32 +41,41 @@ class Targets:
     interest: Array
     x: Array
     all_known: bool
+    chances: Array | None = None  # (2, B, Q)
 
     def part(self, rows: slice) -> Targets:
         """Some of the rows."""
         return Targets(
             self.R[rows], self.known[rows], self.gamma[rows], self.rho[rows], self.interest[rows], self.x[rows],
-            self.all_known,
+            self.all_known, None if self.chances is None else self.chances[:, rows],
         )  # fmt: skip
 
     def of(self, questions: NDArray[np.intp]) -> Targets:
         """Some of the questions."""
-        own = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
-        return Targets(*(array.take(questions, axis=1) for array in own), self.all_known)  # type: ignore[arg-type, call-arg]
+        own: Any = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
+        chances = None if self.chances is None else self.chances.take(questions, axis=2)
+        R, known, gamma, rho, interest, x = (array.take(questions, axis=1) for array in own)
+        return Targets(R, known, gamma, rho, interest, x, self.all_known, chances)
 
     @staticmethod
     def joined(parts: Sequence[Targets]) -> Targets:
         """Those of several blocks of rows as one."""
         names = ("R", "known", "gamma", "rho", "interest", "x")
         every: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return Targets(**every, all_known=all(part.all_known for part in parts))
+        chances = [part.chances for part in parts if part.chances is not None]
+        return Targets(
+            **every,
+            all_known=all(part.all_known for part in parts),
+            chances=np.concatenate(chances, axis=1) if chances else None,
+        )
 
 
 class Evaluator:
     """The questions of a horde, ready for a rule and a stream of these signals and categories.
 
     The default interest 1 − γ keeps a rule's emphasis at 1. A rule without emphasis weighs steps by the interest
-    itself, and there the default is 1. ``mu`` is the stream's own μ, for policies that do not give one.
+    itself, and there the default is 1. ``mu`` is the stream's own μ, for policies that do not give one. With
+    ``chances`` π and μ of each step are found too: every question has a policy then.
     """
 
     def __init__(
@@ -77,10 +86,12 @@ class Evaluator:
         step: float | None,
         rule: Rule,
         mu: Behaviour = None,
+        chances: bool = False,
     ) -> None:
         self.signals, self.categories = tuple(signals), tuple(categories)
         if not rule.interest and any(q.interest not in (None, 1.0) for q in questions):
             raise refusal("interest", "GVF", f"be left out for rule {rule.name!r}, which has none", "one")
+        self.chances = chances
         constants = [question.constant_gamma(step) for question in questions]
         #: The questions whose γ is 1 everywhere.
         self.endless = [q.name for q, g in zip(questions, constants, strict=True) if g == 1.0]
@@ -131,8 +142,8 @@ class Evaluator:
         self.steady = discounted & plain & np.array([q.interest is None for q in questions])
         if rule.emphasis != "gamma":
             self.steady[:] = False
-        #: ρ and interest of the step that begins in the last row of a log, (2, Q).
-        self.departure = np.zeros((2, Q))
+        #: ρ and interest, with ``chances`` π and μ too, of the step that begins in the last row of a log, (2 or 4, Q).
+        self.departure = np.zeros((4 if chances else 2, Q))
         #: Whether some function is given transitions, so that the row before is needed.
         self.needs_before = any(
             some.has_steps for some in (self._cumulant, self._gamma, self._interest, self._terminal)
@@ -151,13 +162,14 @@ class Evaluator:
         """
         follows = np.ones(len(raw), bool) if follows is None else follows
         R, known, gamma, x, all_known = self._arrive(raw, held, before, follows, False)
-        rho_next, interest_next = self._depart(raw, held)
-        rho = np.vstack([self.departure[0], rho_next[:-1]])
-        interest = np.vstack([self.departure[1], interest_next[:-1]])
+        following = self._depart(raw, held)
+        rho, interest, *chances = (
+            np.vstack([last, each[:-1]]) for last, each in zip(self.departure, following, strict=True)
+        )
         if self._interest.has_steps:
             self._put_late_interest(interest, held, before, follows)
-        self.departure = np.stack([rho_next[-1], interest_next[-1]])
-        return Targets(R, known, gamma, rho, interest, x, all_known)
+        self.departure = np.stack([each[-1] for each in following])
+        return Targets(R, known, gamma, rho, interest, x, all_known, np.stack(chances) if chances else None)
 
     def transition(self, before: Before, raw: Observations, held: Observations, terminated: bool) -> Targets:
         """One step from the row before, which has the action, to the next, both blocks of one row.
@@ -168,10 +180,10 @@ class Evaluator:
             x, gamma = self._cumulant(raw), self._zeros if terminated else self._gamma.constant
             return Targets(x, self._yes, gamma, self._ones, self._interest.constant, x, True)
         R, known, gamma, x, all_known = self._arrive(raw, held, before, _FOLLOWS, terminated)
-        rho, interest = self._depart(*before)
+        rho, interest, *chances = self._depart(*before)
         if self._interest.has_steps:
             self._put_late_interest(interest, held, before, _FOLLOWS)
-        return Targets(R, known, gamma, rho, interest, x, all_known)
+        return Targets(R, known, gamma, rho, interest, x, all_known, np.stack(chances) if chances else None)
 
     def _arrive(
         self, raw: Observations, held: Observations, before: Before | None, follows: NDArray[np.bool_],
@@ -203,13 +215,18 @@ class Evaluator:
             R = np.where(known, R + (1.0 - gamma) * np.where(known, Z, 0.0), 0.0)
         return R, known, gamma, x, all_known
 
-    def _depart(self, raw: Observations, held: Observations) -> tuple[Array, Array]:
-        """ρ and interest of the steps that begin in the rows."""
+    def _depart(self, raw: Observations, held: Observations) -> tuple[Array, ...]:
+        """ρ and interest of the steps that begin in the rows; with ``chances`` π and μ too."""
         interest = self._interest(held)
         if self._interest.varies:
             interest[np.isnan(interest)] = 0.0
             self._check("interest", interest, LARGEST)
         B = len(raw.values)
+        if self.chances:
+            found = np.empty((3, *interest.shape))
+            for ratio, of in self._ratios:
+                found[:, :, of] = ratio.chances(raw, held)[:, :, None]
+            return found[0], interest, found[1], found[2]
         rho = self._ones if B == 1 else np.ones(interest.shape)
         if self._ratios:
             rho = rho.copy() if B == 1 else rho

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,17 +46,36 @@ class Ratio:
             if column is not None and column not in known:
                 wanted = f"name columns that there are, {', '.join(known[:12])}, as its {what!r}"
                 raise refusal("policy", "GVF", wanted, f"{column!r} in {of!r}")
+        if policy.column in signals and self._target is not None and not any(map(_is_number, self._target)):
+            wanted = (
+                f"have a target of numbers, for its column {policy.column!r} holds numbers (of ON and OFF, 1 and 0)"
+            )
+            raise refusal("policy", "GVF", wanted, f"{list(self._target)} in {of!r}")
 
     def __call__(self, raw: Observations, held: Observations) -> Array:
         """ρ of each row. Actions and μ are those that were read; functions see the last readings held."""
         actions = self._actions(raw)
         chances = None if self._column is None else raw.column(self._column)
-        return np.array([self._ratio(raw, held, t, action, chances) for t, action in enumerate(actions)])
+        return np.array([self._ratio(raw, held, t, action, chances)[0] for t, action in enumerate(actions)])
 
     def at(self, raw: Observations, held: Observations) -> float:
         """ρ of the one row there is."""
         chances = None if self._column is None else raw.column(self._column)
-        return self._ratio(raw, held, 0, self._actions(raw)[0], chances)
+        return self._ratio(raw, held, 0, self._actions(raw)[0], chances)[0]
+
+    def chances(self, raw: Observations, held: Observations) -> Array:
+        """ρ, π and μ of each row, (3, B); π = 0 and μ = 1 where ρ is 0 for want of one of them.
+
+        For rules that use π and μ themselves, which must be probabilities.
+        """
+        actions = self._actions(raw)
+        column = None if self._column is None else raw.column(self._column)
+        found = np.array([self._ratio(raw, held, t, action, column) for t, action in enumerate(actions)]).T
+        for what, values in zip(("pi", "mu"), found[1:], strict=True):
+            if (values > 1.0).any():
+                wanted = "be a probability, at most 1, for this rule: a density does not do"
+                raise refusal(what, "GVF", wanted, f"{values.max()} in {self.of!r}")
+        return found
 
     def _actions(self, raw: Observations) -> Sequence[Any]:
         if raw.actions is not None:
@@ -67,9 +87,10 @@ class Ratio:
 
     def _ratio(
         self, raw: Observations, held: Observations, t: int, action: Any, chances: Sequence[Any] | None
-    ) -> float:
+    ) -> tuple[float, float, float]:
+        """ρ, π and μ."""
         if action is None or (isinstance(action, float | np.floating) and action != action):
-            return 0.0
+            return 0.0, 0.0, 1.0
         counted = self.counting and not (isinstance(action, np.ndarray) and action.ndim)
         name = action_name(_scalar(action)) if self._by_name or counted else ""
         if counted:
@@ -80,19 +101,19 @@ class Ratio:
             else self._density(self.policy.target, held, t, action)
         )
         if pi == 0.0:
-            return 0.0
+            return 0.0, 0.0, 1.0
         mu = None if raw.mu is None else raw.mu[t]
         if mu is None and chances is not None:
             mu = chances[t]
             if mu is None or mu != mu:
-                return 0.0
+                return 0.0, 0.0, 1.0
             if not mu <= 1.0:
                 raise self._refused(action, "at most 1", mu)
         elif mu is None:
             mu = self.counts[name] / self.counts.total() if counted else self._mu(held, t, action, name)
         if not 1.0 / LARGEST < mu <= LARGEST:
             raise self._refused(action, "finite", mu)
-        return float(pi / mu)
+        return float(pi / mu), pi, mu
 
     def _refused(self, action: Any, most: str, mu: Any) -> ValueError:
         wanted = f"be above 0 and {most} for action {_format(action)!r}, which was taken"
@@ -146,3 +167,10 @@ def _format(action: Any) -> Any:
         return action_name(_scalar(action))
     except ValueError:
         return action
+
+
+def _is_number(action: str) -> bool:
+    try:
+        return not math.isnan(float(action))
+    except ValueError:
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emphatic.report.page import Html, section, text
+from emphatic.report.page import Html, paragraphs, section, text
 from emphatic.report.tables import NONE, Column, known, seconds, table
 
 __all__ = ["facts", "settings_section", "time_section"]
@@ -37,10 +37,14 @@ def facts(values: Mapping[str, Any]) -> Html:
     return Html(f"<dl>{items}</dl>")
 
 
-def settings_section(settings: Mapping[str, Any], versions: Mapping[str, str]) -> Html:
-    """What the run was told to do, and the versions of what took part."""
+def settings_section(settings: Mapping[str, Any], versions: Mapping[str, str], toml: str = "") -> Html:
+    """The settings of the run, as ``toml`` if that is given, and the versions of what took part."""
     if not settings and not versions:
         return Html()
+    if toml:
+        copy = '<button type="button" class="copy">Copy</button>'
+        body = f"{paragraphs('All settings, as a file for --config.')}{copy}<pre>{text(toml)}</pre>"
+        return section("settings", "Settings", Html(f"<div>{body}</div>"), Html(f"<h3>Versions</h3>{facts(versions)}"))
     parts = [("Configuration", settings), ("Versions", versions)]
     body = "".join(f"<div><h3>{text(title)}</h3>{facts(values)}</div>" for title, values in parts if values)
     return section("settings", "Settings", Html(f'<div class="columns">{body}</div>'))

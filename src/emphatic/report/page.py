@@ -1,4 +1,4 @@
-"""The shell of every page: one file with its style, script, data and plotly.js inside, which loads nothing."""
+"""The shell of every page: one file with its style, script, data and plotting library inside, which loads nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from typing import Any, NamedTuple
 
 from emphatic.report.plots import Plot, Store
 
-__all__ = ["Figure", "Html", "Key", "Plots", "choice", "legend", "page", "paragraphs", "section", "terms", "text"]
+__all__ = [
+    "Figure",
+    "Html",
+    "Key",
+    "Plots",
+    "choice",
+    "legend",
+    "page",
+    "paragraphs",
+    "picture_button",
+    "section",
+    "terms",
+    "text",
+]
 
 
 class Html(str):
@@ -31,10 +44,12 @@ class Plots:
     def __init__(self) -> None:
         self._store = Store()
         self._plots: list[dict[str, Any]] = []
+        self._kinds: set[str] = set()
 
     def __call__(self, plot: Plot, label: str) -> Html:
         """The element that holds the plot; ``label`` says what it shows to those who do not see it."""
         self._plots.append(self._store.plot(plot))
+        self._kinds.add("log" if plot.x is None else "study")
         panels = max(map(len, plot.views.values()))
         rows, narrow = -(-panels // plot.across), -(-panels // plot.across_narrow)
         kind = "plot" + (" study" if plot.x else "") + (" grid" if plot.across > 1 else "")
@@ -47,6 +62,26 @@ class Plots:
         """All plots and their arrays, as JSON that cannot end the element it stands in."""
         content = json.dumps({"plots": self._plots, "arrays": self._store.arrays}, allow_nan=False)
         return Html(content.replace("<", "\\u003c"))
+
+    def scripts(self) -> list[str]:
+        """What draws them: uPlot for plots of a log, plotly.js for those with axes of their own."""
+        scripts = []
+        if "study" in self._kinds:
+            from plotly.offline import get_plotlyjs
+
+            scripts += [get_plotlyjs(), _file("studies.js")]
+        if "log" in self._kinds:
+            scripts += [_file("uplot/uPlot.iife.min.js"), _file("logs.js")]
+        return scripts
+
+    @property
+    def style(self) -> str:
+        """The style sheet of what draws them."""
+        return _file("uplot/uPlot.min.css") if "log" in self._kinds else ""
+
+
+def _file(name: str) -> str:
+    return files("emphatic.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def choice(group: str, options: Mapping[str, str], label: str) -> Html:
@@ -62,6 +97,11 @@ def choice(group: str, options: Mapping[str, str], label: str) -> Html:
     return Html(f'<div class="choice" role="radiogroup" aria-label="{text(label)}">{items}</div>')
 
 
+def picture_button(name: str) -> Html:
+    """A button that saves the plot after it as a picture of this name."""
+    return Html(f'<button type="button" class="png" data-name="{text(name)}" title="Save as a picture">PNG</button>')
+
+
 def section(name: str, title: str, *parts: Html) -> Html:
     """A part of the page under its own heading; ``name`` is what links to it say."""
     return Html(f'<section id="{text(name)}"><h2>{text(title)}</h2>{"".join(parts)}</section>')
@@ -70,17 +110,12 @@ def section(name: str, title: str, *parts: Html) -> Html:
 def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots | None) -> str:
     """The whole page. ``sections`` are links' texts, each with its section (see ``section``), in order.
 
-    A page without ``plots`` is small: plotly.js stays out of it.
-
-    A content security policy forbids the page to load anything, whatever the text in it says.
+    It has the plotting library that its ``plots`` need, and none if there are none. A content security policy forbids
+    the page to load anything, whatever the text in it says.
     """
-    drawing = ""
-    if plots is not None:
-        from plotly.offline import get_plotlyjs
-
-        drawing = f"<script>{get_plotlyjs()}</script>\n"
-    here = files("emphatic.report")
-    style, script = (here.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    plots = plots or Plots()
+    style, script = _file("page.css") + plots.style, _file("page.js")
+    drawing = "".join(f"<script>{part}</script>\n" for part in plots.scripts())
     names = [(shown, _name(part)) for shown, part in sections.items()]
     links = "".join(f'<a href="#{name}">{text(shown)}</a>' for shown, name in names)
     policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -94,7 +129,7 @@ def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots | No
             f'<header><p class="kicker">emphatic</p><h1>{text(title)}</h1><p class="intro">{text(intro)}</p>',
             f"{f'<nav>{links}</nav>' if len(names) > 1 else ''}</header>\n<main>",
             *sections.values(),
-            f'</main>\n<script type="application/json" id="data">{(plots or Plots()).data()}</script>',
+            f'</main>\n<script type="application/json" id="data">{plots.data()}</script>',
             f"{drawing}<script>\n{script}</script>\n</body>\n</html>\n",
         )
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from emphatic.report.page import Html, text
 
-__all__ = ["NONE", "Column", "amount", "known", "plus_minus", "seconds", "share", "table"]
+__all__ = ["NONE", "Column", "amount", "known", "percent", "plus_minus", "seconds", "share", "table"]
 
 NONE = "–"
 
@@ -53,17 +53,35 @@ def plus_minus(value: Any, error: Any) -> str:
     return f"{value:,.{places}f} ± {error:,.{places}f}".replace("-", "−")
 
 
-def share(value: Any) -> str:
-    """A share of one (variance explained, a ratio), to two decimals; "–" where there is none.
+def share(value: Any, digits: int = 2) -> str:
+    """A share of one (variance explained, a ratio); "–" where there is none.
 
-    >>> [share(v) for v in (0.936, -0.001, -1234.5, None)]
-    ['0.94', '0.00', '−1,230', '–']
+    From .95 to 1 it has three decimals at least, and is cut off rather than rounded: what is not 1 never shows as 1.
+
+    >>> [share(v) for v in (0.936, 0.9958, 0.9999, 1.0, -0.001, -1234.5, None)]
+    ['0.94', '0.995', '0.999', '1.00', '0.00', '−1,230', '–']
     """
     if not known(value):
         return NONE
     if abs(value) >= 100:
         return amount(float(f"{value:.3g}"))
-    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+    if 0.95 <= value < 1.0:
+        digits = max(digits, 3)
+        value = math.floor(value * 10**digits) / 10**digits
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def percent(value: Any) -> str:
+    """The same in percent: from 95% on to a tenth, cut off rather than rounded.
+
+    >>> [percent(v) for v in (0.936, 0.9958, 0.99999, 1.0, -0.014, None)]
+    ['94%', '99.5%', '99.9%', '100%', '−1%', '–']
+    """
+    if not known(value):
+        return NONE
+    if 0.95 <= value < 1.0:
+        return f"{math.floor(1000 * value) / 10:.1f}%"
+    return f"{100 * value:.0f}%".replace("-", "−")
 
 
 def seconds(value: Any) -> str:

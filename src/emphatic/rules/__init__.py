@@ -21,6 +21,9 @@ recursions in x, x_next and g; no memory depends on the value of θ, so θ may b
 The same Python source is run by NumPy, compiled by numba and by Triton, so it holds only numbers, + − * /,
 two-argument ``min`` and ``max``, and comparisons used as factors. A compiler that has its own ``min`` and ``max``
 is given the same code with other globals. ``Rule`` checks all this, and ``Rule.source`` is the function in one form.
+
+What scalars cannot hold, a step size for each weight, is an ``ElementwiseRule``: the same language, applied to the
+components of the vectors, in which ``exp`` may be called too. ``emphatic.stepsizes`` makes such rules.
 """
 
 from __future__ import annotations
@@ -29,10 +32,27 @@ import functools
 import importlib
 import pkgutil
 
+from emphatic.rules._elementwise import ElementwiseRule
+from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
 from emphatic.rules._rule import Rule, Scalars, Update
 
-__all__ = ["RANGES", "STEP", "Rule", "Scalars", "Update", "class_names", "get", "names"]
+__all__ = [
+    "RANGES",
+    "STEP",
+    "AnyRule",
+    "ElementwiseRule",
+    "Rule",
+    "Scalars",
+    "Update",
+    "class_names",
+    "exp",
+    "get",
+    "names",
+]
+
+#: What a learner takes for a rule: linear ones run on every engine, elementwise ones on some.
+AnyRule = Rule | ElementwiseRule
 
 #: Family by family; a rule that is not among these comes after them.
 _ORDER = (

@@ -46,7 +46,9 @@ class Canonical:
         arguments: Mapping[str, tuple[str, ...]],
         outside: Callable[[str], Any],
         file: str,
+        known: Mapping[str, Any],
     ) -> None:
+        self.known = known
         self.rule, self.file, self.outside, self.arguments = rule, os.path.basename(file), outside, arguments
         self.body = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
         self.node = node
@@ -142,6 +144,8 @@ class Canonical:
                 raise self._refusal(node, "use <, <=, > and >= as factors of a product alone, such as c * (a > b)")
             case ast.Call(ast.Name(("min" | "max") as name), [one, other], []) if self._is_builtin(name):
                 return ast.Call(_load(name), [self._scalar(one), self._scalar(other)], [])
+            case ast.Call(ast.Name(name), [one], []) if self.known.get(name) and self.outside(name) is self.known[name]:
+                return ast.Call(_load(name), [self._scalar(one)], [])
             case ast.Call():
                 raise self._refusal(node, "call nothing but Python's own min and max, of two numbers each")
             case ast.Subscript(ast.Name(name), index):

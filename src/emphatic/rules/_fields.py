@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic.rules._rule import Rule
+    from emphatic.rules import AnyRule
 
 __all__ = ["ATTRIBUTES", "KEYWORDS", "RANGES", "STEP", "check_fields", "refusal"]
 
@@ -34,7 +34,7 @@ RANGES = {
 
 #: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (``theta`` is θ.)
 ATTRIBUTES = frozenset((
-    "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain",
+    "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain", "stepsize",
     "learn", "run", "position", "predict", "cut", "copy", "select", "save", "load_with",
 ))  # fmt: skip
 
@@ -53,7 +53,7 @@ def refusal(rule: str, field: str, wanted: str, got: str) -> ValueError:
     return ValueError(f"The '{field}' parameter of Rule({rule!r}, …) must {wanted}. Got {got} instead.")
 
 
-def check_fields(rule: Rule) -> None:
+def check_fields(rule: AnyRule) -> None:
     """ValueError unless every field but the function is what it must be."""
     if not isinstance(rule.name, str) or not rule.name:
         raise refusal(rule.name, "name", "be a name of one letter or more", repr(rule.name))
@@ -62,6 +62,8 @@ def check_fields(rule: Rule) -> None:
     if not rule.weights:
         raise refusal(rule.name, "weights", "name one vector or more, such as ('theta',)", "none")
     _check_kept(rule)
+    if not isinstance(rule.lasting, tuple) or rule.lasting != rule.memory[len(rule.memory) - len(rule.lasting) :]:
+        raise refusal(rule.name, "lasting", "name the last of the memory, in order", repr(rule.lasting))
     _check_extra(rule)
     _check_defaults(rule)
     _check_ranges(rule)
@@ -97,7 +99,7 @@ def _check_identifiers(rule: str, field: str, names: Any) -> None:
             raise refusal(rule, field, "name each once", f"{name!r} {names.count(name)} times")
 
 
-def _check_kept(rule: Rule) -> None:
+def _check_kept(rule: AnyRule) -> None:
     """The names of vectors and memory, which are attributes of a learner."""
     seen: dict[str, str] = {}
     for field in ("weights", "traces", "memory"):
@@ -113,7 +115,7 @@ def _check_kept(rule: Rule) -> None:
             seen[name] = field
 
 
-def _check_extra(rule: Rule) -> None:
+def _check_extra(rule: AnyRule) -> None:
     """The names of extra parameters, which are keywords of ``learn`` and ``run``."""
     for name in rule.extra:
         if name in KEYWORDS or name in STEP:
@@ -131,7 +133,7 @@ def _values(defaults: Any) -> list[Any]:
     return list(defaults.values()) if isinstance(defaults, Mapping) else []
 
 
-def _check_defaults(rule: Rule) -> None:
+def _check_defaults(rule: AnyRule) -> None:
     defaults, known = rule.defaults, [name for name in STEP if name != "delta"] + ["R"]
     _check_of_extra(rule, "defaults", defaults)
     for name in rule.extra:
@@ -144,7 +146,7 @@ def _check_defaults(rule: Rule) -> None:
         known.append(name)
 
 
-def _check_ranges(rule: Rule) -> None:
+def _check_ranges(rule: AnyRule) -> None:
     _check_of_extra(rule, "extra_ranges", rule.extra_ranges)
     for name, pair in rule.extra_ranges.items():
         fine = isinstance(pair, tuple) and len(pair) == 2 and all(_is_number(end, finite=False) for end in pair)
@@ -158,7 +160,7 @@ def _check_ranges(rule: Rule) -> None:
             raise refusal(rule.name, "defaults", wanted, repr(value))
 
 
-def _check_of_extra(rule: Rule, field: str, mapping: Any) -> None:
+def _check_of_extra(rule: AnyRule, field: str, mapping: Any) -> None:
     if not isinstance(mapping, Mapping):
         raise refusal(rule.name, field, "be a mapping from extra parameters", repr(mapping))
     for name in mapping:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from emphatic.rules import _source, _structure
-from emphatic.rules._fields import RANGES, STEP, check_fields
+from emphatic.rules._fields import STEP, check_fields
+from emphatic.rules._traits import RuleTraits
 
 __all__ = ["Rule", "Scalars", "Update"]
 
@@ -18,7 +18,7 @@ Update = tuple[tuple[Scalars, ...], tuple[Scalars, ...], Scalars]
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(RuleTraits):
     """An algorithm: the names of what it keeps, and its one function.
 
     ``defaults`` says what an extra parameter is where it is not given: a number, the value of another parameter, or
@@ -31,6 +31,9 @@ class Rule:
     θ of the least mean squared TD error, or "" where that is not known; ``action_values``, that φ is of a state and
     an action; ``class_name``, its learners' short name in ``emphatic``; ``update`` (the function's docstring unless
     given) and ``paper``, its row in the table of rules.
+
+    ``effective_step(step, memory)`` is the step along φ, ραM for an emphatic rule: what a step size with a ``bound``
+    limits. ``lasting`` names the last of the memory, which ``cut`` leaves as they are.
 
     All of it is checked when a rule is made: a ValueError says what is wrong.
     """
@@ -50,8 +53,12 @@ class Rule:
     action_values: bool = False
     class_name: str = ""
     update: str = ""
+    effective_step: Callable[[Scalars, Scalars], Any] | None = None
+    lasting: tuple[str, ...] = ()
     #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
     source: str = field(init=False, repr=False)
+    #: ``effective_step`` in the same form; "" where there is none.
+    effective_source: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -60,11 +67,11 @@ class Rule:
         put("extra_ranges", {k: (float(low), float(high)) for k, (low, high) in self.extra_ranges.items()})
         put("update", self.update or " ".join((getattr(self.function, "__doc__", None) or "").split()))
         put("source", _source.canonical(self.name, self.function, self.arguments))
+        put("effective_source", "")
+        if self.effective_step is not None:
+            given = {name: self.arguments[name] for name in ("step", "memory")}
+            put("effective_source", _source.canonical(self.name, self.effective_step, given, "effective_step"))
         _ = self.form  # which looks at all that the function returns
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields; what follows from them is made again."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @functools.cached_property
     def pure(self) -> Any:
@@ -76,23 +83,6 @@ class Rule:
         """What the function is given: the names of the scalars in each of its arguments."""
         x = {name: tuple(f"{vector}·{phi}" for vector in self.vectors) for name, phi in (("x", "φ"), ("x_next", "φ'"))}
         return {"step": STEP + self.extra, "memory": self.memory, **x, "g": ("φ·φ", "φ·φ'", "φ'·φ'")}
-
-    @functools.cached_property
-    def ranges(self) -> dict[str, tuple[float, float]]:
-        """The least and the largest value of each parameter."""
-        ranges = {**RANGES, **self.extra_ranges}
-        found = {name: ranges.get(name, (-math.inf, math.inf)) for name in self.parameters}
-        return found if self.interest else found | {"I": (1.0, 1.0)}
-
-    @functools.cached_property
-    def parameters(self) -> tuple[str, ...]:
-        """What a step brings: ``step``'s names with the cumulant R in place of δ."""
-        return tuple("R" if name == "delta" else name for name in STEP) + self.extra
-
-    @functools.cached_property
-    def vectors(self) -> tuple[str, ...]:
-        """The rows of X: weights first, then traces."""
-        return self.weights + self.traces
 
     @functools.cached_property
     def form(self) -> _structure.Form:

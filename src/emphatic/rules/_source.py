@@ -25,17 +25,21 @@ __all__ = ["canonical", "compiled"]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-def canonical(rule: str, function: Any, arguments: Mapping[str, tuple[str, ...]]) -> str:
+def canonical(
+    rule: str, function: Any, arguments: Mapping[str, tuple[str, ...]], field: str = "function", **known: Any
+) -> str:
     """The function as the text of one ``def rule(step, memory, x, x_next, g)``.
 
-    ``arguments`` says what each of the five holds.
+    ``arguments`` says what each of its arguments holds, ``field`` which of the rule's functions it is, and ``known``
+    what it may call besides ``min`` and ``max``.
     """
     if not isinstance(function, types.FunctionType) and callable(function):
         function = inspect.unwrap(function)  # numba.njit and functools.cache keep the function they took
     if not isinstance(function, types.FunctionType):
-        raise refusal(rule, "function", "be a function written in Python", repr(function))
+        raise refusal(rule, field, "be a function written in Python", repr(function))
     node = _node(rule, function)
-    made = Canonical(rule, node, arguments, functools.partial(_outside, function), function.__code__.co_filename)
+    outside, file = functools.partial(_outside, function), function.__code__.co_filename
+    made = Canonical(rule, node, arguments, outside, file, known)
     return ast.unparse(made.function())
 
 

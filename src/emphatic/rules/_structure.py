@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from emphatic.rules._fields import refusal
 
 if TYPE_CHECKING:
+    from emphatic.rules import AnyRule
     from emphatic.rules._rule import Rule
 
-__all__ = ["Form", "arrow", "traced"]
+__all__ = ["Computed", "Form", "arrow", "check_shapes", "traced"]
 
 #: Of A and of B: 0.0 or 1.0 where an entry is that literal, None where it is computed.
 Form = tuple[tuple[tuple[float | None, ...], ...], tuple[tuple[float | None, ...], ...]]
@@ -45,13 +46,14 @@ def traced(rule: Rule) -> tuple[Any, list[tuple[bool, ...]]]:
         update = types.FunctionType(rule.pure.__code__, either)(*arguments)
     except (TypeError, ValueError, NameError, ZeroDivisionError) as error:
         raise refusal(rule.name, "function", "be one that can be called", f"{type(error).__name__}: {error}") from None
-    _check_shapes(rule, update)
+    check_shapes(rule, update)
     for part in (*update[0], *update[1], update[2]):
         Computed.either(*part)  # what is returned as it came is used too
     return update, [tuple(scalar.used for scalar in group) for group in arguments]
 
 
-def _check_shapes(rule: Rule, update: Any) -> None:
+def check_shapes(rule: AnyRule, update: Any) -> None:
+    """ValueError unless A, B and memory are tuples of numbers of the right sizes."""
     m, M = len(rule.vectors), len(rule.memory)
     if not (isinstance(update, tuple) and len(update) == 3):
         raise refusal(rule.name, "function", "return A, B and memory", _format(update))
@@ -77,7 +79,7 @@ def _check_shapes(rule: Rule, update: Any) -> None:
             raise refusal(rule.name, "function", wanted, f"{entry} for {name}")
 
 
-def arrow(rule: Rule, update: Any) -> Form:
+def arrow(rule: AnyRule, update: Any) -> Form:
     """The structure of A and B, if A is an arrow: only weights take traces, and only weights take φ'."""
     A, B = (tuple(tuple(_literal(entry) for entry in row) for row in part) for part in update[:2])
     first = len(rule.weights)

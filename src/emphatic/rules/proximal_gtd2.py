@@ -10,6 +10,8 @@ reinforcement learning"; the form with traces as in Ghiassian & Sutton (2021).
 
 from __future__ import annotations
 
+from typing import Any
+
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -37,11 +39,18 @@ def proximal_gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g
     )
 
 
+def effective_step(step: Scalars, memory: Scalars) -> Any:
+    """ραI"""
+    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
+    return rho * alpha * I
+
+
 rule = Rule(
     "proximal_gtd2",
     proximal_gtd2,
     paper="Mahadevan et al. (2014)",
     weights=("theta", "w"),
+    effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),

@@ -9,6 +9,8 @@ off-policy policy evaluation"; for state values as in Ghiassian & Sutton (2021).
 
 from __future__ import annotations
 
+from typing import Any
+
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -21,11 +23,18 @@ def tree_backup(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: 
     return ((1.0, w * c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (gamma_next, pi)
 
 
+def effective_step(step: Scalars, memory: Scalars) -> Any:
+    """ρα"""
+    alpha, I, lambda_, rho, gamma_next, delta, pi = step
+    return rho * alpha
+
+
 rule = Rule(
     "tree_backup",
     tree_backup,
     paper="Precup, Sutton & Singh (2000)",
     weights=("theta",),
+    effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "pi_before"),
     extra=("pi",),

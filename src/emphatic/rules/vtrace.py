@@ -9,6 +9,8 @@ actor-learner architectures"; in this form as in Ghiassian & Sutton (2021).
 
 from __future__ import annotations
 
+from typing import Any
+
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -21,11 +23,18 @@ def vtrace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scala
     return ((1.0, w * c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (gamma_next, rho)
 
 
+def effective_step(step: Scalars, memory: Scalars) -> Any:
+    """ρα"""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return rho * alpha
+
+
 rule = Rule(
     "vtrace",
     vtrace,
     paper="Espeholt et al. (2018)",
     weights=("theta",),
+    effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "rho_before"),
     interest=False,

@@ -1,4 +1,4 @@
-"""The loops over rows: returns backwards in time, and sums over the active features of each row."""
+"""The loops over rows: returns backwards in time, traces forwards, and sums over the active features of each row."""
 
 from __future__ import annotations
 
@@ -55,6 +55,16 @@ def backward(
             elif weight < 1e-100:  # before it is a slow denormal number
                 value = weight = 0.0
     state[0], state[1], state[2] = value, weight, reach
+
+
+@jit_for((_f1, types.float64, _out_f1, _out_f1), fastmath=False)
+def forward(x: Floats, gamma: float, state: Floats, trace: Floats) -> None:
+    """The trace of x, s ← s + (1 − γ)(x − s), from its first value on; NaN before. ``state`` is s before these rows."""
+    s = state[0]
+    for t in range(x.shape[0]):
+        s = x[t] if math.isnan(s) else s + (1.0 - gamma) * (x[t] - s)
+        trace[t] = s
+    state[0] = s
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))

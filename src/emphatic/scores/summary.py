@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
+from emphatic.scores.answers import PlainAnswers
 from emphatic.scores.measures import Measures, RunningMean, finite, from_moments
 from emphatic.scores.offline import FirstHalf, OfflineFit
 from emphatic.scores.returns import Returns
@@ -21,6 +22,11 @@ __all__ = ["PIECES", "LogScores", "Summary", "summary"]
 PIECES = 20
 #: The predictions that are scored, by the names that the scores have for them.
 _RIVALS = ("", "persistence", "mean", "offline")
+
+
+#: Why there are no scores.
+UNKNOWN = "no return is known in the second half: it reaches beyond the end or a gap, or too little of it was read"
+STILL = "the return does not vary in the second half"
 
 
 class Summary(NamedTuple):
@@ -88,8 +94,8 @@ class LogScores:
         self._M2[piece] += np.where(N > 0, M2 + delta**2 * (before * (N / both)), 0.0)
         self._N[piece] += N
 
-    def scores(self) -> list[dict[str, Any]]:
-        """One object a question, as ``summary`` describes it."""
+    def scores(self, offline: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """One object a question, as ``summary`` describes it; ``offline`` says of each why it has no offline fit."""
         found: list[dict[str, Any]] = []
         first, second = slice(0, PIECES // 2), slice(PIECES // 2, PIECES)
         for q, (signal, horizon, gamma) in enumerate(self._questions()):
@@ -100,23 +106,45 @@ class LogScores:
                     "horizon": horizon,
                     "gamma": gamma,
                     **ours,
+                    "skill": self._skill(q, second),
                     "first_half": self._measures(0, q, first),
                     "persistence": persistence,
                     "mean": mean,
                     "offline": fit,
                     "ratio_to_offline": _ratio(ours["variance_explained"], fit["variance_explained"]),
                     "known": int(self._N[second, q].sum()),
+                    "reasons": self._reasons(q, ours, fit, offline[q] if offline else ""),
                 }
             )
         return found
 
+    def _reasons(self, q: int, ours: Measures, fit: Measures, offline: str) -> dict[str, str]:
+        """Why a number is None, by its name; empty if none is."""
+        if not self._N[PIECES // 2 :, q].any():
+            return dict.fromkeys(("variance_explained", "skill", "offline"), UNKNOWN)
+        found = {}
+        if ours["variance_explained"] is None:
+            found["variance_explained"] = STILL
+        if self._skill(q, slice(PIECES // 2, PIECES)) is None:
+            found["skill"] = "persistence makes no error"
+        if fit["variance_explained"] is None:
+            found["offline"] = offline or found.get("variance_explained", "its errors are beyond what numbers can hold")
+        return found
+
+    def _skill(self, q: int, pieces: slice) -> float | None:
+        """1 − MSE / MSE(persistence); None where persistence makes no error."""
+        ours, persistence = (float(np.sum(self._errors[i, pieces, q])) for i in (0, 1))
+        return finite(1.0 - ours / persistence) if persistence > 0.0 else None
+
     def curves(self) -> list[dict[str, Any]]:
         """The errors in each piece of the log, and the row where it ends, for each question."""
         rows = self._ends.tolist()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            errors = np.sqrt(self._errors / self._N)
         return [
             {"signal": signal, "horizon": horizon, "rows": rows}
             | {
-                name or "rmse": [self._measures(i, q, slice(p, p + 1))["rmse"] for p in range(PIECES)]
+                name or "rmse": [finite(error) for error in errors[i, :, q].tolist()]
                 for i, name in enumerate(_RIVALS[:3])
             }
             for q, (signal, horizon, _) in enumerate(self._questions())
@@ -155,9 +183,10 @@ def summary(
 
     ``values`` (T, C) have the last reading held where one is ``missing``; a row with ``gap`` (T,) does not follow on
     the one before; ``phi()`` gives the rows' n features anew. Each object has the measures of the second half,
-    ``first_half``, and on the second half ``persistence`` (the last reading), ``mean`` (of the readings so far) and
-    ``offline`` (see ``emphatic.scores.offline``), then ``ratio_to_offline``, of the variance explained, and
-    ``known``, the rows of the second half that could be scored. All are scored on the same rows: where the return
+    ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the second half ``persistence`` (the last reading),
+    ``mean`` (of the readings so far) and ``offline`` (see ``emphatic.scores.offline``), then ``ratio_to_offline``, of
+    the variance explained, ``known``, the rows of the second half that could be scored, and ``reasons``, why a number
+    is None. All are scored on the same rows: where the return
     is known and the signal has been seen. A curve has the errors in each of 20 pieces of the log, and the row
     where each ends. ``progress`` is called with the share that is done, up to 1.
     """
@@ -172,18 +201,19 @@ def summary(
     known &= np.repeat(seen.T, H, axis=0)
     first = FirstHalf(T, np.repeat(centres, H))
     first.add(0, G, known)
-    fit, scored = OfflineFit(n, T, H, first), LogScores(signals, horizons, gammas, T)
+    fit, scored = OfflineFit(n, T, H, first, 2), LogScores(signals, horizons, gammas, T)
     steps, done = (fit.passes - 1) * fit.half + T, 0
     for last in [fit.half] * (fit.passes - 1) + [T]:
+        answers = PlainAnswers(gammas, C)
         for start, stop, index, value in blocks(phi, last):
             rows = slice(start, stop)
-            batch = fit.add(start, index, value, G[:, rows])
+            batch = fit.add(start, index, value, G[:, rows], answers(values[rows]))
             if last == T:
                 scored.add(start, values[rows], missing[rows], predictions[rows], batch, G[:, rows], known[:, rows])
             done += stop - start
             if progress is not None:
                 progress(done / steps)
-    return Summary(scored.scores(), scored.curves(), G.T, known.T)
+    return Summary(scored.scores(fit.reasons), scored.curves(), G.T, known.T)
 
 
 def _ratio(ours: float | None, best: float | None) -> float | None:

@@ -1,5 +1,79 @@
-"""Where α comes from."""
+"""Where α comes from: step sizes fixed in advance, and methods that adapt them as a learner goes.
 
+``Learner(rule, n, stepsize=…)`` takes a name of ``names()``, or one of the classes here. The ``alpha`` of ``learn`` and
+``run`` then multiplies what the method says: 1 leaves it as it is, 0 freezes the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from emphatic.common.names import check_names
+from emphatic.stepsizes.autostep import Autostep
+from emphatic.stepsizes.idbd import IDBD, TIDBD
+from emphatic.stepsizes.meta_gradient import Emphatic, SwiftTD
+from emphatic.stepsizes.method import StepSize
+from emphatic.stepsizes.rprop import RPROP
+from emphatic.stepsizes.scalar import AlphaBound, Auto, Constant, Decaying, Scaled
 from emphatic.stepsizes.schedules import constant, decaying
 
-__all__ = ["constant", "decaying"]
+__all__ = [
+    "IDBD",
+    "RPROP",
+    "TIDBD",
+    "AlphaBound",
+    "Auto",
+    "Autostep",
+    "Constant",
+    "Decaying",
+    "Emphatic",
+    "Scaled",
+    "StepSize",
+    "SwiftTD",
+    "constant",
+    "decaying",
+    "get",
+    "names",
+]
+
+_METHODS: dict[str, type[StepSize]] = {
+    kind.name: kind
+    for kind in (Constant, Scaled, Decaying, AlphaBound, Auto, IDBD, TIDBD, Autostep, RPROP, SwiftTD, Emphatic)
+}
+
+
+def names() -> tuple[str, ...]:
+    """The methods that a learner takes by name.
+
+    >>> "auto" in names()
+    True
+    """
+    return tuple(_METHODS)
+
+
+def get(stepsize: Any) -> StepSize:
+    """The method of that name, with its default options; of {"name": …, option: …}; or a method as it is.
+
+    >>> get({"name": "autostep", "mu": 0.1})
+    Autostep(alpha=0.01, mu=0.1, tau=10000.0)
+    """
+    if isinstance(stepsize, StepSize):
+        return stepsize
+    if isinstance(stepsize, Mapping):
+        options = {key: value for key, value in stepsize.items() if key != "name"}
+        kind = type(get(stepsize.get("name")))
+        check_names(options, [field.name for field in fields(kind)], f"stepsize {kind.name!r}")
+        return kind(**options)
+    if not isinstance(stepsize, str) or stepsize not in _METHODS:
+        raise ValueError(
+            f"The 'stepsize' parameter must be one of {', '.join(names())}, or an object of emphatic.stepsizes. "
+            f"Got {stepsize!r} instead."
+        )
+    return _METHODS[stepsize]()
+
+
+def kind_of(name: Any) -> type[StepSize]:
+    """The class of the method of this name; KeyError or TypeError where there is none."""
+    return _METHODS[name]

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from emphatic.learning.active import Active
-
 __all__ = ["constant", "decaying"]
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,6 +23,7 @@ def constant(Phi: Any, fraction: float = 0.1) -> float:
 
     >>> constant([[3.0, 4.0], [1.0, 0.0]])
     0.004
+    >>> from emphatic import Active
     >>> constant(Active([[3, 7, 9, 12], [4, 5, -1, -1]]))
     0.025
 
@@ -71,10 +70,10 @@ def decaying(alpha: float, T: int, *, after: float = 1000.0, power: float = 1.0)
 
 def _squares(Phi: Any) -> FloatArray:
     """φ_t·φ_t of every row."""
-    if isinstance(Phi, Active):
-        return np.asarray(np.sum(Phi.values**2, axis=-1, where=Phi.indices >= 0))
     if hasattr(Phi, "tocsr"):
         return np.asarray(Phi.multiply(Phi).sum(axis=1), dtype=np.float64).ravel()
+    if hasattr(Phi, "indices"):  # Active
+        return np.asarray(np.sum(Phi.values**2, axis=-1, where=Phi.indices >= 0))
     dense = np.asarray(Phi)
     if dense.ndim not in (1, 2) or dense.dtype.kind not in "biuf":
         raise ValueError(

@@ -8,21 +8,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from emphatic.report import Figure
 
-__all__ = ["Check", "Outcome", "claim", "compare", "finding"]
+__all__ = ["ORIGINS", "Check", "Origin", "Outcome", "claim", "compare", "count_numbers", "finding"]
+
+#: Where a published number comes from: printed as such; digitised, that is read off a figure; replayed, that is
+#: computed by the authors' own updates; or derived, as it follows exactly from what is printed.
+Origin = Literal["", "printed", "digitised", "replayed", "derived"]
+ORIGINS: tuple[Origin, ...] = ("printed", "digitised", "replayed", "derived")
 
 
 @dataclass(frozen=True)
 class Check:
     """A number (or a few, or a claim in words): as published, as found here, and how far apart the two may be.
 
-    ``agree`` is None where nothing was published to be compared with: such a row is only reported.
+    ``agree`` is None where nothing was published to be compared with: such a row is only reported. ``number`` names the
+    published number where several checks are about the same one.
     """
 
     name: str
@@ -31,29 +37,51 @@ class Check:
     tolerance: float | str | None = None
     agree: bool | None = None
     note: str = ""
+    origin: Origin = ""
+    number: str = ""
 
 
-def compare(name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLike, note: str = "") -> Check:
+def compare(
+    name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLike, note: str = "", origin: Origin = "derived",
+    number: str = "",
+) -> Check:  # fmt: skip
     """Numbers agree where all of them are within the tolerance; several in a row stand or fall together.
 
     >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
-    Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='')
+    Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='', origin='derived', number='')
     """
     allowed = np.vectorize(lambda value: float(f"{value:.2g}"))(tolerance)  # what is shown is what decides
     agree = bool(np.all(np.abs(np.subtract(ours, published)) <= allowed))
     least = float(np.min(allowed))
     decimals = min(7, max(0, 1 - math.floor(math.log10(least)))) if 0.0 < least < math.inf else 7
-    return Check(name, _format(published, decimals), _format(ours, decimals), _format(allowed, 15), agree, note)
+    shown = _format(published, decimals), _format(ours, decimals), _format(allowed, 15)
+    return Check(name, *shown, agree, note, origin, number)
 
 
-def claim(name: str, published: str, ours: float | str, agree: bool, note: str = "") -> Check:
+def claim(
+    name: str, published: str, ours: float | str, agree: bool, note: str = "", origin: Origin = "printed"
+) -> Check:
     """Something said in words, such as that a method diverges, and what was seen; ``note`` says what is asked of it."""
-    return Check(name, published, ours, None, bool(agree), note)
+    return Check(name, published, ours, None, bool(agree), note, origin)
 
 
 def finding(name: str, ours: float | str, note: str = "") -> Check:
     """What was found, with nothing published to compare it with."""
     return Check(name, None, ours, note=note)
+
+
+def count_numbers(checks: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many different published numbers agree, and how many are judged: one agrees if all checks of it do.
+
+    >>> count_numbers([{"name": "a", "agree": True}, {"name": "a again", "number": "a", "agree": False}])
+    (0, 1)
+    """
+    found: dict[Any, bool] = {}
+    for i, check in enumerate(checks):
+        if check.get("agree") is not None:
+            key = check.get("number") or check.get("name") or i
+            found[key] = found.get(key, True) and bool(check["agree"])
+    return sum(found.values()), len(found)
 
 
 def _format(values: ArrayLike, decimals: int) -> float | str:

@@ -1,4 +1,4 @@
-"""Under what conditions a study runs: how thoroughly, from which seed, on how many processes, watched by whom."""
+"""The conditions of a study: how thorough it is, its seed, its processes, and its progress report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from emphatic.rules import Rule
 
 __all__ = ["Conditions", "Progress", "on_one_thread", "silent"]
 
@@ -32,7 +34,8 @@ def on_one_thread(function: Callable[..., Result], *arguments: Any) -> Result:
 class Conditions:
     """``quick`` asks the same questions of fewer runs; ``jobs`` is a number of processes (-1: one a core).
 
-    In ``folder`` a long study keeps what it has done, to go on from there if it is stopped.
+    In ``folder`` a long study keeps what it has done, to go on from there if it is stopped. ``rules`` are tried beside
+    the study's own, over its step sizes and λ.
     """
 
     quick: bool = False
@@ -40,6 +43,7 @@ class Conditions:
     jobs: int = 1
     progress: Progress = silent
     folder: Path | None = None
+    rules: tuple[Rule, ...] = ()
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item], phase: str) -> list[Result]:
         """``[function(item) for item in items]`` on these processes, in the order of the items."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
+from emphatic.learning.learner import Learner
 from emphatic.rules import Rule
+from emphatic.stepsizes import StepSize
 from emphatic.studies.values import numbers
 
-__all__ = ["GridSettings", "parameters", "settings"]
+__all__ = ["GridSettings", "find_rule", "parameters", "settings"]
 
 #: What a step brings with it, and no grid sets.
 _GIVEN = ("lambda_next", "pi", "mu")
@@ -26,15 +28,39 @@ _GIVEN = ("lambda_next", "pi", "mu")
 class GridSettings:
     """Settings of one rule: each of the K learners' parameters, by the names that files have (``lambda``)."""
 
-    rule: str
+    rule: Rule
     values: Mapping[str, NDArray[np.float64]]
+    stepsize: StepSize | None = None
+
+    @property
+    def method(self) -> str:
+        """What the table calls the way that step sizes are found; "" where α alone says them."""
+        return "" if self.stepsize is None else named(self.stepsize)
+
+    @property
+    def label(self) -> str:
+        """The rule, and the method where there is one."""
+        return f"{self.name}, {self.method}" if self.method else self.name
+
+    @property
+    def name(self) -> str:
+        """The rule's."""
+        return self.rule.name
 
     def __len__(self) -> int:
         return len(self.values["alpha"])
 
     def part(self, begin: int, end: int) -> GridSettings:
         """Some of them."""
-        return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()})
+        return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()}, self.stepsize)
+
+
+def find_rule(rule: Any) -> Rule:
+    """The rule of a name, or one of your own: whatever ``Learner`` takes."""
+    found = Learner(rule, 1, engine="reference").rule
+    if not isinstance(found, Rule):
+        raise refusal("rule", "sweep", "be linear: the axis 'stepsize' has the others", repr(found.name))
+    return found
 
 
 def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
@@ -59,39 +85,72 @@ def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
 def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[GridSettings, ...]:
     """All settings, a ``GridSettings`` for each rule of each grid.
 
-    A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several. A rule takes of it what it has: a grid
-    for ``td`` and ``gtd`` may have ``eta``.
+    A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several; a rule is a name or a ``Rule``. A rule
+    takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``, names or objects
+    of ``emphatic.stepsizes``, ``alpha`` multiplies what they say, and may be left out.
 
     >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
-    >>> [(one.rule, len(one)) for one in made]
+    >>> [(one.name, len(one)) for one in made]
     [('td', 6), ('gtd', 12)]
     """
     grids = [grid] if isinstance(grid, Mapping) else list(grid) if isinstance(grid, Sequence) else []
     if not grids or not all(isinstance(one, Mapping) for one in grids):
         raise refusal("grid", "sweep", "be {'rule': …, 'alpha': …, …} or a list of such", repr(grid))
-    return tuple(made for one in grids for made in _of(one))
+    found = tuple(made for one in grids for made in _of(one))
+    by_name: dict[str, Rule] = {}
+    for some in found:
+        if by_name.setdefault(some.name, some.rule) != some.rule:
+            raise refusal("rule", "sweep", "have a name of its own", f"two rules called {some.name!r}")
+    return found
 
 
 def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     given = {("lambda" if name == "lambda_" else name): value for name, value in grid.items()}
-    names = given.pop("rule", None)
-    chosen = [names] if isinstance(names, str) else list(names) if isinstance(names, Sequence) else []
-    if not chosen:
-        raise refusal("rule", "sweep", f"be one or several of {', '.join(rules.names())}", repr(names))
-    ranges_of = {name: parameters(rules.get(name)) for name in chosen}
-    known = {parameter for ranges in ranges_of.values() for parameter in ranges}
+    names, methods = given.pop("rule", None), _methods(given.pop("stepsize", None))
+    chosen = list(names) if isinstance(names, Sequence) and not isinstance(names, str) else [names]
+    if not chosen or names is None:
+        wanted = f"be one or several of {', '.join(rules.names())}, or a Rule of your own"
+        raise refusal("rule", "sweep", wanted, repr(names))
+    found = [find_rule(rule) for rule in chosen]
+    ranges_of = [(rule, parameters(rule)) for i, rule in enumerate(found) if rule not in found[:i]]
+    known = {parameter for _, ranges in ranges_of for parameter in ranges}
     for name in given:
         if name not in known:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
             raise ValueError(f"{refusal('grid', 'sweep', wanted, repr(name))}{suggestion(name, known)}")
     if "alpha" not in given:
-        raise refusal("alpha", "sweep", "be given", "none")
+        if None in methods:
+            raise refusal("alpha", "sweep", "be given", "none")
+        given["alpha"] = 1.0
     values = {name: numbers(name, value) for name, value in given.items()}
-    return [_product(rule, values, ranges) for rule, ranges in ranges_of.items()]
+    made = [_product(rule, values, ranges) for rule, ranges in ranges_of]
+    for one in made:
+        for method in methods:
+            if method is not None:
+                method.rule(one.rule)  # says where it does not fit
+    return [replace(one, stepsize=method) for one in made for method in methods]
+
+
+def _methods(given: Any) -> list[StepSize | None]:
+    """The values of the axis ``stepsize``: names, objects, or None for α alone."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",")]
+    several = list(given) if isinstance(given, Sequence) else [given]
+    if not several:
+        raise refusal("stepsize", "sweep", f"be one or several of {', '.join(stepsizes.names())}", repr(given))
+    return [None if one is None else stepsizes.get(one) for one in several]
+
+
+def named(method: StepSize) -> str:
+    """The name of a method, with the options that are not its defaults."""
+    usual = stepsizes.get(method.name).options()
+    shown = {name: value for name, value in method.options().items() if not np.array_equal(value, usual[name])}
+    options = ", ".join(f"{name}={value}" for name, value in shown.items())
+    return f"{method.name}({options})" if options else method.name
 
 
 def _product(
-    rule: str, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
+    rule: Rule, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
 ) -> GridSettings:
     own = {name: column for name, column in values.items() if name in ranges}
     for name, column in own.items():
@@ -102,9 +161,9 @@ def _product(
     for pair in (("eta", "beta"), ("zeta", "xi")):
         if all(name in own for name in pair):
             raise refusal(pair[0], "sweep", f"be given, or {pair[1]!r} in its place", "both")
-    wanting = [name for name in ("beta", "xi") if name in ranges and name not in rules.get(rule).defaults]
+    wanting = [name for name in ("beta", "xi") if name in ranges and name not in rule.defaults]
     for name in wanting:
         if name not in own and not (name == "xi" and "zeta" in own):
-            raise refusal(name, "sweep", f"be given for {rule!r}", "none")
+            raise refusal(name, "sweep", f"be given for {rule.name!r}", "none")
     product = np.array(list(itertools.product(*own.values())), np.float64).T
     return GridSettings(rule, dict(zip(own, product, strict=True)))

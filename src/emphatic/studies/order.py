@@ -1,10 +1,13 @@
-"""A sweep as it is ordered: by flags, or in one TOML file."""
+"""The settings of a sweep as given on the command line, or in a TOML file."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,14 +16,14 @@ from typing import Any
 
 from emphatic import problems, rules
 from emphatic.common.names import check_names
-from emphatic.studies.grid import parameters
+from emphatic.studies.grid import find_rule, parameters
 from emphatic.studies.recorded import Recorded
 
-__all__ = ["Order"]
+__all__ = ["Order", "resolve"]
 
-#: What a grid has where nothing is said.
+#: The default grid.
 _USUAL = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
-#: What a file must say of these; the rest is looked at where it is used.
+#: The types of these settings in a file; the others are checked where they are used.
 _KINDS: dict[str, tuple[Any, str]] = {
     "problem": (str, "a name or a path"),
     "options": (dict, "a table, [options]"),
@@ -47,6 +50,7 @@ class Order:
     points: int | list[int] | None = None
     seed: int | None = None
     theta: list[float] | str | None = None
+    rerun: int | None = None
     predict: str | None = None
     horizon: float | str | None = None
     time: str | bool | None = None
@@ -54,11 +58,13 @@ class Order:
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
-        """What a TOML file says."""
+        """The settings in a TOML file."""
         try:
             found = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not a TOML file: {error}.") from None
+        except RecursionError:
+            raise ValueError(f"{path}: the settings are nested too deeply.") from None
         check_names(found, [one.name for one in fields(Order)], str(path))
         grids = found.get("grid", [])
         if not isinstance(grids, list) or not all(isinstance(one, dict) for one in grids):
@@ -70,9 +76,9 @@ class Order:
 
     @staticmethod
     def usual(rule: str | None) -> dict[str, Any]:
-        """What a grid of these rules has where nothing is said; no λ where none of them has it."""
-        chosen = _listed(rule or _USUAL["rule"])
-        known = {name for one in chosen if one in rules.names() for name in parameters(rules.get(one))}
+        """The default grid of these rules; without λ where none of them has it."""
+        found = [resolve(one) for one in _listed(rule or _USUAL["rule"])]
+        known = {name for one in found if not isinstance(one, str) for name in parameters(one)}
         return {name: value for name, value in _USUAL.items() if name in ("rule", *known) or not known}
 
     @property
@@ -83,11 +89,12 @@ class Order:
 
     @property
     def grids(self) -> list[dict[str, Any]]:
-        """The grids, rules as lists."""
-        return [dict(one) | {"rule": _listed(one.get("rule"))} for one in self.grid or (_USUAL,)]
+        """The grids, rules as lists; those that are written MODULE:NAME are imported."""
+        grids = [dict(one) | {"rule": _listed(one.get("rule"))} for one in self.grid or (_USUAL,)]
+        return [one | {"rule": resolve(one["rule"])} for one in grids]
 
     def source(self) -> Callable[..., Any] | Recorded:
-        """What the sweep learns from."""
+        """The problem or log to learn from."""
         if not self.is_log:
             for name in ("predict", "horizon", "time", "delimiter"):
                 if getattr(self, name) is not None:
@@ -108,13 +115,13 @@ class Order:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What it says beside that, as ``sweep`` takes it."""
-        names = ("runs", "steps", "every", "points", "seed", "theta")
+        """The other arguments of ``sweep``."""
+        names = ("runs", "steps", "every", "points", "seed", "theta", "rerun")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def name(self) -> str:
-        """For the folder: what is learned from, and of a log which column how far ahead."""
+        """The name of the output folder: the problem with its options, or the log with its column and horizon."""
         words = [Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"]
         words += [f"{name}={value}" for name, value in self.options.items()]
         words += [str(part) for part in (self.predict, self.horizon) if part is not None]
@@ -123,3 +130,20 @@ class Order:
 
 def _listed(rule: Any) -> Any:
     return [part.strip() for part in rule.split(",")] if isinstance(rule, str) else rule
+
+
+def resolve(rule: Any) -> Any:
+    """Rules by their names; MODULE:NAME is imported, from here or wherever Python finds it. Other words stay."""
+    if isinstance(rule, list):
+        return [resolve(one) for one in rule]
+    if not isinstance(rule, str) or ":" not in rule:
+        return rules.get(rule) if rule in rules.names() else rule
+    module, _, name = rule.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return find_rule(getattr(importlib.import_module(module), name))
+    except ImportError as error:
+        raise ValueError(f"--rule {rule}: the module {module!r} cannot be imported: {error}.") from error
+    except AttributeError:
+        raise ValueError(f"--rule {rule}: the module {module!r} has no {name!r}.") from None

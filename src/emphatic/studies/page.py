@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.versions import versions
+from emphatic.studies.drawing import ALONG, best_along
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.results import over_runs
 from emphatic.studies.sweep_page import SweepPage, sweep_page
@@ -29,8 +30,9 @@ def page(sweep: Sweep) -> str:
     runs = "one run" if plan.runs == 1 else f"{plan.runs} runs"
     steps = "all steps" if plan.every == 1 else f"one step in {plan.every}"
     over = steps if plan.runs == 1 else f"{runs} and {steps}"
-    kept = "weighted by d_μ, mean over" if source.metric == "RMSVE" else "the root mean square over"
-    rules = dict.fromkeys(sweep.rules)
+    weighted = "by d_μ·I" if getattr(source, "d", None) is None else "as given"
+    kept = f"weighted {weighted}, mean over" if source.metric == "RMSVE" else "the root mean square over"
+    rules = dict.fromkeys(sweep.labels)
     return sweep_page(
         SweepPage(
             title=source.name,
@@ -47,6 +49,7 @@ def page(sweep: Sweep) -> str:
                 "diverged_runs": int(sweep.diverged.sum()),
             },
             sensitivity=list(_sensitivity(sweep)),
+            along=list(_along(sweep)),
             learning={"points": sweep.points.tolist()}
             | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
             best=_bests(sweep),
@@ -83,10 +86,10 @@ def _given(column: NDArray[np.float64]) -> list[float | str]:
 
 def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule the errors over α: a line for each λ, a panel for each choice of the rest."""
-    mean, se = over_runs(sweep.mean)
+    mean, se = sweep.over_runs("mean")
     share = sweep.diverged.mean(axis=1)
-    rules = np.array(sweep.rules)
-    for rule in dict.fromkeys(sweep.rules):
+    rules = np.array(sweep.labels)
+    for rule in dict.fromkeys(sweep.labels):
         own = np.flatnonzero((rules == rule) & (sweep.parameters["alpha"] > 0.0))  # a logarithmic axis has no 0
         if not len(own):
             continue
@@ -124,42 +127,66 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
         yield {"rule": rule, "x_name": "alpha", "line_name": line, "panels": panels}
 
 
+def _along(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    """For each rule its least error at each λ, or at each ζ or ξ."""
+    mean, se = sweep.over_runs("mean")
+    for rule in dict.fromkeys(sweep.labels):
+        for name in ALONG:
+            values, best = best_along(sweep, rule, name)
+            if len(values):
+                words = [_setting(sweep, number) for number in best]
+                yield {"rule": rule, "x_name": name, "x": values, "mean": mean[best], "se": se[best], "settings": words}
+                break
+
+
+def _setting(sweep: Sweep, number: int) -> str:
+    own = {name: float(column[number]) for name, column in sweep.parameters.items()}
+    return _words({name: value for name, value in own.items() if not math.isnan(value)})
+
+
 def _learning(sweep: Sweep, best: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     out = []
-    for row in best:
-        mean, se = over_runs(sweep.curve[row["setting"]].T)
+    for i, row in enumerate(best):
+        # (those that were chosen by their mean have fresh runs, if there are any)
+        curve = (
+            sweep.rerun.curve[i] if sweep.rerun is not None and "chosen_runs" in row else sweep.curve[row["setting"]]
+        )
+        mean, se = over_runs(curve.T)
         names = [name for name in sweep.parameters if name in row]
-        out.append({"rule": row["rule"], "setting": _words({n: row[n] for n in names}), "mean": mean, "se": se})
+        out.append(
+            {
+                "rule": sweep.labels[row["setting"]],
+                "setting": _words({n: row[n] for n in names}),
+                "mean": mean,
+                "se": se,
+            }
+        )
     return out
 
 
 def _bests(sweep: Sweep) -> list[dict[str, Any]]:
-    """The rows of the table, each with the standard error of its distance from the best: runs share their streams."""
-    least = min(sweep.best, key=lambda row: float(row["mean"]))
-    with np.errstate(invalid="ignore"):
-        apart = [sweep.mean[[row["setting"]]] - sweep.mean[[least["setting"]]] for row in sweep.best]
-    return [_best(row) | {"apart_se": float(over_runs(one)[1][0])} for row, one in zip(sweep.best, apart, strict=True)]
-
-
-def _best(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table: α and λ, the rest in words."""
-    known = ("rule", "setting", "alpha", "lambda", "mean", "mean_se", "final", "final_se", "diverged", "runs")
-    second = {name: value for name, value in row.items() if name not in known}
-    return {name: row.get(name) for name in known} | {"second": _words(second)}
+    """The rows of the table: α and λ, and the other parameters in words."""
+    parameters = set(sweep.parameters)
+    rows = []
+    for row in sweep.best:
+        second = {name: value for name, value in row.items() if name in parameters - {"alpha", "lambda"}}
+        own = {name: value for name, value in row.items() if name not in second}
+        rows.append({"alpha": None, "lambda": None} | own | {"second": _words(second)})
+    return rows
 
 
 def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
-    """What was tried of each rule; a rule that is in several grids has several numbers."""
+    """The grid of each rule; a rule that is in several grids has several entries."""
     grids: dict[str, Any] = {}
     for some in settings:
-        same = sum(one.rule == some.rule for one in settings[: len(grids)])
+        same = sum(one.label == some.label for one in settings[: len(grids)])
         spans = {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in some.values.items()}
-        grids[f"{some.rule}, grid {same + 1}" if same else some.rule] = spans
+        grids[f"{some.label}, grid {same + 1}" if same else some.label] = spans
     return grids
 
 
 def _span(values: list[float]) -> str:
-    """The values of a parameter; many that go by one factor by their ends.
+    """The values of a parameter; a long geometric series by its ends.
 
     >>> _span([2.0**k for k in range(-18, 1)])
     '2⁻¹⁸ … 1, by a factor of 2'

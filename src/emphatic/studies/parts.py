@@ -1,19 +1,39 @@
-"""What a sweep has done so far: the scores of each task, in a folder from which a stopped sweep goes on."""
+"""The finished tasks of a sweep: their scores, in a folder from which a stopped sweep resumes."""
 
 from __future__ import annotations
 
+import functools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 
 from emphatic.common.files import atomic_file
+from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.studies.scores import Scores
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "one_at_a_time"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
+    """Keep other runs from the folder ``out`` of this function, where it is given one."""
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **given: P.kwargs) -> R:
+        out: Any = given.get("out")
+        if out is None:
+            return function(*args, **given)
+        with hold_folder(Path(out)):
+            return function(*args, **given)
+
+    return alone
 
 
 class Parts:
@@ -27,11 +47,9 @@ class Parts:
         self._scores: dict[int, Scores] = {}
         #: What was spent on them, in all.
         self.seconds = 0.0
-        self.folder = None if out is None else out / ".unfinished" / identity[:16]
+        self.folder = None if out is None else out / UNFINISHED / identity[:16]
         if out is None or self.folder is None:
             return
-        if out.exists() and not out.is_dir():
-            raise ValueError(f"{out}: there is a file of this name, where a folder is to be written.")
         if not resume:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +58,7 @@ class Parts:
                 path.unlink()
 
     def _read(self, path: Path) -> bool:
-        """Whether a file is whole: then it counts."""
+        """Read a file; whether it is complete, and so counts."""
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
                 seconds, scores = float(found["seconds"]), Scores(*(found[name] for name in Scores._fields))
@@ -54,7 +72,7 @@ class Parts:
         return number in self._scores
 
     def put(self, number: int, scores: Scores, seconds: float) -> None:
-        """Keep what a task has found, ``seconds`` after the one before."""
+        """Store the scores of a task, which took ``seconds``."""
         self._scores[number] = scores
         self.seconds += seconds
         if self.folder is not None:
@@ -66,7 +84,7 @@ class Parts:
         return (self._scores[number] for number in sorted(self._scores))
 
     def remove(self) -> None:
-        """This plan is not unfinished any more."""
+        """Remove the folder: the plan is finished."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             with suppress(OSError):  # another's parts are there

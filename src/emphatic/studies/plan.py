@@ -1,11 +1,12 @@
-"""What a sweep is to do, in tasks that can be done in any order, anywhere."""
+"""The plan of a sweep: tasks that can run in any order, on any machine."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import pairwise
@@ -15,16 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
+from emphatic.rules import Rule
 from emphatic.studies.conditions import on_one_thread
 from emphatic.studies.grid import GridSettings, settings
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.scores import Scores
 from emphatic.studies.simulated import Simulated
 
-__all__ = ["SweepPlan", "Task"]
+__all__ = ["SweepPlan", "Task", "fingerprint"]
 
 #: Settings that learn side by side in one task, at most: a task should take seconds, and its errors little memory.
 _TOGETHER = 2048
+#: Points of a curve where nothing is said.
+_POINTS = 50
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,12 @@ class SweepPlan:
     runs: int
     every: int
     points: NDArray[np.int64]
+    first_run: int = 0
 
     @staticmethod
     def of(
         source: Simulated | Recorded, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]], runs: int, every: int,
-        points: int | Sequence[int],
+        points: int | Sequence[int] | None,
     ) -> SweepPlan:  # fmt: skip
         """The plan, with everything checked that can be checked before the first step."""
         whole("runs", runs, "sweep")
@@ -66,6 +71,8 @@ class SweepPlan:
                     raise refusal(name, "sweep", "be 1 on a log, which is taken once and as it is", repr(value))
         if isinstance(points, Sequence | np.ndarray):
             chosen = _chosen(points, source, every)
+        elif points is None:
+            chosen = source.points(_POINTS, every, early=True)
         else:
             chosen = source.points(whole("points", points, "sweep"), every)
         plan = SweepPlan(source, settings(grid), runs, every, chosen)
@@ -82,7 +89,7 @@ class SweepPlan:
     def tasks(self) -> list[Task]:
         """The work, run by run."""
         out = []
-        for run in range(self.runs):
+        for run in range(self.first_run, self.first_run + self.runs):
             first = 0
             for some in self.settings:
                 pieces = -(-len(some) // _TOGETHER)
@@ -95,14 +102,43 @@ class SweepPlan:
 
     @cached_property
     def identity(self) -> str:
-        """What tells this plan from others: parts of one must not be taken for parts of another."""
-        grids = [[one.rule, {name: column.tolist() for name, column in one.values.items()}] for one in self.settings]
+        """A hash that identifies the plan, so that a sweep resumes only from its own finished tasks."""
+        grids: list[Any] = [
+            [one.name, fingerprint(one.rule), {name: column.tolist() for name, column in one.values.items()}]
+            + ([] if one.stepsize is None else [one.stepsize.config()])
+            for one in self.settings
+        ]
         content = [version("emphatic"), self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
+        content += [self.first_run] if self.first_run else []
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    def rerun(self, chosen: Sequence[tuple[int, int]], runs: int) -> SweepPlan:
+        """Some settings, each by its grid and its number there, on runs that come after these."""
+        some = tuple(self.settings[grid].part(number, number + 1) for grid, number in chosen)
+        return replace(self, settings=some, runs=runs, first_run=self.first_run + self.runs)
+
+
+def fingerprint(rule: Rule) -> str:
+    """A hash of a rule: all its fields, and the source of its functions, not only its name."""
+    digest = hashlib.sha256()
+    for field in fields(rule):
+        value = getattr(rule, field.name)
+        text = _source_of(value) if callable(value) else repr(value)
+        digest.update(f"{field.name}: {text}\n".encode())
+    return digest.hexdigest()
+
+
+def _source_of(function: Any) -> str:
+    """The text of a function, or its code where there is no text."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return repr(function) if code is None else repr((code.co_code, code.co_consts, code.co_names))
 
 
 def _chosen(points: Sequence[int] | NDArray[Any], source: Simulated | Recorded, every: int) -> NDArray[np.int64]:
-    """Steps as they were given: on a problem those before which there is an error, on a log where pieces end."""
+    """The points as given, checked: on a problem, steps with an error; on a log, the ends of its pieces."""
     first, end = (1, source.steps + 1) if isinstance(source, Recorded) else (0, source.steps)
     steps = [step for step in points if isinstance(step, int | np.integer) and first <= step < end and not step % every]
     if not steps or len(steps) < len(points):

@@ -1,4 +1,4 @@
-"""A recorded log: what a sweep learns from where only what then happened is known."""
+"""A recorded log to sweep on: only what then happened is known, and no exact values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
 from emphatic.learning import inputs
 from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
@@ -163,7 +162,7 @@ class Recorded:
         self._given(settings)
 
     def identity(self) -> str:
-        """What tells this log from others."""
+        """A hash that identifies this log."""
         digest = hashlib.sha256(repr((self.name, self.cuts)).encode())
         features = (self.Phi.indices, self.Phi.values) if isinstance(self.Phi, Active) else (self.Phi,)
         given = (getattr(self, name) for name in ("R", "gamma_next", "rho", "I", "lambda_", "pi", "mu"))
@@ -172,21 +171,21 @@ class Recorded:
             digest.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
         return digest.hexdigest()
 
-    def points(self, count: int, every: int) -> NDArray[np.int64]:
-        """Where the pieces of the log end."""
+    def points(self, count: int, every: int, early: bool = False) -> NDArray[np.int64]:
+        """Where the pieces of the log end, all of one length."""
         return np.unique(np.round(np.linspace(0, self.steps, min(count, self.steps) + 1)).astype(np.int64))[1:]
 
     def baselines(self, runs: int) -> dict[str, float]:
-        """Errors to hold others against: of θ = 0, of the mean return, and of ``others``."""
+        """Errors to compare with: of θ = 0, of the mean return, and of ``others``."""
         G, known = self.truth
         made = {"θ = 0": np.zeros_like(G), "mean return": np.full_like(G, G[known].mean())} | dict(self.others)
         return {name: float(np.sqrt(np.mean((part - G)[known] ** 2))) for name, part in made.items()}
 
     def score(self, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side."""
-        K, rule = len(settings), rules.get(settings.rule)
+        K, rule = len(settings), settings.rule
         given = self._given(settings)
-        learner = Learner(rule, self.n or 1, K)
+        learner = Learner(rule, self.n or 1, K, stepsize=settings.stepsize)
         edges = np.unique([0, *points, self.steps])
         sums, counts = np.zeros((len(edges) - 1, K)), np.zeros(len(edges) - 1)
         G, known = self.truth
@@ -217,7 +216,7 @@ class Recorded:
 
     def _given(self, settings: GridSettings) -> dict[str, NDArray[np.float64]]:
         """What ``run`` takes beside the features: (T,), (1, K) or a number."""
-        rule, gamma = rules.get(settings.rule), np.asarray(self.gamma_next)
+        rule, gamma = settings.rule, np.asarray(self.gamma_next)
         if not rule.interest and self.I is not None and np.any(self.I != 1.0):
             raise inputs.refusal("rule", "sweep", "take interest, as the log has it", repr(rule.name))
         if rule.action_values and np.any(self.rho != 1.0):

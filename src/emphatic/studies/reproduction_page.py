@@ -10,6 +10,7 @@ from typing import Any
 from emphatic.report.account import settings_section, time_section
 from emphatic.report.page import Figure, Html, Plots, choice, legend, page, paragraphs, section, text
 from emphatic.report.tables import NONE, Column, known, seconds, table
+from emphatic.studies.agreement import ORIGINS, count_numbers
 
 __all__ = ["ReproductionPage", "reproduction_page", "reproductions_index", "verdict"]
 
@@ -40,16 +41,16 @@ class ReproductionPage:
 
 
 def verdict(checks: Sequence[Mapping[str, Any]]) -> str:
-    """The checks in a sentence.
+    """The checks in a sentence, in which each published number counts once.
 
     >>> verdict([{"agree": True}, {"agree": True}, {"agree": None}])
     '2 of 2 numbers agree; 1 more is only reported.'
     """
-    judged = [check["agree"] for check in checks if check.get("agree") is not None]
-    rest = len(checks) - len(judged)
+    rest = sum(check.get("agree") is None for check in checks)
+    agree, judged = count_numbers(checks)
     if not judged:
         return f"{rest} numbers reported; none is judged." if rest != 1 else "1 number reported; it is not judged."
-    words = f"{sum(map(bool, judged))} of {len(judged)} {'numbers agree' if len(judged) != 1 else 'number agrees'}"
+    words = f"{agree} of {judged} {'numbers agree' if judged != 1 else 'number agrees'}"
     return words + (f"; {rest} more {'is' if rest == 1 else 'are'} only reported." if rest else ".")
 
 
@@ -111,17 +112,20 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> Html:
         agree = None if check.get("agree") is None else bool(check["agree"])
         ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
         row = {**check, "verdict": _marked(agree, words[agree]), "place": {False: 0, True: 1, None: 2}[agree]}
-        row["published shown"], row["tolerance shown"] = (
-            _format_published(published, tolerance),
-            _given(tolerance, "± "),
-        )
+        origin = check.get("origin") or "published"
+        row |= {origin: published, f"{origin} shown": _format_published(published, tolerance)}
+        row["tolerance shown"] = _given(tolerance, "± ")
         row["ours shown"] = _measured(ours, tolerance)
         rows.append(row)
     columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
-    columns += [Column(name, f"{name} shown", str, order=name) for name in ("published", "ours", "tolerance")]
+    columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours", "tolerance")]
     columns += [Column("note", "note")]
     kept = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
-    note = "Agrees: no further from the published number than the tolerance. A click on a heading sorts."
+    note = (
+        "Agrees: no further from the published number than the tolerance. The heading says where that comes from: "
+        "printed; digitised, read off a figure; replayed, by the authors' updates; derived, exactly from what is "
+        "printed. A click on a heading sorts."
+    )
     return section("checks", "Numbers", paragraphs(note), table(kept, rows, sort=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +15,11 @@ _BEYOND = 1e6
 
 
 class Scores(NamedTuple):
-    """Of K learners: the error over all steps and at the end, (K,); at chosen points, (K, P); and who diverged.
+    """Of K learners: the error over all steps and at the end, (K,); at chosen points, (K, P); and which diverged.
 
-    Whose weights would no longer have been finite has an infinite error from there on, and so over all steps. He has
-    diverged, and so has everyone whose error, over all steps or at the end, is more than a million times as large as
-    that of the first weights and that of θ = 0.
+    A learner whose weights would no longer have been finite has an infinite error from there on, and so over all steps.
+    It has diverged, and so has every learner whose error, over all steps or at the end, is more than a million times as
+    large as that of the first weights and that of θ = 0.
     """
 
     mean: NDArray[np.float64]
@@ -36,3 +37,11 @@ class Scores(NamedTuple):
         most = _BEYOND * (usual or 1.0)
         with np.errstate(over="ignore"):
             return cls(mean, final, curve.T.astype(np.float32), ~((mean <= most) & (final <= most)))
+
+    @classmethod
+    def averaged(cls, tasks: Sequence[Scores]) -> Scores:
+        """The mean over several tasks; a learner that diverged in one of them has diverged."""
+        if len(tasks) == 1:
+            return tasks[0]
+        mean, final, curve = (np.mean([getattr(one, name) for one in tasks], axis=0) for name in cls._fields[:3])
+        return cls(mean, final, curve, np.any([one.diverged for one in tasks], axis=0))

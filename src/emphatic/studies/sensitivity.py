@@ -6,6 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,8 @@ from emphatic.report.page import Html, Key, Plots, choice, legend, paragraphs, s
 from emphatic.report.plots import Axis, Level, Line, Marks, Panel, Plot, category, shades
 from emphatic.report.tables import amount, known
 
-__all__ = ["inks", "is_power", "learning_section", "number", "sensitivity_section"]
+__all__ = ["inks", "is_power", "lambda_section", "learning_section", "number", "sensitivity_section"]
 
-#: Half the width of a 95% confidence interval, in standard errors.
-WIDE = 1.96
 #: So many lines in one panel may have bands and still be read.
 FEW = 3
 
@@ -38,7 +37,7 @@ def number(value: Any) -> str:
 
 
 def sensitivity_section(
-    rules: Sequence[Mapping[str, Any]], metric: str, unit: str, baseline: Mapping[str, float], plots: Plots
+    rules: Sequence[Mapping[str, Any]], metric: str, unit: str, baseline: Mapping[str, float], wide: float, plots: Plots
 ) -> Html:
     """A panel a rule: the error against the step size, a line for each λ, for each choice of what else there is."""
     if not rules:
@@ -58,7 +57,7 @@ def sensitivity_section(
             lines: Sequence[Mapping[str, Any]] = next(
                 (panel["lines"] for panel in rule["panels"] if panel["choice"] == shown), []
             )
-            views[shown] = [_panel(_envelope(rule) if shown == "best" else lines, rule, places, top, baseline)]
+            views[shown] = [_panel(_envelope(rule) if shown == "best" else lines, rule, places, top, baseline, wide)]
         name = rule.get("x_name", "alpha")
         axis = Axis(name, "log2" if powers else "log", _ends(every), name=name)
         plot = Plot(views, f"choice of {_second(rule)}", x=axis, y=Axis(metric), closest=True)
@@ -138,6 +137,7 @@ def _panel(
     places: Mapping[Any, float],
     y_range: tuple[float, float],
     baseline: Mapping[str, float],
+    wide: float,
 ) -> Panel:
     drawn: list[Line] = []
     best = (math.inf, 0.0, "", "")
@@ -148,7 +148,7 @@ def _panel(
             " · ".join(filter(None, (f"± {s:.2g}" if known(s) else "", note)))
             for s, note in zip(se, _notes(line), strict=True)
         ]
-        band = _band(means, se) if len(lines) <= FEW else (None, None)
+        band = _band(means, se, wide) if len(lines) <= FEW else (None, None)
         key = f"line {line['value']}"
         shade = places[line["value"]]
         drawn.append(
@@ -160,9 +160,9 @@ def _panel(
     return Panel("" if drawn else "not in the sweep", drawn, y_range, dot, levels)
 
 
-def _band(means: Iterable[Any], se: Iterable[Any]) -> tuple[list[float] | None, list[float] | None]:
-    """The edges of the confidence band; NaN where there is none, None where there is none at all."""
-    halves = [WIDE * s if known(s) else math.nan for s in se]
+def _band(means: Iterable[Any], se: Iterable[Any], wide: float) -> tuple[list[float] | None, list[float] | None]:
+    """The edges of the confidence band, so many standard errors; NaN where there is none, None if nowhere."""
+    halves = [wide * s if known(s) else math.nan for s in se]
     if not any(map(known, halves)):
         return None, None
     centres = [m if known(m) else math.nan for m in means]
@@ -192,9 +192,10 @@ def learning_section(
     ink: Mapping[str, str],
     metric: str,
     baseline: Mapping[str, float],
+    wide: float,
     plots: Plots,
 ) -> Html:
-    """The error while learning, each rule with its best setting, with confidence bands."""
+    """The error while learning, each rule with its best setting, with confidence bands; also on logarithmic axes."""
     views: dict[str, list[Panel]] = {}
     names = [name for name in learning if name != "points"]
     y_range = _range(baseline.values(), [one["mean"] for name in names for one in learning[name]])
@@ -204,20 +205,23 @@ def learning_section(
         lines = []
         for one in learning[name]:
             means = [math.nan if v is None else v for v in one["mean"]]  # on a log there may be no return to judge by
-            low, high = _band(means, one["se"]) if one.get("se") is not None else (None, None)
+            low, high = _band(means, one["se"], wide) if one.get("se") is not None else (None, None)
             banded |= low is not None
             lines.append(Line(learning["points"], means, one["rule"], ink[one["rule"]], width=1.9, low=low, high=high))
         views[name] = [Panel("", lines, y_range, levels=levels)]
     if not any(panels[0].lines for panels in views.values()):
         return Html()
     note = "The error while learning, each rule with its best setting."
-    note += " Bands: ±1.96 standard errors of the mean over runs." if banded else ""
+    note += f" Bands: 95% of the mean over runs, ±{wide:.3g} standard errors." if banded else ""
     shown = dict.fromkeys(one["rule"] for name in names for one in learning[name])
     bar = legend([Key(ink[rule], rule) for rule in shown])
     if len(names) > 1:
         options = {name: f"Setting with the {name}" for name in names}
         bar = Html(bar + choice("learning", options, "Setting"))
     drawing = plots(Plot(views, "learning", x=Axis("steps"), y=Axis(metric)), f"{metric} while learning")
+    early = {name: [_on_log_axes(panel) for panel in panels] for name, panels in views.items()}
+    log = Plot(early, "learning", x=Axis("step", "log"), y=Axis(metric, "log"))
+    drawing_early = plots(log, f"{metric} while learning, on logarithmic axes")
     settings: dict[str, list[str]] = {}
     for name in names:
         for one in learning[name]:
@@ -231,5 +235,48 @@ def learning_section(
         "learning",
         "Learning curves",
         paragraphs(note),
-        Html(f'<div class="bar">{bar}</div><div class="card">{drawing}</div>{below}'),
+        Html(
+            f'<div class="bar">{bar}</div><div class="card">{drawing}</div>'
+            f'<div class="card"><h3>On logarithmic axes</h3>{drawing_early}</div>{below}'
+        ),
     )
+
+
+def _on_log_axes(panel: Panel) -> Panel:
+    """The same from step 1 on, without what such an axis cannot show."""
+
+    def positive(values: Any) -> Any:
+        return None if values is None else [v if v is not None and v > 0 else math.nan for v in values]
+
+    lines = [
+        replace(line, x=np.asarray(line.x, np.int64) + 1, y=positive(line.y), low=positive(line.low))
+        for line in panel.lines
+    ]
+    shown = [float(v) for line in lines for v in np.asarray(line.y, np.float64) if known(v)]
+    levels = [level for level in panel.levels if level.y > 0]
+    top = panel.y_range[1] if panel.y_range else 1.0
+    low = min([*shown, *(level.y for level in levels), top / 2])
+    return Panel(panel.title, lines, (0.8 * low, top), levels=levels)
+
+
+def lambda_section(
+    rules: Sequence[Mapping[str, Any]], ink: Mapping[str, str], metric: str, baseline: Mapping[str, float], wide: float,
+    plots: Plots,
+) -> Html:  # fmt: skip
+    """The error against λ, each rule at the best of all its other parameters."""
+    lines = []
+    for rule in rules:
+        means = [v if known(v) else math.inf for v in rule["mean"]]
+        low, high = _band(means, rule["se"], wide)
+        name, key = f"{rule['rule']} ({rule['x_name']})", ink[rule["rule"]]
+        lines.append(Line(rule["x"], means, name, key, width=1.9, low=low, high=high, notes=rule["settings"]))
+    if not any(len(rule["x"]) > 1 for rule in rules):
+        return Html()
+    levels = [Level(value, words) for words, value in baseline.items() if known(value)]
+    panel = Panel("", lines, _range(baseline.values(), [rule["mean"] for rule in rules]), levels=levels)
+    plot = Plot({"": [panel]}, "against lambda", x=Axis("lambda"), y=Axis(metric), closest=True)
+    bar = legend([Key(ink[rule["rule"]], rule["rule"]) for rule in rules])
+    drawing = plots(plot, f"{metric} against lambda")
+    note = "The error against λ (ζ or ξ where a rule has that), each rule at the best of all its other parameters."
+    body = Html(f'<div class="bar">{bar}</div><div class="card">{drawing}</div>')
+    return section("lambda", "Error against λ", paragraphs(note), body)

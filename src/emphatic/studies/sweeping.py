@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from emphatic.learning.inputs import refusal, whole
-from emphatic.problems import MDP, get
-from emphatic.studies.parts import Parts
+from emphatic.problems import MDP, Tasks, get
+from emphatic.studies.parts import Parts, one_at_a_time
 from emphatic.studies.plan import SweepPlan, Task
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.results import Sweep
@@ -18,41 +22,58 @@ from emphatic.studies.scores import Scores
 from emphatic.studies.simulated import Simulated
 from emphatic.studies.values import numbers
 
-__all__ = ["sweep"]
+__all__ = ["Track", "sweep"]
 
-#: Told now and then: the learner-steps taken, and those to take.
+#: Called now and then with the learner-steps taken, and those to take.
 Progress = Callable[[int, int], None]
 
 
+class Track(Protocol):
+    """Whatever records a number under a name at a step: TensorBoard's ``add_scalar``, MLflow's ``log_metric``, …."""
+
+    def __call__(self, name: str, value: float, step: int, /) -> object:
+        """Record it."""
+
+
+@one_at_a_time
 def sweep(
-    problem: str | MDP | Callable[..., MDP] | Recorded,
+    problem: str | MDP | Tasks | Callable[..., MDP | Tasks] | Recorded,
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     runs: int | None = None,
     steps: int | None = None,
     every: int = 1,
-    points: int | Sequence[int] = 50,
+    points: int | Sequence[int] | None = None,
     seed: int = 0,
     theta: Sequence[float] | str | None = None,
+    d: ArrayLike | None = None,
+    rerun: int = 0,
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = True,
     progress: Progress | None = None,
+    track: Track | None = None,
 ) -> Sweep:
     """Learn with every setting of a grid, and tell how well each did.
 
-    ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP``, a function that makes one (for each run, if it
-    takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one or several
-    values, or text such as "2^-10..2^-2"; or a list of such grids. All settings of a rule learn side by side in one
-    horde, from the same ``runs`` streams (10 by default) of ``steps`` steps (10,000), beginning with the weights
-    ``theta`` (0); a log is one run, of its own length.
+    ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
+    run, if it takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one
+    or several values, or text such as "2^-10..2^-2"; or a list of such grids. A rule is a name or a ``Rule`` of your
+    own. All settings of a rule learn side by side in one horde, from the same ``runs`` streams (10 by default) of
+    ``steps`` steps (10,000), beginning with the weights ``theta`` (0); a log is one run, of its own length.
 
-    The error is the root mean square value error weighted by d_μ, before each ``every``-th update; on a log that of the
-    return. Its mean over the steps, its last value and those at ``points`` (a number of them, or the steps) are kept.
+    The error is the root mean square value error weighted by d_μ·I, or by ``d`` (S,), before each ``every``-th update,
+    of ``Tasks`` their mean; on a log it is that of the return. Its mean over the steps, its last value and those at
+    ``points`` are kept: a number of steps, evenly spread, or the steps themselves; by default 50, half of them
+    logarithmically spaced from the beginning.
+
+    The best of many settings looks better than it is. With ``rerun`` the best setting of each rule is chosen on these
+    runs and reported on so many others.
 
     ``jobs`` is for joblib, whose ``parallel_config`` also chooses a cluster; the table is the same for any number. With
     a folder ``out`` the table and a page are written there, and a sweep that was stopped goes on where it was, unless
-    ``resume`` is False.
+    ``resume`` is False. ``track(name, value, step)`` is called with the learning curve of each rule's best setting:
+    ``SummaryWriter().add_scalar`` of TensorBoard and ``mlflow.log_metric`` are such functions.
 
     >>> found = sweep("chain", {"rule": ["td", "etd"], "alpha": [0.001, 0.01], "lambda": 0}, runs=3, steps=1000)
     >>> found.table.num_rows
@@ -60,8 +81,6 @@ def sweep(
     >>> [best["rule"] for best in found.best]
     ['td', 'etd']
     """
-    from emphatic.engines.compiled import blas_threads  # late: numba is imported on first use
-
     if not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
     if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
@@ -69,43 +88,87 @@ def sweep(
     if isinstance(problem, Recorded):
         if theta is not None:
             raise refusal("theta", "sweep", "be left out with a log, where all weights begin with 0", repr(theta))
+        if d is not None:
+            raise refusal("d", "sweep", "be left out with a log, whose steps count the same", repr(d))
+        if rerun:
+            raise refusal("rerun", "sweep", "be 0 with a log, of which there are no other runs", repr(rerun))
         if steps is not None:
             raise refusal("steps", "sweep", "be left out with a log, which is taken as it is", repr(steps))
         source: Simulated | Recorded = problem
     else:
         made = get(problem) if isinstance(problem, str) else problem
-        if not isinstance(made, MDP) and not callable(made):
+        if not isinstance(made, MDP | Tasks) and not callable(made):
             raise refusal(
-                "problem", "sweep", "be a name, an MDP, a function that makes one, or Recorded", repr(problem)
+                "problem", "sweep", "be a name, an MDP, Tasks, a function that makes one, or Recorded", repr(problem)
             )
         source = Simulated(
             made,
             whole("steps", 10_000 if steps is None else steps, "sweep"),
             seed,
             None if theta is None else numbers("theta", theta),
+            None if d is None else numbers("d", d),
         )
     plan = SweepPlan.of(
         source, grid, (1 if isinstance(source, Recorded) else 10) if runs is None else runs, every, points
     )
+    if isinstance(rerun, bool) or not isinstance(rerun, int) or rerun < 0:
+        raise refusal("rerun", "sweep", "be a whole number of 0 or more", repr(rerun))
     folder = None if out is None else Path(out)
+    again = rerun * source.steps * len({some.name for some in plan.settings})
+    done = _Count(plan.learner_steps + again, progress)
+    result, parts = _carry_out(plan, folder, resume, jobs, done)
+    if rerun:
+        edges = np.cumsum([0, *map(len, plan.settings)])
+        grids = [int(np.searchsorted(edges, number, "right")) - 1 for number in result.choose()]
+        chosen = [(grid, number - int(edges[grid])) for grid, number in zip(grids, result.choose(), strict=True)]
+        fresh, more = _carry_out(plan.rerun(chosen, rerun), folder, resume, jobs, done)
+        result = replace(result, rerun=fresh)
+    if folder is not None:
+        result.write(folder)
+    for kept in (parts, *((more,) if rerun else ())):
+        kept.remove()
+    if track is not None:
+        _send(result, track)
+    return result
+
+
+def _carry_out(
+    plan: SweepPlan, folder: Path | None, resume: bool, jobs: int | None, done: _Count
+) -> tuple[Sweep, Parts]:
+    """All tasks that are not done yet; and where what is done is kept."""
+    from emphatic.engines.compiled import blas_threads  # late: numba is imported on first use
+
     parts = Parts(folder, plan.identity, resume)
-    sizes = [len(task.settings) * source.steps for task in plan.tasks]
-    done = sum(size for number, size in enumerate(sizes) if number in parts)
-    report_progress = progress or (lambda done, total: None)
-    report_progress(done, plan.learner_steps)
+    sizes = [len(task.settings) * plan.source.steps for task in plan.tasks]
+    done.add(sum(size for number, size in enumerate(sizes) if number in parts))
     todo = {number: task for number, task in enumerate(plan.tasks) if number not in parts}
     began = time.perf_counter()
     with blas_threads(1):  # as each task does; but of tasks that share a process, one would end it for another
         for number, scores in _work(todo, jobs):
             before, began = began, time.perf_counter()
             parts.put(number, scores, began - before)
-            done += sizes[number]
-            report_progress(done, plan.learner_steps)
-    result = Sweep.of(plan, list(parts), parts.seconds)
-    if folder is not None:
-        result.write(folder)
-    parts.remove()
-    return result
+            done.add(sizes[number])
+    return Sweep.of(plan, list(parts), parts.seconds), parts
+
+
+class _Count:
+    """Learner-steps taken, of so many."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def add(self, steps: int) -> None:
+        self._done += steps
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _send(found: Sweep, track: Track) -> None:
+    """The learning curves of the best settings."""
+    for row, number in zip(found.best, found.choose(), strict=True):
+        curve = found.curve[number].mean(axis=0, dtype=np.float64)
+        for step, value in zip(found.points.tolist(), curve.tolist(), strict=True):
+            track(f"{row['rule']}/{found.plan.source.metric}", value, step)
 
 
 def _work(todo: Mapping[int, Task], jobs: int | None) -> Iterator[tuple[int, Scores]]:

@@ -21,7 +21,8 @@ class Clock:
 
     - the step is longer than ``limit``: 1.5 s in a regular log, in others max(5 s, 3 q) where q is the step that one
       in twenty exceeds (steps that arrive at random then pass once in some ten thousand);
-    - or time goes backwards.
+    - or time goes backwards;
+    - or a row between the two was dropped.
 
     A time that repeats is counted, and no gap. Where most times repeat, time stamps are coarser than rows, and ``step``
     is the mean step. Rows without a time follow on; the step over them is shared among the rows it took. The first
@@ -60,10 +61,16 @@ class Clock:
         self._last = np.nan
         self._since = 0  # rows since the last one that had a time
 
-    def find_gaps(self, time: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """For each of the next rows, whether it does not follow on the one before it."""
+    def find_gaps(self, time: NDArray[np.float64], after_drop: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """For each of the next rows, whether it does not follow on the one before it.
+
+        ``after_drop`` marks rows before which one was dropped.
+        """
         known = np.flatnonzero(np.isfinite(time))
         gap = np.zeros(len(time), bool)
+        if after_drop is not None:
+            gap |= after_drop
+        self.gaps += int(gap.sum())
         self.missing += len(time) - len(known)
         if len(known):
             before = np.concatenate([[self._last], time[known[:-1]]])
@@ -71,8 +78,8 @@ class Clock:
             step = (time[known] - before) / rows
             back = step < 0  # NaN, before the first time of all, is neither
             far = step > self.limit
-            gap[known] = back | far
-            self.gaps += int(gap.sum())
+            self.gaps += int(((back | far) & ~gap[known]).sum())
+            gap[known] |= back | far
             self.backwards += int(back.sum())
             self.repeats += int((step == 0).sum())
             self.irregular += int((np.abs(step - self.step) > 0.1 * self.step)[step > 0].sum())

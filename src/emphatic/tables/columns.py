@@ -10,6 +10,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from emphatic.tables import fields
+from emphatic.tables.fields import PLAIN, NumberStyle
 
 __all__ = ["is_text", "kind", "numbers", "plain"]
 
@@ -27,19 +28,21 @@ def is_text(array: Any) -> bool:
     return bool(pt.is_string(array.type))
 
 
-def kind(array: Any, comma: bool = False) -> str:
-    """``number``, ``date``, ``clock`` (a time of day), ``text``, or ``other``, by type or by most of the values.
+def kind(array: Any, style: NumberStyle = PLAIN) -> str:
+    """``number``, ``switch``, ``date``, ``clock`` (a time of day), ``text``, or ``other``, by type or by the values.
 
     A column of text is one of numbers if more than half of the values present are; a column without any value
-    is one of numbers, all missing.
+    is one of numbers, all missing. A switch holds two words such as ON and OFF, and no others.
     """
     of = array.type
     if is_text(array):
         from emphatic.tables import times
 
-        values, unreadable = numbers(array, comma)
+        values, unreadable = numbers(array, style)
         if unreadable == 0 or unreadable < int((~np.isnan(values)).sum()):
             return "number"
+        if fields.is_switch(array):
+            return "switch"
         if times.date_format(array):
             return "date"
         return "clock" if times.clock_format(array) else "text"
@@ -51,13 +54,13 @@ def kind(array: Any, comma: bool = False) -> str:
     return "number" if numeric or pt.is_null(of) else "other"
 
 
-def numbers(array: Any, comma: bool = False) -> tuple[NDArray[np.float64], int]:
+def numbers(array: Any, style: NumberStyle = PLAIN) -> tuple[NDArray[np.float64], int]:
     """The values as float64, NaN where missing; and how many were there but are no numbers.
 
     True is 1, durations are in seconds, text is read by ``fields.numbers``.
     """
     if is_text(array):
-        return fields.numbers(array, comma)
+        return fields.numbers(array, style)
     if pt.is_duration(array.type):
         return numbers(array.cast(pa.int64()))[0] / fields.UNITS_PER_SECOND[array.type.unit], 0
     if pt.is_null(array.type):

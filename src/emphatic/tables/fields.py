@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,8 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
-    "MISSING", "UNITS_PER_SECOND", "as_text", "decimal_comma", "is_missing", "label", "labels", "number", "numbers",
-    "time", "times", "timestamps",
+    "MISSING", "PLAIN", "UNITS_PER_SECOND", "NumberStyle", "as_text", "find_style", "is_missing", "is_switch", "label",
+    "labels", "number", "numbers", "time", "times", "timestamps",
 ]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
@@ -30,6 +31,12 @@ MISSING = ("", "NA", "N/A", "#N/A", "na", "n/a", "NaN", "nan", "NAN", "NULL", "n
 
 #: Arrow's units of time. (To divide by these rounds once, to multiply by 1e-3 twice.)
 UNITS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+
+#: Pairs of words that are 1 and 0 in a column that holds no others.
+_SWITCHES = ({"on": 1.0, "off": 0.0}, {"yes": 1.0, "no": 0.0}, {"open": 1.0, "closed": 0.0})
+_SWITCH_WORDS = {word: (value, True) for pair in _SWITCHES for word, value in pair.items()}
+#: What may group the digits before the decimal sign: 1.100,5 and 1,100.5, 1 100,5 and 1'100.5.
+_GROUPING = (".", ",", "'", "\u2019", " ", "\u00a0", "\u202f")
 
 _WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys(MISSING, (math.nan, True))
 _MISSING_WORDS = frozenset(MISSING)
@@ -41,9 +48,27 @@ _BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True)
+class NumberStyle:
+    """How numbers are written: with a decimal comma, with this sign between thousands, as a switch (on and off)."""
+
+    comma: bool = False
+    thousands: str | None = None
+    switch: bool = False
+
+
+PLAIN = NumberStyle()
+
+
 def as_text(value: Any) -> str | None:
-    """A JSON value as a field: itself, if it is text, else as JSON writes it."""
-    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
+    """A JSON value as a field: itself, if it is text, else as JSON writes it.
+
+    Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes the replacement character.
+    """
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_missing(text: str | None) -> bool:
@@ -54,30 +79,40 @@ def is_missing(text: str | None) -> bool:
 # ---------------------------------------------------------------------- numbers
 
 
-def number(text: str | None, comma: bool = False) -> tuple[float, bool]:
+def number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, bool]:
     """The number a field holds, NaN if none; and whether it could be read (a missing value can).
 
-    ``comma`` reads 1,5 as 1.5. True and false are 1 and 0, in any case. There are no thousands separators.
+    True and false are 1 and 0, in any case.
 
-    >>> number("1e3"), number("true"), number("1,5", comma=True), number("--"), number("1_000")
-    ((1000.0, True), (1.0, True), (1.5, True), (nan, True), (nan, False))
+    >>> number("1e3"), number("true"), number("--"), number("1_000")
+    ((1000.0, True), (1.0, True), (nan, True), (nan, False))
+    >>> number("1.100,5", NumberStyle(comma=True, thousands=".")), number("OFF", NumberStyle(switch=True))
+    ((1100.5, True), (0.0, True))
     """
     if text is None:
         return math.nan, True
     text = text.strip()
     if text in _WORDS:
         return _WORDS[text]
-    if comma:
+    if style.thousands and re.fullmatch(_grouped(style), text):
+        text = text.replace(style.thousands, "")
+    if style.comma:
         text = text.replace(",", ".")
     try:
-        return _WORDS.get(text.lower()) or (float("_" if "_" in text else text), True)
+        word = text.lower()
+        known = _WORDS.get(word) or (_SWITCH_WORDS.get(word) if style.switch else None)
+        return known or (float("_" if "_" in text else text), True)
     except ValueError:
         return math.nan, False
 
 
-def numbers(array: Any, comma: bool = False) -> tuple[FloatArray, int]:
+def numbers(array: Any, style: NumberStyle = PLAIN) -> tuple[FloatArray, int]:
     """``number`` of an Arrow array of text: the values, and how many could not be read."""
-    plain = pc.replace_substring(array, ",", ".") if comma else array
+    plain = array
+    if style.thousands:
+        grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(array), f"^{_grouped(style)}$")
+        plain = pc.if_else(grouped, pc.replace_substring(array, style.thousands, ""), array)
+    plain = pc.replace_substring(plain, ",", ".") if style.comma else plain
     for text in (plain, pc.utf8_trim_whitespace(plain)):
         try:
             values = np.array(text.cast(pa.float64()).to_numpy(zero_copy_only=False))
@@ -90,20 +125,64 @@ def numbers(array: Any, comma: bool = False) -> tuple[FloatArray, int]:
         spelled = array.filter(pa.array(nan)).drop_null().to_pylist()
         return values, sum(not number(word)[1] for word in spelled)
     coded = array.dictionary_encode()
-    found = [number(word, comma) for word in coded.dictionary.to_pylist()] + [(math.nan, True)]
+    found = [number(word, style) for word in coded.dictionary.to_pylist()] + [(math.nan, True)]
     values, readable = (np.array(part) for part in zip(*found, strict=True))
     at = coded.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)
     return values[at], int((~readable[at]).sum())
 
 
-def decimal_comma(columns: list[Any]) -> bool:
-    """Whether arrays of text hold rather numbers like 1,5 than numbers like 1.5."""
+def _grouped(style: NumberStyle) -> str:
+    """The pattern of a number whose digits are grouped."""
+    return rf"[-+]?[0-9]{{1,3}}({re.escape(style.thousands or '')}[0-9]{{3}})+({_sign(style.comma)}[0-9]*)?"
 
-    def count(sign: str) -> int:
-        pattern = rf"^\s*[-+]?\d+{re.escape(sign)}\d+([eE][-+]?\d+)?\s*$"
-        return sum(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0 for text in columns)
 
-    return count(",") > count(".")
+def _sign(comma: bool) -> str:
+    return "," if comma else r"\."
+
+
+def find_style(columns: list[Any], delimiter: str | None) -> NumberStyle:
+    """How the numbers in arrays of text are written.
+
+    A number such as 1,234 may be either: next to a delimiter that is a comma (where it must have been quoted) it is
+    one thousand, elsewhere it has a decimal comma. Signs between thousands count where some number has no other
+    reading: 1.100,5, 1,100.5 or 1.100.000.
+
+    >>> find_style([pa.array(["1.100,5", "2,25"])], ";"), find_style([pa.array(["1.5", "2"])], ",")
+    (NumberStyle(comma=True, thousands='.', switch=False), NumberStyle(comma=False, thousands=None, switch=False))
+    """
+    texts = pa.concat_arrays(columns)
+    signs = "".join(_GROUPING).replace(".", "")
+    # Most have one point, or none: these are only counted.
+    odd = texts.filter(pc.match_substring_regex(texts, rf"[0-9][{signs}][0-9]|\.[0-9]+\."))
+    if not len(odd):
+        return PLAIN
+    plain = int(pc.sum(pc.match_substring_regex(texts, r"^\s*[-+]?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?\s*$")).as_py() or 0)
+    texts = pc.utf8_trim_whitespace(odd)
+
+    def count(pattern: str) -> int:
+        return int(pc.sum(pc.match_substring_regex(texts, f"^[-+]?{pattern}$")).as_py() or 0)
+
+    exponent = "([eE][-+]?[0-9]+)?"
+    commas = count(f"[0-9]+,[0-9]+{exponent}")
+    if delimiter == ",":
+        commas -= count("[0-9]{1,3},[0-9]{3}")
+    commas += count(r"[0-9]{1,3}(\.[0-9]{3})+,[0-9]+")
+    points = plain + count(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]+")
+    comma = commas > points
+    for sign in _GROUPING:
+        if sign == ("," if comma else "."):
+            continue
+        group = f"[0-9]{{1,3}}({re.escape(sign)}[0-9]{{3}})"
+        one = "+" if sign not in ",." or (sign == delimiter) else "{2,}"
+        if count(f"{group}+{_sign(comma)}[0-9]+") or count(f"{group}{one}"):
+            return NumberStyle(comma, sign)
+    return NumberStyle(comma)
+
+
+def is_switch(array: Any) -> bool:
+    """Whether an array of text holds one pair of words, such as ON and OFF, and no others."""
+    words = {word.strip().lower() for word in array.unique().slice(0, 100).to_pylist() if not is_missing(word)}
+    return bool(words) and any(words <= pair.keys() for pair in _SWITCHES)
 
 
 # ---------------------------------------------------------------------- labels
@@ -125,7 +204,7 @@ def labels(array: Any) -> NDArray[np.object_]:
 # ---------------------------------------------------------------------- times
 
 
-def time(text: str | None, form: str | None, comma: bool = False) -> float:
+def time(text: str | None, form: str | None, style: NumberStyle = PLAIN) -> float:
     """The time a field holds, in seconds since 1970 (of the day, for a time of day); NaN where missing or unreadable.
 
     ``form`` is ``iso``, a format of ``strptime``, the same after ``clock`` for a time of day, or None for a number.
@@ -134,17 +213,17 @@ def time(text: str | None, form: str | None, comma: bool = False) -> float:
     (1170288060.0, 1170288000.0, 90.5)
     """
     if form is None:
-        return number(text, comma)[0]
+        return number(text, style)[0]
     if form == "iso" and text is not None and _PLAIN_ISO.fullmatch(text):
         when = _datetime(text)
         return math.nan if when is None else when.timestamp()
     return float(times(pa.array([text], pa.string()), form)[0])
 
 
-def times(array: Any, form: str | None, comma: bool = False) -> FloatArray:
+def times(array: Any, form: str | None, style: NumberStyle = PLAIN) -> FloatArray:
     """``time`` of an Arrow array of text."""
     if form is None:
-        return numbers(array, comma)[0]
+        return numbers(array, style)[0]
     array = pc.utf8_trim_whitespace(array)
     if form == "iso":
         return _iso(array)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import lzma
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,8 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from emphatic.tables.delimited import Delimited
+from emphatic.tables.dropped_rows import DroppedRows
+from emphatic.tables.fields import PLAIN, NumberStyle
 from emphatic.tables.jsonlines import JsonLines
 from emphatic.tables.table_errors import TableError, reading
 
@@ -23,10 +26,9 @@ LOOK = 1 << 22
 #: The same for typed files, in rows.
 LOOK_ROWS = 1 << 16
 
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ": "xz"}
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or export it as CSV",
-    b"\xfd7zXZ": "compressed with xz: unpack it, or compress it with gzip or zstd",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
     b"SQLite": "a database: export its table as CSV",
     b"FEA1": "Feather of version 1: write it again as version 2",
@@ -41,9 +43,9 @@ class Source(Protocol):
     @property
     def rows(self) -> int | None: ...
     @property
-    def comma(self) -> bool: ...
+    def style(self) -> NumberStyle: ...
     @property
-    def broken(self) -> int: ...
+    def dropped(self) -> DroppedRows: ...
     def look(self) -> Any: ...
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]: ...
 
@@ -62,6 +64,9 @@ class File:
             self.head = self.head[: self.head.rfind(b"\n") + 1] or self.head[: self.head.rfind(b"\r") + 1]
 
     def open(self) -> Any:
+        """The bytes of its text from the start."""
+        if self._compression == "xz":
+            return lzma.open(self._path)
         return pa.input_stream(str(self._path), compression=self._compression)
 
     def not_utf8(self) -> int | None:
@@ -122,12 +127,12 @@ def _text(file: File, delimiter: str | None) -> Source:
 class Parquet:
     """A Parquet file, a row group after the other."""
 
-    comma = False
-    broken = 0
+    style = PLAIN
 
     def __init__(self, name: str) -> None:
+        self.dropped = DroppedRows()
         # Read in parts of a row group: a file may be one single group.
-        self._file = pq.ParquetFile(name, buffer_size=1 << 20, pre_buffer=False)
+        self._file = pq.ParquetFile(name, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
         self.rows = int(self._file.metadata.num_rows)
 
     def look(self) -> Any:
@@ -145,10 +150,10 @@ class Parquet:
 class Arrow:
     """An Arrow (IPC, Feather) file, a record batch after the other, mapped into memory."""
 
-    comma = False
-    broken = 0
+    style = PLAIN
 
     def __init__(self, name: str) -> None:
+        self.dropped = DroppedRows()
         self._file = pa.ipc.open_file(pa.memory_map(name))
         self._parts = self._file.num_record_batches
         self.rows = int(pyarrow.dataset.dataset(name, format="ipc").count_rows())  # from what stands around the values
@@ -165,10 +170,10 @@ class ArrowStream:
     """An Arrow stream in a file, perhaps compressed."""
 
     rows = None
-    comma = False
-    broken = 0
+    style = PLAIN
 
     def __init__(self, file: File) -> None:
+        self.dropped = DroppedRows()
         self._file = file
 
     def look(self) -> Any:

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from emphatic.learning.inputs import refusal
+from emphatic.tables.dropped_rows import AFTER_DROP, ROW, DroppedRows
+from emphatic.tables.fields import PLAIN
 from emphatic.tables.files import LOOK_ROWS
-from emphatic.tables.table_errors import TableError
+from emphatic.tables.table_errors import CALLER, Caller, TableError
 
 __all__ = ["Frame"]
 
@@ -19,27 +21,30 @@ class Frame:
     """A table in memory: pyarrow, pandas, polars or any other frame with ``__arrow_c_stream__``; a dict of
     arrays; a NumPy structured array; a plain array (T, C) or (T,)."""
 
-    comma = False
-    broken = 0
+    style = PLAIN
     delimiter: str | None = None
     nested: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
 
-    def __init__(self, source: Any, names: Sequence[str] | None) -> None:
+    def __init__(self, source: Any, names: Sequence[str] | None = None, caller: Caller = CALLER) -> None:
+        self.dropped = DroppedRows()
+        self.rare: dict[str, str] = {}  # columns that only stray readings have, and why they are none
         try:
-            self._table = _table(source, names)
+            self._table = _table(source, names, caller)
         except (pa.ArrowException, TypeError, OverflowError) as error:
             raise TableError(f"the table cannot be read as columns of one type each: {error}") from None
         self.rows = int(self._table.num_rows)
 
     def look(self) -> Any:
-        return self._table.slice(0, LOOK_ROWS)
+        own = [i for i, name in enumerate(self._table.column_names) if name not in (ROW, AFTER_DROP)]
+        return self._table.select(own).slice(0, LOOK_ROWS)
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-        return iter(self._table.select(list(names)).slice(start).to_batches(max_chunksize=LOOK_ROWS))
+        numbers = [name for name in (ROW, AFTER_DROP) if name in self._table.column_names]
+        return iter(self._table.select([*names, *numbers]).slice(start).to_batches(max_chunksize=LOOK_ROWS))
 
 
-def _table(source: Any, names: Sequence[str] | None) -> Any:
+def _table(source: Any, names: Sequence[str] | None, caller: Caller) -> Any:
     if isinstance(source, Mapping):
         source = {name: _unmasked(values) for name, values in source.items()}
     elif isinstance(source, np.ndarray) and source.dtype.names:
@@ -48,10 +53,10 @@ def _table(source: Any, names: Sequence[str] | None) -> Any:
         grid = source if source.ndim == 2 else source[:, None]
         names = [f"column_{i}" for i in range(1, grid.shape[1] + 1)] if names is None else list(names)
         if len(names) != grid.shape[1]:
-            raise refusal("names", "open_table", f"name all {grid.shape[1]} columns", f"{len(names)} names")
+            raise refusal("names", caller.function, f"name all {grid.shape[1]} columns", f"{len(names)} names")
         return pa.Table.from_arrays([pa.array(column) for column in grid.T], names)
     if names is not None:
-        raise refusal("names", "open_table", "be left out where the source has names", repr(list(names)))
+        raise refusal("names", caller.function, "be left out where the source has names", repr(list(names)))
     if isinstance(source, dict):
         return pa.Table.from_arrays([_array(values) for values in source.values()], [str(name) for name in source])
     if hasattr(source, "__arrow_c_stream__"):
@@ -60,7 +65,10 @@ def _table(source: Any, names: Sequence[str] | None) -> Any:
         table = pa.Table.from_pandas(source)
     else:
         raise refusal(
-            "source", "open_table", "be a path, a frame, an array (T, C) or a dict of arrays", type(source).__name__
+            caller.source,
+            caller.function,
+            "be a path, a frame, an array (T, C) or a dict of arrays",
+            type(source).__name__,
         )
     return table.rename_columns([_own_name(name) for name in table.column_names])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from emphatic.tables import fields
+from emphatic.tables.fields import PLAIN, NumberStyle
 from emphatic.tables.times import TimeColumn, unix_units
 
 __all__ = ["Notation", "ParsedRow", "RowParser", "shorten"]
@@ -15,11 +16,18 @@ __all__ = ["Notation", "ParsedRow", "RowParser", "shorten"]
 
 @dataclass(frozen=True)
 class Notation:
-    """How the text of a table is written: the delimiter of CSV (None of others), a decimal comma, and the time."""
+    """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
+    style of numbers, the columns that are switches, and the time."""
 
     delimiter: str | None = None
-    comma: bool = False
+    style: NumberStyle = PLAIN
     time: TimeColumn | None = None
+    switches: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+
+    def style_of(self, column: str) -> NumberStyle:
+        """How the numbers of a column are written."""
+        return replace(self.style, switch=True) if column in self.switches else self.style
 
     def config(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -28,25 +36,30 @@ class Notation:
             "formats": list(self.time.formats),
             "units_per_second": self.time.a_second,
             "dated": self.time.dated,
+            "zone": self.time.zone,
         }
-        return {"delimiter": self.delimiter, "decimal_comma": self.comma, "time": time}
+        own = {"delimiter": self.delimiter, "decimal_comma": self.style.comma, "thousands": self.style.thousands}
+        return own | {"switches": list(self.switches), "header": list(self.header), "time": time}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Notation:
-        """The notation of which this is the ``config``."""
+        """The notation of which this is the ``config``; what models had until 0.2 is part of it."""
         try:
-            delimiter, comma, time = config["delimiter"], bool(config["decimal_comma"]), config["time"]
+            delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
+            style = NumberStyle(bool(config["decimal_comma"]), thousands)
+            switches, header = (tuple(map(str, config.get(name, ()))) for name in ("switches", "header"))
             if time is not None:
-                formats, units = tuple(time["formats"]), float(time["units_per_second"])
-                time = TimeColumn(tuple(map(str, time["columns"])), formats, units, bool(time["dated"]), comma)
-                valid = all(isinstance(form, str | None) for form in formats) and units > 0
+                formats, units, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
+                time = TimeColumn(tuple(map(str, time["columns"])), formats, units, bool(time["dated"]), style, zone)
+                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and units > 0
                 if not valid or len(formats) not in (1, len(time.names)):
                     raise ValueError
-            if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-                raise ValueError
+            for sign in (delimiter, thousands):
+                if sign is not None and (not isinstance(sign, str) or len(sign) != 1):
+                    raise ValueError
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, comma, time)
+        return cls(delimiter, style, time, switches, header)
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class ParsedRow:
     """One row: its readings (NaN missing), labels (None missing), time in seconds and as it was written.
 
     ``problems`` are what was there but could not be read, and so counts as missing: {what is wrong: the text}.
-    ``readable`` is whether anything was there that could.
+    ``readable`` is whether anything was there that could, or nothing was wrong but that values are missing.
     """
 
     values: list[float]
@@ -74,6 +87,7 @@ class RowParser:
 
     def __init__(self, names: Sequence[str], categories: Sequence[str], notation: Notation) -> None:
         self.names, self.categories, self.notation = tuple(names), tuple(categories), notation
+        self._styles = [notation.style_of(name) for name in self.names]
         self._time_is_known = False
 
     @property
@@ -85,21 +99,20 @@ class RowParser:
     def parse(self, row: Mapping[str, Any]) -> ParsedRow:
         """One row."""
         problems: dict[str, str] = {}
-        readable = False
         values = []
-        for name in self.names:
-            value, could = _number(row.get(name), self.notation.comma)
+        for name, style in zip(self.names, self._styles, strict=True):
+            value, could = _number(row.get(name), style)
             if not could:
                 problems[f"{name!r} is not a number"] = shorten(row[name])
             elif math.isinf(value):
                 problems[f"{name!r} is not finite"] = shorten(row[name])
                 value = math.nan
-            readable |= could and name in row
             values.append(value)
         labels = {name: fields.label(fields.as_text(row.get(name))) for name in self.categories}
         time, time_text, problem = self._time(row)
         present = any(name in row for name in (*self.names, *self.categories))
-        readable = present and (readable or any(labels.values()) or math.isfinite(time))
+        found = any(map(math.isfinite, values)) or any(labels.values()) or math.isfinite(time)
+        readable = present and (found or not problems)
         return ParsedRow(values, labels, time, time_text, problems | problem, readable)
 
     def _time(self, row: Mapping[str, Any]) -> tuple[float, Any, dict[str, str]]:
@@ -135,13 +148,13 @@ def _formats(column: TimeColumn, text: str) -> Iterator[TimeColumn]:
         yield replace(column, formats=(None,), a_second=units)
 
 
-def _number(value: Any, comma: bool) -> tuple[float, bool]:
+def _number(value: Any, style: NumberStyle) -> tuple[float, bool]:
     if isinstance(value, bool | int | float):
         try:
             return float(value), True
         except OverflowError:
             return math.inf, True
-    return fields.number(fields.as_text(value), comma)
+    return fields.number(fields.as_text(value), style)
 
 
 def shorten(value: Any) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import select
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,16 +13,28 @@ from typing import Any
 import pyarrow as pa
 
 from emphatic.tables import fields
-from emphatic.tables.delimited import DELIMITERS, LOOK_LINES, Header, find_delimiter, find_repeated, read_header
+from emphatic.tables.csv_records import COMMENT, HEADER_AGAIN, QUOTE, is_blank, split_fields, too_many
+from emphatic.tables.delimited import (
+    DELIMITERS,
+    LOOK_LINES,
+    UNITS,
+    Header,
+    find_delimiter,
+    find_repeated,
+    find_units,
+    read_header,
+)  # fmt: skip
 from emphatic.tables.frames import Frame
+from emphatic.tables.jsonlines import read_object
 from emphatic.tables.notation import shorten
-from emphatic.tables.table import Table, table_of
-from emphatic.tables.table_errors import Malformed
+from emphatic.tables.opening import table_of
+from emphatic.tables.table import Table
+from emphatic.tables.table_errors import Malformed, TableError
 
-__all__ = ["Malformed", "Reading", "Readings", "collect", "lines"]
+__all__ = ["Malformed", "Reading", "Readings", "collect", "collect_readings", "lines"]
 
 #: A longer line is skipped, without being held.
-LONGEST = 1 << 20
+LONGEST = 1 << 23
 _CHUNK = 1 << 16
 
 Reading = dict[str, Any]
@@ -52,15 +64,17 @@ def lines(fd: int, wake: int | None = None) -> Iterator[bytes | None]:
 
 
 class Readings:
-    """The readings in lines of text, each with the number of its line; ``Malformed`` in place of what is none.
+    """The readings in lines of text, each with the number of its line; ``Malformed`` in place of any other line.
 
     The lines are JSON objects, or CSV as in files: names may be quoted or absent, and before them may come a byte order
-    mark, comments and blank lines. A row of CSV is one line. ``known`` are the columns of a model, if there is one: the
-    first line must have some of them, and ``delimiter`` is the first that is tried. Without a model, CSV is held back
-    until ``look`` lines tell how it is written.
+    mark, comments and blank lines; units below them are skipped, and so are the names when they come again. A row of
+    CSV is one line; fields at its end may be absent. ``known`` are the columns of a model, if there is one: the first
+    line must have some of them, or be a row of the columns ``header`` that the model's own log had. ``delimiter`` is
+    the first that is tried. Without a model, CSV is held back until ``look`` lines tell how it is written. A first line
+    that is not text, or names a column twice, is a ``TableError``.
 
-    >>> list(Readings([b"time;power", b"0;1,5", b"oops"], look=2))
-    [(2, {'time': '0', 'power': '1,5'}), (3, Malformed('1 columns, where the header has 2'))]
+    >>> list(Readings([b"time;power", b"0;1,5", b"1;2;3"], look=2))
+    [(2, {'time': '0', 'power': '1,5'}), (3, Malformed('3 fields, where the header has 2'))]
     """
 
     def __init__(
@@ -69,8 +83,10 @@ class Readings:
         known: Collection[str] = (),
         delimiter: str | None = None,
         look: int = LOOK_LINES,
+        header: Sequence[str] = (),
     ) -> None:
         self._lines, self._known, self._given, self._look = lines, dict.fromkeys(known), delimiter, look
+        self._own = Header(tuple(header), (), False)
         #: Of CSV, once it is found.
         self.delimiter: str | None = None
         self._header: Header | None = None
@@ -84,6 +100,8 @@ class Readings:
     def __iter__(self) -> Iterator[tuple[int, Reading | Malformed]]:
         held: list[tuple[int, str]] = []
         for number, line in enumerate(self._lines, start=1):
+            if line is not None and not (self._json or self._header or held):
+                _refuse_encoding(line, number)
             try:
                 text = _text(line, number)
             except Malformed as error:
@@ -101,23 +119,40 @@ class Readings:
     def _begin(self, held: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Reading | Malformed]]:
         """The first lines, now that they tell how all are written."""
         self._json = 2 * sum(_is_json(text) for _, text in held) > len(held)
+        units = -1
         for i, (number, text) in enumerate(held):
             if not self._json and self._header is None:
+                texts = [text for _, text in held[i:]]
                 try:
-                    self.delimiter, self._header = self._find_header([text for _, text in held[i:]])
+                    self.delimiter, self._header = self._find_header(texts)
                 except (csv.Error, Malformed) as error:
                     yield number, Malformed(str(error))
                     continue
                 if self._header.present:
+                    units = i + 1 if self._has_units(texts[1:]) else -1
                     continue
-            yield from self._read(number, text)
+            if i == units:
+                yield number, Malformed(UNITS)
+            else:
+                yield from self._read(number, text)
+
+    def _has_units(self, texts: Sequence[str]) -> bool:
+        """Whether the first of the rows below a header holds units, as in a file."""
+        assert self._header is not None
+        assert self.delimiter is not None
+        found = [r for _, r in (each for text in texts for each in self._read(0, text)) if isinstance(r, dict)]
+        if len(found) < 3 or not texts[0].strip():
+            return False
+        table = pa.table({name: pa.array([row[name] for row in found], pa.string()) for name in self._header.names})
+        return bool(find_units(table, fields.find_style([c.combine_chunks() for c in table.columns], self.delimiter)))
 
     def _read(self, number: int, text: str) -> Iterator[tuple[int, Reading | Malformed]]:
         """The reading in a line; none in a blank one."""
-        if not (text.strip() if self._json else text):
+        header = self._header
+        if not text.strip() if header is None else is_blank(text, self.delimiter or ",", len(header.names)):
             return
         try:
-            yield number, _json(text) if self._header is None else self._csv(text, self._header.names)
+            yield number, _json(text) if header is None else self._csv(text, header)
         except Malformed as error:
             yield number, error
 
@@ -126,33 +161,44 @@ class Readings:
         if self._known:
             tried = {}
             for delimiter in (self._given or ",", *DELIMITERS):
-                with suppress(csv.Error):  # a field that is too long, because nothing separates it
+                with suppress(csv.Error):  # a quoted field that is too long
                     tried[delimiter] = read_header(first, delimiter, self._known)
             delimiter = max(tried, key=lambda d: len(self._known.keys() & tried[d].names), default=",")
             header = tried.get(delimiter, Header((), (), False))
             if not self._known.keys() & header.names:
+                if self._given and len(split_fields(first, self._given)[0]) == len(self._own.names) > 1:
+                    return self._given, self._own
                 some = ", ".join(list(self._known)[:6])
                 raise Malformed(f"{shorten(first)} is neither JSON nor a header of CSV with one of {some}")
         else:
             delimiter = self._given or find_delimiter(texts)
             header = read_header(first, delimiter)
+            usual, lines = Counter(len(split_fields(text, delimiter)[0]) for text in texts).most_common(1)[0]
+            if len(header.names) < usual and lines > len(texts) / 2:
+                raise Malformed(f"{len(header.names)} fields, where the lines that follow have {usual}")
         repeated = find_repeated(header.names)
         if repeated is not None:
-            raise Malformed(f"the header has more than one column {repeated!r}")
+            raise TableError(f"the header has more than one column {repeated!r}. Give each its own name.")
         return delimiter, header
 
-    def _csv(self, text: str, names: Sequence[str]) -> Reading:
+    def _csv(self, text: str, header: Header) -> Reading:
         assert self.delimiter is not None
-        rows = csv.reader([text, ""], delimiter=self.delimiter)
+        names = header.names
         try:
-            values = next(rows)
-        except (csv.Error, StopIteration) as error:
+            values, closed = split_fields(text, self.delimiter)
+        except csv.Error as error:
             raise Malformed(f"not CSV: {error}") from None
-        if rows.line_num > 1:
-            raise Malformed("not CSV in one line: a quote is never closed")
-        if len(values) != len(names):
-            raise Malformed(f"{len(values)} columns, where the header has {len(names)}")
-        return dict(zip(names, values, strict=True))
+        if not closed:
+            raise Malformed(QUOTE)
+        if len(values) != len(names) and text.startswith("#"):
+            raise Malformed(COMMENT)
+        if len(values) > len(names):
+            raise Malformed(too_many(len(values), len(names)))
+        if header.present and names[0] in (values[0], values[0].strip()):
+            again = read_header(text, self.delimiter, names)
+            if again.names == names:
+                raise Malformed(HEADER_AGAIN)
+        return dict(zip(names, values + [""] * (len(names) - len(values)), strict=True))
 
 
 def collect(
@@ -160,15 +206,48 @@ def collect(
     delimiter: str | None = None,
     unnamed: Sequence[str] = (),
     time: str | bool | None = None,
+    words: Collection[str] = (),
 ) -> Table:
-    """A table of readings, as if they had been read from a file: of JSON lines, or of CSV with that delimiter."""
+    """A table of readings, as if they had been read from a file: of JSON lines, or of CSV with that delimiter.
+
+    Names that only a few stray readings have are no columns.
+    """
     nested = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, dict | list))
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in nested]
+    rare = _stray(rows)
+    names = [n for n in dict.fromkeys(name for row in rows for name in row) if n not in nested and n not in rare]
     columns = [pa.array([fields.as_text(row.get(name)) for row in rows], pa.string()) for name in names]
-    frame = Frame(pa.Table.from_arrays(columns, names), None)
-    frame.comma = delimiter not in (None, ",") and fields.decimal_comma(columns)
-    frame.delimiter, frame.nested, frame.unnamed = delimiter, tuple(nested), tuple(unnamed)
-    return table_of("the readings", frame, time)
+    frame = Frame(pa.Table.from_arrays(columns, names))
+    if delimiter is not None:
+        frame.style = fields.find_style(columns, delimiter)
+    frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, tuple(nested), tuple(unnamed), rare
+    return table_of("the readings", frame, time, pivot=(), ordered=False, words=words)
+
+
+def collect_readings(
+    numbered: Sequence[tuple[int, Reading]],
+    readings: Readings,
+    time: str | bool | None = None,
+    words: Collection[str] = (),
+) -> tuple[Table, set[int]]:
+    """The table of numbered readings, and the lines of stray ones: those that have none of its columns but the time."""
+    rows = [row for _, row in numbered]
+    table = collect(rows, readings.delimiter, readings.unnamed, time, words)
+    columns = {*table.names, *table.categories}
+    stray = {line for line, row in numbered if not columns & row.keys()}
+    if stray:
+        rows = [row for line, row in numbered if line not in stray]
+        table = collect(rows, readings.delimiter, readings.unnamed, time, words)
+    return table, stray
+
+
+def _stray(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Names in fewer than one reading of twenty, and why they are left out; where nine of ten readings have none."""
+    counts = Counter(name for row in rows for name in row)
+    rare = {name: count for name, count in counts.items() if 20 * count < len(rows)}
+    with_rare = sum(any(name in rare for name in row) for row in rows)
+    if 10 * with_rare > len(rows):
+        return {}
+    return {name: f"in only {count} of the first {len(rows)} readings" for name, count in rare.items()}
 
 
 def _is_json(text: str) -> bool:
@@ -178,17 +257,28 @@ def _is_json(text: str) -> bool:
 def _json(text: str) -> Reading:
     if not _is_json(text):
         raise Malformed(f"{shorten(text)} is not an object of names and readings")
-    try:
-        return dict(json.loads(text))
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise Malformed(f"not JSON: {error}") from None
+    return read_object(text)
 
 
 def _text(line: bytes | None, number: int) -> str:
     if line is None:
-        raise Malformed("longer than 1 MiB")
+        raise Malformed(f"longer than {LONGEST >> 20} MiB")
     try:
         text = line.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
         raise Malformed("not UTF-8 text") from None
     return text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _refuse_encoding(line: bytes, number: int) -> None:
+    """An error, as of a file, if the first line is not text: then neither are those that follow."""
+    if line.lstrip().startswith(b"{"):
+        return
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
+        raise TableError(f"line {number} of the readings is UTF-16 or binary. Convert them: iconv -f utf-16 -t utf-8")
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise TableError(
+            f"line {number} of the readings is not UTF-8. Convert them: iconv -f latin1 -t utf-8"
+        ) from None

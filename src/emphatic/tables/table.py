@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
+from emphatic.tables.block import Block
 from emphatic.tables.clock import Clock
-from emphatic.tables.table_errors import TableError, reading
+from emphatic.tables.table_errors import CALLER, TableError, reading
 
 if TYPE_CHECKING:
+    from emphatic.tables.dropped_rows import DroppedRows
     from emphatic.tables.files import File, Source
     from emphatic.tables.notation import Notation
-    from emphatic.tables.times import TimeColumn
 
-__all__ = ["Block", "Table", "open_table", "table_of"]
+__all__ = ["Block", "Table", "open_table"]
 
-_IGNORED = {"date": "another date", "clock": "a time of day", "other": "no number or text"}
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Some rows of a table, the first of them row number ``row``.
-
-    ``values`` is (B, C) with NaN where missing; ``time`` is (B,) in seconds since the epoch or in the time column's own
-    unit, NaN where missing, or None without a time column; ``labels`` has each text column, None where missing.
-    ``unreadable`` and ``infinite`` count, for each signal, the values that were there but no number, or not finite:
-    both are missing in ``values``.
-    """
-
-    row: int
-    values: NDArray[np.float64]
-    time: NDArray[np.float64] | None
-    labels: dict[str, NDArray[np.object_]]
-    unreadable: NDArray[np.int64] = field(repr=False)
-    infinite: NDArray[np.int64] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.values)
+_IGNORED = {"date": "another date", "clock": "a time of day", "other": "neither numbers nor text"}
 
 
 class Table:
@@ -50,17 +28,21 @@ class Table:
 
     - ``names``: the signals, all columns of numbers (True is 1) but the time, in their order;
     - ``categories``: the columns of text;
-    - ``time``: the time column, or both of a date and a time of day as ``Date+Time``, or None;
+    - ``time``: the time column, or both of a date and a time of day as ``Date+Time``, or None; ``zone`` is that of its
+      stamps, if they have one;
     - ``dated``: whether times are seconds since 1970, so that there is a time of day;
     - ``a_second``: how many units of a time column of numbers make a second;
     - ``ignored``: the columns that are not used, each with the reason;
     - ``rows``: how many rows there are, where that is known without reading them, or None;
-    - ``broken``: malformed lines of text, skipped in the last pass;
+    - ``broken``: malformed lines of text, skipped in the last pass; ``dropped``: the same by reason;
     - ``notation``: how its text is written.
     """
 
-    def __init__(self, name: str, source: Source, file: File | None, time: str | bool | None) -> None:
-        from emphatic.tables import columns, times
+    def __init__(
+        self, name: str, source: Source, file: File | None, time: str | bool | None, sort: bool = False,
+        long: bool = False, ordered: bool = True, words: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        from emphatic.tables import arrangement, columns, times
 
         self.name = name
         self._source = source
@@ -74,13 +56,30 @@ class Table:
             raise TableError(f"{name}: the table has no columns.")
         if look.num_rows == 0:
             raise TableError(f"{name}: the table has columns but no rows.")
-        kinds = {column: columns.kind(array, source.comma) for column, array in first.items()}
-        when: TimeColumn | None = times.find(name, look, kinds, time, source.comma)
+        kinds = {column: columns.kind(array, source.style) for column, array in first.items()}
+        kinds |= {column: "text" for column in words if kinds.get(column) == "switch"}
+        when, self._no_time, disorder = times.find(name, look, kinds, time, source.style)
+        found = None if long or time is False else arrangement.find_long(look, kinds, when, source.style)
+        if found is not None:
+            raise TableError(
+                f"{name}: this is long format, with a row for each reading: {found[0]!r} names the sensor, "
+                f'{found[1]!r} has its value. Give each sensor a column: pivot="{found[0]},{found[1]}"; or pass '
+                "pivot=False to take the rows as they are."
+            )
+        if sort:
+            if when is None:
+                raise TableError(f"{name}: there is no time to sort by: {self._no_time}. Name the column: time=…")
+            self._source = source = arrangement.sort(source, look.column_names, when)
+            look = source.look()
+        elif disorder is not None and ordered:
+            raise disorder
+        self._header = tuple(look.column_names)
         self._when = when
         self.time = when.name if when else None
+        self.zone = when.zone if when else None
         self.dated = bool(when and when.dated)
         self.a_second = when.a_second if when else 1.0
-        self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested")
+        self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
         for column, kind in kinds.items():
             if when and column in when.names:
                 continue
@@ -89,7 +88,9 @@ class Table:
             elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(first[column]):
                 self.ignored[column] = "without a name, and empty or a count of rows"
         kept = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]
-        self.names = tuple(column for column in kept if kinds[column] == "number")
+        self.names = tuple(column for column in kept if kinds[column] in ("number", "switch"))
+        self._switches = tuple(column for column in self.names if kinds[column] == "switch")
+        self._styles = [replace(source.style, switch=kinds[column] == "switch") for column in self.names]
         self.categories = tuple(column for column in kept if kinds[column] == "text")
         if not self.names:
             what = ", ".join(f"{c!r} ({'the time' if when and c in when.names else kinds[c]})" for c in list(kinds)[:8])
@@ -99,14 +100,42 @@ class Table:
 
     @property
     def broken(self) -> int:
-        return self._source.broken
+        return self.dropped.count
+
+    @property
+    def dropped(self) -> DroppedRows:
+        """The rows that the last pass could not use, by reason."""
+        return self._source.dropped
 
     @property
     def notation(self) -> Notation:
         """How its text is written, for reading more of the same line by line."""
         from emphatic.tables.notation import Notation
 
-        return Notation(getattr(self._source, "delimiter", None), self._source.comma, self._when)
+        delimiter = getattr(self._source, "delimiter", None)
+        header = () if delimiter is None else self._header
+        return Notation(delimiter, self._source.style, self._when, self._switches, header)
+
+    def facts(self) -> dict[str, Any]:
+        """What was found in the table and how it is written, as JSON can hold it, as of the last pass.
+
+        ``time`` has the columns, their format and zone, or ``why`` there is none; ``rows_dropped`` and
+        ``columns_left_out`` say why; ``rows_short`` counts rows whose last fields were absent.
+        """
+        when, style = self._when, self._source.style
+        time = {"why": self._no_time} if when is None else {
+            "columns": list(when.names), "format": when.format, "zone": when.zone,
+        }  # fmt: skip
+        return {
+            "time": time,
+            "rows_dropped": self.dropped.facts(),
+            "rows_short": self.dropped.short,
+            "columns_left_out": [{"name": name, "why": why} for name, why in self.ignored.items()],
+            "delimiter": getattr(self._source, "delimiter", None),
+            "decimal": "," if style.comma else ".",
+            "thousands": style.thousands,
+            "units": dict(getattr(self._source, "units", {})),
+        }
 
     def __repr__(self) -> str:
         counts = f"signals={len(self.names)}, categories={len(self.categories)}"
@@ -156,6 +185,7 @@ class Table:
     def _block(self, row: int, parts: list[Any]) -> Block:
         """Parts are converted one by one: their types may differ (text, where a part did not keep to its type)."""
         from emphatic.tables import columns, fields
+        from emphatic.tables.dropped_rows import AFTER_DROP, ROW
 
         C, B = len(self.names), sum(len(part) for part in parts)
         values = np.empty((B, C))
@@ -163,7 +193,7 @@ class Table:
         at = 0
         for part in parts:
             for j, name in enumerate(self.names):
-                column, bad = columns.numbers(columns.plain(part.column(name)), self._source.comma)
+                column, bad = columns.numbers(columns.plain(part.column(name)), self._styles[j])
                 values[at : at + len(part), j] = column
                 unreadable[j] += bad
             at += len(part)
@@ -176,7 +206,12 @@ class Table:
             name: np.concatenate([fields.labels(columns.plain(part.column(name))) for part in parts])
             for name in self.categories
         }
-        return Block(row, values, time, labels, unreadable, infinite)
+        numbers, after_drop = np.arange(row, row + B), np.zeros(B, np.bool_)
+        if ROW in parts[0].schema.names:
+            numbers = np.concatenate([part.column(ROW).to_numpy() for part in parts])
+        if AFTER_DROP in parts[0].schema.names:
+            after_drop = np.concatenate([part.column(AFTER_DROP).to_numpy(zero_copy_only=False) for part in parts])
+        return Block(row, values, time, labels, unreadable, infinite, numbers, after_drop)
 
     def clock(self) -> Clock | None:
         """A clock that knows this table's usual step from its first rows, or None without a time column."""
@@ -189,14 +224,22 @@ def open_table(
     time: str | bool | None = None,
     delimiter: str | None = None,
     names: Sequence[str] | None = None,
+    sort: bool = False,
+    pivot: str | Sequence[str] | bool | None = None,
+    words: Collection[str] = (),
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
-    ``source`` is the path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd or bz2;
-    recognised by its content), or in memory a pyarrow, pandas or polars frame, a dict of arrays, a NumPy structured
-    array, or an array (T, C) with ``names``. ``time`` names the time column (``"Date+Time"`` for a pair); by default it
-    is the one that is obviously so, and False is none. ``delimiter`` is that of CSV; by default it is found.
+    ``source`` is the path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd, xz or
+    bz2; recognised by its content), or in memory a pyarrow, pandas or polars frame, a dict of arrays, a NumPy
+    structured array, or an array (T, C) with ``names``. ``time`` names the time column (``"Date+Time"`` for a pair); by
+    default it is the one that is obviously so, and False is none. ``delimiter`` is that of CSV; by default it is found.
 
+    Rows must be in the order of time; ``sort`` sorts them, in memory. A table in long format, with a row for each
+    reading, is refused unless ``pivot``, "sensor,value", names its columns of sensors and values: then each sensor
+    becomes a column, in memory. (``pivot=False`` takes the rows as they are.)
+
+    A column of ON and OFF (yes and no, open and closed) is one of numbers, 1 and 0, unless ``words`` names it.
     A column of text counts as numbers if most of its first values are; what is later not a number is missing, and
     counted. A bad table raises a ``TableError``.
 
@@ -208,30 +251,9 @@ def open_table(
     0 [0.0, 1.0] [[4.2], [nan]] ['open', 'shut']
     2 [2.0] [[5.4]] ['shut']
     """
-    if time is True or not isinstance(time, str | bool | None):
-        raise refusal("time", "open_table", "be the name of a column, False or None", repr(time))
-    if delimiter is not None and (
-        not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
-    ):
-        raise refusal("delimiter", "open_table", "be one ASCII character, not a quote or a line's end", repr(delimiter))
-    if not isinstance(source, str | os.PathLike):
-        from emphatic.tables.frames import Frame
+    from emphatic.tables.opening import open_source
 
-        return table_of("the table", Frame(source, names), time)
-    if names is not None:
-        raise refusal("names", "open_table", "be left out for a file", repr(list(names)))
-    from emphatic.tables.files import open_file
-
-    name = os.fspath(source)
-    with reading(name):
-        opened, file = open_file(name, delimiter)
-    return table_of(name, opened, time, file)
-
-
-def table_of(name: str, source: Source, time: str | bool | None = None, file: File | None = None) -> Table:
-    """The table that a source holds."""
-    with reading(name, file.not_utf8 if file else lambda: None):
-        return Table(name, source, file, time)
+    return open_source(source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words)
 
 
 def _idle(array: Any) -> bool:

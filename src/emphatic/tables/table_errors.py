@@ -1,12 +1,24 @@
-"""The errors of tables: which file, where in it, and what to do; and of one line, why it is no reading."""
+"""The errors of tables: which file, where in it, and what to do; and why a line of a pipe is not a reading."""
 
 from __future__ import annotations
 
 import csv
+import lzma
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
-__all__ = ["Malformed", "TableError", "reading"]
+__all__ = ["CALLER", "Caller", "Malformed", "TableError", "reading"]
+
+
+class Caller(NamedTuple):
+    """The function that was called with a table, and its parameter for it: what an error names."""
+
+    function: str = "open_table"
+    source: str = "source"
+
+
+CALLER = Caller()
 
 
 class TableError(ValueError):
@@ -14,7 +26,7 @@ class TableError(ValueError):
 
 
 class Malformed(ValueError):
-    """A line of a pipe that is not a reading, and why: no error of the run."""
+    """A line of a pipe that is not a reading, and why. The run goes on without it."""
 
 
 @contextmanager
@@ -36,15 +48,13 @@ def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> It
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = _one_line(error)
         raise TableError(f"{name}: a column's type cannot be read ({reason}). Store it as numbers.") from None
-    except (pa.ArrowException, csv.Error, OSError, EOFError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, csv.Error, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         reason = _one_line(error)
         if isinstance(error, UnicodeDecodeError) or "invalid utf8" in reason.lower():
             line = find_line()
             place = f"line {line}" if line else "some of its text"
             remedy = f"Convert it: iconv -f latin1 -t utf-8 {name} > converted.csv"
             raise TableError(f"{name}: {place} is not UTF-8. {remedy}") from None
-        if "straddling" in reason:
-            raise TableError(f"{name}: a row is longer than 512 kB, or a quote in it is never closed.") from None
         raise TableError(f"{name}: damaged or cut short ({reason}). Write or fetch it again, whole.") from None
 
 

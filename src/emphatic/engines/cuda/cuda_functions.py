@@ -1,4 +1,4 @@
-"""What the cuda engine's kernels may call of their rule: the text of small functions on tuples, in Triton.
+"""The small functions on tuples that the cuda engine's kernels call, as Triton source generated for each rule.
 
 They are to ``cuda_kernels`` what those of ``rule_functions`` are to kernels in numba: loops over vectors written out,
 structural zeros left out, and no name of the rule outside its own function. The declarations are for the reader. The
@@ -45,11 +45,11 @@ REAL: Any
 _Function = Callable[..., Any]
 #: (z, z_next, h, nought, RING) → x, x_next and g in float64, of a step's two rows and its row of H.
 products: _Function
-#: (step, memory, x, x_next, g, live, nought) → δ, c, and the memory after the step. Who is not live stays as he is.
+#: (step, memory, x, x_next, g, live, nought) → δ, c, and the memory after the step; as it was where not live.
 decide: _Function
 #: (c, size, top) → size after the step.
 bounds: _Function
-#: (δ, memory, c, size): all are finite, and small enough to go on in chunks.
+#: (δ, memory, c, size) → whether all are finite and small enough for the chunked form.
 is_fine: _Function
 #: (c, z, g, g_next) → z after the step, where g and g_next are its row's products with φ and φ'.
 move: _Function
@@ -66,7 +66,7 @@ move_late: _Function
 #: (z, late, g) → z of rows whose products with the last φ' are g, with what late adds;  (late, nought) → late as z.
 add_late: _Function
 late_row: _Function
-#: (at, distance, ok, z, late): store z with late, where there is any.
+#: (at, distance, ok, z, late): store z + late for the vectors that have a late coefficient.
 store_late: _Function
 #: (nought) → 1;  (c, total) → A total;  (later, total) → later total;  (total) → total as an ``a``.
 identity: _Function
@@ -77,7 +77,7 @@ round_total: _Function
 #: Beyond this a chunk is taken step by step: products with features, and their sums, are then still in the range.
 _LIMIT = {"float32": 1e30, "float64": 1e290}
 
-# Triton would round a number that meets ``minimum`` to float32. (To subtract 0 costs nothing.)
+# Triton rounds a literal argument of ``minimum`` to float32. (Subtracting 0 costs nothing.)
 _HEADER = """import triton
 import triton.language as tl
 
@@ -135,7 +135,7 @@ def module_text(rule: Rule, dtype: str) -> str:
 
 
 def _in_float64(source: str) -> str:
-    """The rule, where a number that it returns as it stands is not made a float32 on the way: max, as above, is not."""
+    """The rule with its returned literals in float64: Triton would round them to float32, but not through ``max``."""
     tree = ast.parse(source)
     for returned in ast.walk(tree):
         for group in ast.walk(returned) if isinstance(returned, ast.Return) else ():
@@ -167,7 +167,7 @@ class _Functions:
             {r: f"{name}[{i}]" for i, r in enumerate(r for r in u.vectors if u.B[r][side] != 0.0)}
             for side, name in enumerate("bd")
         )
-        #: Those pairs of which ``a`` has what they have over 1.
+        #: The pairs for which ``a`` holds the excess over 1.
         self.scales = [(r, r) for r in u.weights if f"a{r}_{r}" in u.scales]
         self.text: list[str] = []
         for name, value in (
@@ -186,7 +186,7 @@ class _Functions:
         self._add_totals()
 
     def add(self, signature: str, *lines: str) -> None:
-        """A function of that signature and body."""
+        """Add a function with this signature and body."""
         body = textwrap.indent("\n".join(lines) or "pass", "    ")
         self.text.append(f"@inner\ndef {signature}:\n{body}\n")
 
@@ -203,11 +203,11 @@ class _Functions:
         return f"{value} + {scaled}" if excess and (r, r) in self.scales else scaled
 
     def excess(self, pair: tuple[int, int], value: str) -> str:
-        """A coefficient ready to be rounded."""
+        """A coefficient in the form in which it is rounded."""
         return f"({value} - 1.0)" if pair in self.scales else value
 
     def _add_steps(self) -> None:
-        """The rule, and what is made of its coefficients."""
+        """Functions that call the rule and bound the sizes."""
         u, entries = self.u, [*self.a.values(), *self.b.values(), *self.d.values()]
         uses_x, uses_next, uses_g = self.rule.products
         x, x_next = (
@@ -244,7 +244,7 @@ class _Functions:
         self.add("is_fine(delta, memory, c, size)", "a, b, d = c", f"return {fine}")
 
     def _add_rows(self) -> None:
-        """Rows that A and B move, and those that a step leaves behind."""
+        """Functions that move rows by A and B, and that give the coefficients of rows already used."""
         u, lines = self.u, []
         moved = []
         for r in u.vectors:
@@ -280,7 +280,7 @@ class _Functions:
         self.add("store_late(at, distance, ok, z, late)", *stores)
 
     def _add_totals(self) -> None:
-        """Products of several A, all of them arrows."""
+        """Functions for products of several A, all of them in the arrow form."""
         at = {pair: f"total[{i}]" for i, pair in enumerate(self.pairs)}
         self.add("identity(nought)", f"return {tuple_of(f'nought + {float(r == c)}' for r, c in self.pairs)}")
         for signature, excess in (("multiply(c, total)", True), ("compose(a, total)", False)):

@@ -1,4 +1,4 @@
-"""The steps of a chunk on V, and what they make of X, in Triton.  Derived in CUDA.md.
+"""A chunk's steps on V, and the update of X, in Triton.  Derived in CUDA.md.
 
 One thread has one learner. A chunk's steps go in groups, and the numbers of a group's rows form a *ring*, a tuple of
 rows, which a GPU keeps in registers. Its first rows are those of the step's φ and φ'; a step moves all others and puts
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
-from emphatic.engines.cuda.cuda_products import inner, product, split
+from emphatic.engines.cuda.cuda_products import inner, load_rows_of, place_of_share, product, split
 
 if TYPE_CHECKING:
     from emphatic.engines.cuda.cuda_functions import (
@@ -65,7 +65,7 @@ def take_chunk(
     Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, parameters, varies, t0, L, turns, chunk, K, parts,
     APART: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """L steps on V, (parts, m, ROWS, K) in Z, from step t0 of a block on; W in its place, and A_total in TAIL.
+    """L steps on V, (m, ROWS, K) in Z, from step t0 of a block on; W in its place, and A_total in TAIL.
 
     FLAG is lowered to the chunk if a learner may overflow. Each of ``parameters`` is a pointer and its distances from
     step to step and from learner to learner; ``varies`` says which of them vary from step to step.
@@ -76,17 +76,19 @@ def take_chunk(
     wide = tl.cast(K, tl.int64)
     k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     ok = k < K
-    # Frozen learners go along, and are not written down. No load of V is masked by this: Triton arranges a product by
-    # the smallest numbers that any of its factors depends on, and cannot do so for float64.
+    # Frozen learners are computed and not stored. No load of V is masked by this: Triton lays a product out by the
+    # narrowest type that any of its factors depends on, masks included, and fails to do so for float64.
     moves = ok & (tl.load(FROZEN + k, mask=ok, other=1) == 0)
-    none = 0 * k  # makes an answer of each learner's own of one for all: Triton's interpreter confuses masks otherwise
+    none = 0 * k  # makes scalars one value a learner: otherwise Triton's interpreter confuses masks
     nought = tl.zeros((BLOCK,), tl.float64)
     z = Z + k
     G += chunk * ROWS * ROWS
-    # From 1 on, sizes bound besides X all it is made of: W, as if a row were 1, and products of A, as if X were 1.
+    # Sizes that start at 1 or more bound, besides X, also W (as if a row were 1) and products of A (as if X were 1).
     top = tl.maximum(tl.load(TOP + chunk).to(REAL), 1.0)
     memory, size = load_state(BEFORE, wide, k, ok)
     constant = load_step(parameters, k, ok)
+    when = t0 + 0 * wide  # (in 64 bits: K steps of K numbers are beyond 32)
+    step = vary_step(constant, parameters, varies, when, k, ok & (none < L))
     i = tl.arange(0, GROUP)
     within = ok[None, :] & (i[:, None] < ROWS)
     if parts > 1:
@@ -107,10 +109,10 @@ def take_chunk(
         late = no_late(nought)
         for j in range(turns):
             t = first + j
-            when = t0 + t + 0 * wide  # (in 64 bits: K steps of K numbers are beyond 32)
             live = t + none < L
             h = H + (chunk * ROWS + t) * (2 * RING)
-            step = vary_step(constant, parameters, varies, when, k, ok & live)
+            # Load the next step's parameters while this step is computed.
+            following = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
             x, x_next, g = products(ring[0], ring[1], h, nought, RING)
             delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
             size = bounds(c, size, top)
@@ -123,6 +125,8 @@ def take_chunk(
                 late = make_late(live, c, late)
                 before = move_late(c, before)
             of_group = multiply(c, of_group)
+            step = following
+            when += 1
         store_ring(y, wide, ok, ring, RING - GROUP, ROWS)
         scale = along_rows(round_total(of_group))
         tl.debug_barrier()
@@ -138,10 +142,10 @@ def take_chunk(
             store_rows(at, wide, within, moved, ROWS)
         tl.debug_barrier()
         if not APART:
-            # The first row's share from the step before the group, which V has had already.
+            # Add the first row's coefficient from the step before the group, which V already includes.
             store_late(y, ROWS * wide, ok, ring[1], before)
         total = compose(of_group, total)
-    # The last φ' of a chunk that ends with a group has a row of its own, of which only weights take.
+    # If a chunk ends with a group, its last φ' has a row of its own, with coefficients of weights only.
     if (L % GROUP == 0) & (L < ROWS) & (not APART):
         store_row(z + L * wide, wide, ok, late_row(late, nought), ROWS)
     tl.store(DELTA + k, delta_last, mask=moves)
@@ -174,7 +178,7 @@ def turn(ring, c, late, nought, h, STRIDE: tl.constexpr, RING: tl.constexpr):
 def spread(
     moved, near, y, wide, within, late, beyond, APART: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """V of rows to come with what the group's W adds: ``near`` are their products with its rows."""
+    """V of later rows with what the group's W adds; ``near`` are the products of those rows with the group's rows."""
     i = tl.arange(0, GROUP)
     more = ()
     for r in tl.static_range(VECTORS):
@@ -190,11 +194,14 @@ def spread(
 
 @triton.jit(do_not_specialize=["chunk"])
 def update(
-    X, Z, TAIL, FLAG, FROZEN, P, P_rest, chunk, K, n, span,
-    FIRST: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
-    THREE: tl.constexpr, STAGES: tl.constexpr,
+    X, Z, TAIL, FLAG, FROZEN, P, P_rest, SCALE, chunk, K, n, span,
+    ONE: tl.constexpr, OTHER: tl.constexpr, NEXT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    TILE: tl.constexpr, THREE: tl.constexpr, HALVES: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """X ← A_total X + W P for a block of learners and ``span`` columns, vectors FIRST to LAST; P is (n, ROWS)."""
+    """X ← A_total X + W P for a block of learners and ``span`` columns; of two vectors, or of one if they are the same.
+
+    P is (n, ROWS), or in HALVES (ROWS, n). With NEXT, also V = X Pᵀ of the next chunk's rows, as in ``project``.
+    """
     if tl.load(FLAG) <= chunk:
         return
     wide = tl.cast(K, tl.int64)
@@ -205,10 +212,16 @@ def update(
     i = tl.arange(0, TILE)
     first = tl.program_id(1) * span
     total = load_total(TAIL, wide, k, moves)
+    scale = tl.load(SCALE + chunk)
+    scale_next = tl.load(SCALE + chunk + 1) if NEXT else scale
+    COUNT: tl.constexpr = 1 if ONE == OTHER else 2
     W = ()
-    for r in tl.static_range(FIRST, LAST + 1):
-        w = tl.load(Z + (r * ROWS + j)[None, :] * wide + k[:, None], mask=ok[:, None], other=0.0)
-        W = W + (split(w, THREE),)
+    V = ()
+    for s in tl.static_range(COUNT):
+        row = ((OTHER if s else ONE) * ROWS + j)[None, :] * wide
+        w = tl.load(Z + row + k[:, None], mask=ok[:, None], other=0.0)
+        W = W + (split(w, THREE, HALVES),)
+        V = V + (tl.zeros((BLOCK, ROWS), REAL),)
     at = ()
     for r in tl.static_range(VECTORS):
         at = at + (X + (r * wide + k)[:, None] * n,)
@@ -216,15 +229,31 @@ def update(
     P_rest += chunk * ROWS * n
     count = (tl.minimum(first + span, n) - first + TILE - 1) // TILE
     for tile in tl.range(0, count, num_stages=STAGES):
-        # Each program begins elsewhere, or all would ask the same few channels of memory at a time.
+        # Each program begins at another tile: otherwise all would read from the same few memory channels at once.
         c = first + (tile + tl.program_id(0)) % count * TILE + i
         inside = c < n
-        p = tl.load(P + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0)
-        rest = tl.load(P_rest + c[None, :] * ROWS + j[:, None], mask=inside[None, :], other=0.0) if THREE else p
-        there = moves[:, None] & inside[None, :]
-        made = ()
-        for r in tl.static_range(FIRST, LAST + 1):
-            old = apply_to(r, total, at, c, there)
-            made = made + (product(W[r - FIRST][0], W[r - FIRST][1], p, rest, old, THREE),)
-        for r in tl.static_range(FIRST, LAST + 1):
-            tl.store(at[r] + c[None, :], made[r - FIRST], mask=there)
+        place = c[None, :] + j[:, None] * n if HALVES else c[None, :] * ROWS + j[:, None]
+        p = load_rows_of(P, place, inside[None, :], HALVES)
+        rest = load_rows_of(P_rest, place, inside[None, :], HALVES) if THREE else p
+        there = moves[:, None] if HALVES else moves[:, None] & inside[None, :]
+        old = ()
+        for s in tl.static_range(COUNT):
+            old = old + (apply_to(OTHER if s else ONE, total, at, c, there),)
+        if NEXT:
+            later = c[:, None] + (ROWS + j)[None, :] * n
+            q = load_rows_of(P, later, inside[:, None], HALVES)
+            q_rest = load_rows_of(P_rest, later, inside[:, None], HALVES) if THREE else q
+        sums = ()
+        for s in tl.static_range(COUNT):
+            x = product(W[s], p, rest, scale, old[s], THREE, HALVES)
+            tl.store(at[OTHER if s else ONE] + c[None, :], x, mask=there)
+            if NEXT:
+                sums = sums + (product(split(x, THREE, HALVES), q, q_rest, scale_next, V[s], THREE, HALVES),)
+            else:
+                sums = sums + (V[s],)
+        V = sums
+    if NEXT:
+        z = Z + place_of_share(VECTORS * ROWS * wide)
+        for s in tl.static_range(COUNT):
+            row = ((OTHER if s else ONE) * ROWS + j)[None, :] * wide
+            tl.store(z + row + k[:, None], V[s], mask=ok[:, None])

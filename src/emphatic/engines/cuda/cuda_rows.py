@@ -34,7 +34,7 @@ def store_state(AFTER, wide, k, moves, memory, size):
 
 @inner
 def load_step(parameters, k, ok):
-    """The parameters of a step, as far as they are the same at every one."""
+    """The parameters of the first step: those that do not vary hold for every step."""
     step = ()
     for r in tl.static_range(PARAMETERS):
         step = step + (tl.load(parameters[r][0] + k * parameters[r][2], mask=ok, other=0.0).to(tl.float64),)
@@ -43,7 +43,7 @@ def load_step(parameters, k, ok):
 
 @inner
 def vary_step(step, parameters, varies, when, k, ok):
-    """The same with those that vary from step to step."""
+    """The same with the varying parameters of step ``when``."""
     out = ()
     for r in tl.static_range(PARAMETERS):
         if varies[r]:
@@ -56,12 +56,12 @@ def vary_step(step, parameters, varies, when, k, ok):
 
 @inner
 def add_parts(z, wide, within, parts, ROWS: tl.constexpr):
-    """V as the sum of its parts, in their order."""
+    """V as the sum of its parts, which lie behind it, in their order."""
     i = tl.arange(0, GROUP)
     for row in range(0, VECTORS * ROWS, GROUP):
         at = z[None, :] + (row + i)[:, None] * wide
-        total = tl.load(at, mask=within, other=0.0)
-        for part in range(1, parts):
+        total = tl.load(at + VECTORS * ROWS * wide, mask=within, other=0.0)
+        for part in range(2, parts + 1):
             total += tl.load(at + part * VECTORS * ROWS * wide, mask=within, other=0.0)
         tl.store(at, total, mask=within)
 

@@ -1,4 +1,4 @@
-"""Learners' scalars on the device and on the host: the newer of the two copies counts."""
+"""Learners' scalars on the device and on the host: the newer of the two copies is valid."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["CudaState"]
 class CudaState:
     """Memory, bounds and counts of steps of K learners, and which of them are frozen."""
 
-    def __init__(self, K: int, rows: int, device: str) -> None:
+    def __init__(self, K: int, rows: int, device: torch.device) -> None:
         self.K = K
-        #: Memory and bounds, (rows, K), before a chunk and after it; and which of the two is the present one.
+        #: Memory and bounds, (rows, K), before a chunk and after it; and the index of the current one.
         self.pair = torch.zeros((2, rows, K), dtype=torch.float64, device=device)
         self.at = 0
         #: 1 for those that are frozen, and how many they are.
@@ -31,11 +31,11 @@ class CudaState:
 
     @property
     def present(self) -> torch.Tensor:
-        """Memory and bounds as they are."""
+        """The current memory and bounds."""
         return self.pair[self.at]
 
     def on_host(self) -> NDArray[np.float64]:
-        """(K, rows + 1), the counts last. Whoever asks may write: this copy counts until the next run."""
+        """(K, rows + 1), the counts last. The caller may write to it: this copy is valid until the next run."""
         if self._host is None:
             self._count()
             self._host = np.column_stack([self.present.cpu().numpy().T, self._counts])
@@ -43,7 +43,7 @@ class CudaState:
 
     @property
     def counts(self) -> NDArray[np.float64]:
-        """The counts of steps, (K,), without a look at the device."""
+        """The counts of steps, (K,), without a transfer from the device."""
         if self._host is not None:
             return self._host[:, -1]
         self._count()
@@ -53,14 +53,14 @@ class CudaState:
         self._host = scalars
 
     def begin(self, frozen: NDArray[np.bool_]) -> None:
-        """Go on on the device, and with these learners frozen."""
+        """Make the device's copy the valid one, with these learners frozen."""
         if self._host is not None:
             self.present.copy_(torch.from_numpy(np.ascontiguousarray(self._host[:, :-1].T)))
             self._counts, self._steps, self._host = self._host[:, -1].copy(), 0, None
         self.freeze(frozen)
 
     def freeze(self, frozen: NDArray[np.bool_]) -> None:
-        """These learners, and no others, are frozen from now on."""
+        """Freeze these learners, and no others."""
         if self.standing or frozen.any():
             self._count()
             self._frozen[:] = frozen
@@ -68,12 +68,12 @@ class CudaState:
             self.standing = int(frozen.sum())
 
     def prepare(self) -> None:
-        """Make both of the pair right for those that are frozen: no kernel writes theirs."""
+        """Copy the state of frozen learners, which no kernel writes, to the other of the pair."""
         if self.standing:
             self.pair[self.at ^ 1] = self.present
 
     def advance(self, steps: int, chunks: int = 0) -> None:
-        """So many steps have been taken; each chunk was from one of the pair to the other."""
+        """Count these steps; each chunk of them went from one of the pair to the other."""
         self._steps += steps
         self.at ^= chunks & 1
 

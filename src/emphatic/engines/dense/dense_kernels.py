@@ -282,12 +282,13 @@ def run_many(
 ) -> int:  # fmt: skip
     """Steps t0 … t1 − 1 of these learners; −1, or t·K + k if learner k would diverge at step t and may not freeze.
 
-    Before step ``begin`` and every ``every``-th after it the learners' errors are written down, if there is a goal.
+    Before step ``begin`` and every ``every``-th after it the learners' errors are written down, if there is a goal, or
+    one for each learner.
     """
     for t in range(t0, t1):
         if goal.shape[0] > 0 and t >= begin and (t - begin) % every == 0:
             for k in learners:
-                errors[(t - begin) // every, k] = value_error(goal, X[0, k])
+                errors[(t - begin) // every, k] = value_error(goal[min(k, goal.shape[0] - 1)], X[0, k])
         k = step_learners(
             X, scalars, last_delta, learners, frozen, freeze, Phi[t], Phi_next[t], top, parameters, t, predictions, work
         )

@@ -46,7 +46,8 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     functions.add_learn("X, scalars, phi, phi_next")
     text = compiled.compose(functions, "dense.dense_kernels")
     module = compiled.module(f"dense_{rule.name}_{dtype}", text)
-    X, table, flat = types.Array(real, 3, "C"), types.Array(f8, 2, "C"), types.Array(f8, 1, "C")
+    X, cube = types.Array(real, 3, "C"), types.Array(f8, 3, "C")
+    table, flat = types.Array(f8, 2, "C"), types.Array(f8, 1, "C")
     phi, Phi = (types.Array(real, ndim, "C", readonly=True) for ndim in (1, 2))
     bits = types.Array(getattr(types, f"int{real.bitwidth}"), 2, "C", readonly=True)
     predictions = types.Array(real, 2, "C")
@@ -58,7 +59,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
         "run": (X, table, Phi, Phi, parameters, predictions, flat),
         "run_wide": (X, table, Phi, Phi, bits, bits, flag, parameters, predictions, flat),
         "learn_many": (*horde, phi, phi, parameters, predictions, table),
-        "run_many": (*horde, flag, Phi, Phi, f8, i8, i8, parameters, predictions, table, table, i8, i8, table),
+        "run_many": (*horde, flag, Phi, Phi, f8, i8, i8, parameters, predictions, cube, table, i8, i8, table),
     }
     return compiled.kernel(module, name, *signature[name])
 
@@ -157,7 +158,7 @@ class Dense(Engine):
         watch: Watch,
     ) -> int:  # fmt: skip
         T, given = len(phi), (phi, phi_next, top, parameters, predictions, watch)
-        few = self.n <= lanes.MOST_FEATURES and self.K >= _SEVERAL
+        few = self.n <= lanes.MOST_FEATURES and self.K >= _SEVERAL and (watch.probe is None or watch.probe.shared)
         steps = lanes.stepper(self.rule, (self.X, self.scalars, self.delta), *given) if few else None
         size = lanes.STEPS if few else _STEPS
         moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
@@ -189,7 +190,7 @@ class Dense(Engine):
         self, learners: NDArray[np.int64], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
         parameters: Arrays, predictions: NDArray[Any], watch: Watch,
     ) -> int:  # fmt: skip
-        goal = np.empty((0, 0)) if watch.probe is None else watch.probe.R
+        goal = np.empty((0, 0, 0)) if watch.probe is None else watch.probe.R
         status: int = self._compiled("run_many")(
             self.X, self.scalars, self.delta, learners, watch.frozen, watch.freeze, phi, phi_next, top, t0, t1,
             parameters, predictions, goal, watch.errors, watch.every, watch.first, self._work,

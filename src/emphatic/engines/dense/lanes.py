@@ -59,7 +59,7 @@ def stepper(
     run_lanes = kernel(rule, X.dtype.name, n, watch.probe is not None, compiled.interpreted())
     failed, given, goal = np.empty(K, np.int64), tuple(_once(p) for p in parameters), np.zeros((n + 1, n + 1))
     if watch.probe is not None:
-        goal[: len(watch.probe.R)] = watch.probe.R
+        goal[: watch.probe.R.shape[1]] = watch.probe.R[0]
     probe = goal, watch.errors, watch.every, watch.first
 
     def steps(learners: NDArray[np.int64], t0: int, t1: int) -> NDArray[np.int64]:

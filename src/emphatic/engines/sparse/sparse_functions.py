@@ -16,7 +16,7 @@ from emphatic.engines.sparse.lazy import add_limits
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
-    from emphatic.rules import Rule, Scalars
+    from emphatic.rules import AnyRule, Scalars
 
     Floats = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class Layout:
     vector, and for every trace the epoch E{j} that it is up to date with.
     """
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: AnyRule) -> None:
         u = unrolled(rule)
         self.m, self.w, self.traces, self.takes = u.m, u.w, u.traces, u.feeds
         pairs = [(r, r) for r in u.vectors] + [(r, j) for r in u.weights for j in self.takes[r]]
@@ -92,9 +92,9 @@ class Layout:
         return scale
 
 
-def sparse_functions(rule: Rule, dtype: str) -> Functions:
-    """The functions of this rule that ``sparse_kernels`` calls."""
-    functions, at = Functions(rule, dtype), Layout(rule)
+def sparse_functions(rule: AnyRule, dtype: str, kind: type[Functions] = Functions) -> Functions:
+    """The functions of this rule that ``sparse_kernels`` calls, beside those of this kind."""
+    functions, at = kind(rule, dtype), Layout(rule)
     add_limits(functions)
     functions.constant("PEAKS", at.peaks)
     functions.constant("PERIOD", int(np.iinfo(STAMP[dtype]).max))

@@ -92,6 +92,8 @@ class SparseMany(Engine):
         self._clock = np.zeros(2, np.int64)
         #: What only lives within a step: φ and φ' as lists and as arrays, and X·φ and X·φ';
         self._phi, self._phi_next = ((np.zeros(n, np.int32), np.zeros(n), np.zeros(m * K)) for _ in range(2))
+        #: the same for predictions;
+        self._rooms: list[tuple[NDArray[Any], ...]] = []
         #: and what comes of them, in the order of the kernel's arguments.
         self._scratch = (
             np.zeros((rows["FORM"], K)),
@@ -114,8 +116,6 @@ class SparseMany(Engine):
         if name == "run":
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
             state += (*self._phi, *self._phi_next, *self._scratch)
-        elif name == "predict":
-            state += self._phi
         return functools.partial(made, *state)
 
     def run(
@@ -207,7 +207,12 @@ class SparseMany(Engine):
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, Rows)
         out = np.zeros((len(phi), self.K))
-        self._compiled("predict")(phi.start, phi.index, phi.value, out)
+        try:
+            room = self._rooms.pop()
+        except IndexError:  # others are predicting at the same time, or nobody has
+            room = tuple(np.zeros(part.shape, part.dtype) for part in self._phi)
+        self._compiled("predict")(*room, phi.start, phi.index, phi.value, out)
+        self._rooms.append(room)
         predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
         return predictions
 

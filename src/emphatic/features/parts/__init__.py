@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from emphatic.common.names import show
 from emphatic.features import sources
 from emphatic.features.discovery import classes
 from emphatic.features.parts._part import Part
@@ -39,5 +40,5 @@ def from_config(table: Any) -> Part:
     """The part that a table of a TOML file describes."""
     if not isinstance(table, dict) or table.get("kind") not in KINDS:
         got = table.get("kind") if isinstance(table, dict) else table
-        raise refusal("kind", "a feature", f"be one of {', '.join(KINDS)}", repr(got))
+        raise refusal("kind", "a feature", f"be one of {', '.join(KINDS)}", show(got))
     return KINDS[table["kind"]].from_config({name: value for name, value in table.items() if name != "kind"})

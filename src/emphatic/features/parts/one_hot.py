@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from emphatic.features.parts._part import Part
 from emphatic.features.plan import CODE, FeaturePlan, Unit
 from emphatic.features.readings import CheckedReadings, is_missing
+from emphatic.features.records import is_number
 from emphatic.learning.inputs import refusal
 
 __all__ = ["OneHot"]
@@ -34,7 +34,7 @@ class OneHot(Part):
             raise refusal("of", "OneHot", "be the name of one signal or label", repr(self.of))
         if self.categories is not None:
             given = self.categories if isinstance(self.categories, tuple) else ()
-            plain = all(isinstance(c, str) or (isinstance(c, int | float) and math.isfinite(c)) for c in given)
+            plain = all(isinstance(c, str | bool) or is_number(c) for c in given)
             if not given or not plain or len(set(given)) < len(given):
                 wants = "be a list of different strings or finite numbers"
                 raise refusal("categories", "OneHot", wants, repr(self.categories))

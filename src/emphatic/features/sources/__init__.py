@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from emphatic.common.names import show
 from emphatic.features.discovery import classes
 from emphatic.features.records import from_fields
 from emphatic.features.sources._smoothed import Names, Smoothed
@@ -28,4 +29,4 @@ def from_config(table: Any) -> Any:
         if name in table:
             return from_fields(kind, name, {"of" if key == name else key: value for key, value in table.items()})
     tables = " or ".join(f"{{ {name} = …, steps = … }}" for name in KINDS)
-    raise refusal("of", "a feature", f"be a name, {tables}", repr(table))
+    raise refusal("of", "a feature", f"be a name, {tables}", show(table))

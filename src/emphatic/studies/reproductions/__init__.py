@@ -19,18 +19,26 @@ from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
 from emphatic.studies.agreement import Outcome
 from emphatic.studies.conditions import Conditions, Progress, silent
+from emphatic.studies.grid import find_rule
 
 __all__ = ["find", "names", "reproduce"]
 
 _NAMES = (
     "random-walk",
     "collision",
+    "four-rooms",
+    "four-rooms-high-variance",
     "chain",
     "two-theta",
     "baird",
     "followon-variance",
     "true-online-vs-accumulating",
+    "step-sizes",
 )
+
+
+#: The studies that sweep a grid.
+SWEPT = ("collision", "four-rooms", "four-rooms-high-variance")
 
 
 def names() -> tuple[str, ...]:
@@ -50,12 +58,18 @@ def reproduce(
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = silent,
+    rule: Any = None,
 ) -> Outcome:
     """Run a published study; given ``out``, also write ``<out>/<name>/report.html`` and ``results.json``.
 
-    ``jobs`` is how many processes share the work (-1: one a core); what comes out does not depend on it.
+    ``jobs`` is how many processes share the work (-1: one a core); what comes out does not depend on it. ``rule`` is a
+    rule of your own, or several: the studies that sweep a grid try it beside theirs, and report it.
     """
     study = find(name)
+    own = () if rule is None else tuple(map(find_rule, rule if isinstance(rule, list | tuple) else [rule]))
+    if own and name not in SWEPT:
+        wanted = f"be left out of {name!r}; it can be given to {', '.join(SWEPT)}"
+        raise refusal("rule", "reproduce", wanted, repr([one.name for one in own]))
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "reproduce", "be a whole number of 0 or more", repr(seed))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
@@ -64,7 +78,7 @@ def reproduce(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)  # or the whole study might be for nothing
     begin = time.perf_counter()
-    found: Outcome = study.run(Conditions(quick, seed, jobs, progress, folder))
+    found: Outcome = study.run(Conditions(quick, seed, jobs, progress, folder, own))
     outcome = replace(
         found,
         name=name,

@@ -47,9 +47,9 @@ def exact() -> list[Check]:
     interested = problems.chain(I=1.0 + Phi[:, 1] + 2.0 * Phi[:, 2])
     exactly = 1e-12
     checks = [
-        compare("d_μ × 31", [16, 8, 4, 2, 1], 31 * chain.d_mu, exactly),
-        compare("v_π", [4, 3, 2, 1, 1], chain.v_pi, exactly),
-        compare("f = m at λ = 0, × 31", [16, 24, 28, 30, 1], 31 * chain.followon(), 10 * exactly),
+        compare("d_μ × 31", [16, 8, 4, 2, 1], 31 * chain.d_mu, exactly, origin="printed"),
+        compare("v_π", [4, 3, 2, 1, 1], chain.v_pi, exactly, origin="printed"),
+        compare("f = m at λ = 0, × 31", [16, 24, 28, 30, 1], 31 * chain.followon(), 10 * exactly, origin="printed"),
         compare("m, I = 1 + φ₂ + 2φ₃, × 31", [16, 32, 40, 48, 3], 31 * interested.emphasis("etd"), 10 * exactly),
         compare("ETD(0), that I, fixed point", [2.066667, 1.133333, -0.066667], interested.fixed_point("etd"), 5e-7),
     ]

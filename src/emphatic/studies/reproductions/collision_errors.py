@@ -1,4 +1,4 @@
-"""What each setting of the Collision study scored, to be found by its parameters."""
+"""The error of each setting of the Collision study, looked up by its parameters."""
 
 from __future__ import annotations
 

@@ -43,13 +43,15 @@ def sensitivity(found: Errors, rules: tuple[str, ...]) -> Figure:
     shade = shades(sorted(LAMBDAS))
     panels = []
     for rule in rules:
-        best = BEST[rule]
+        best = BEST.get(rule)
+        along = "lambda" if best is None else best.along
+        varies = bool(np.isfinite(found.parameters[along][found.at(rule)]).any())
         lines = []
-        for value, place in shade.items():
-            there = [found.best(rule, **{"alpha": alpha, best.along: value}) for alpha in ALPHAS]
-            name = f"{'ζ' if best.along == 'zeta' else 'λ'} = {value:g}"
+        for value, place in shade.items() if varies else [(0.0, 0.0)]:
+            there = [found.best(rule, alpha=alpha, **({along: value} if varies else {})) for alpha in ALPHAS]
+            name = f"{'ζ' if along == 'zeta' else 'λ'} = {value:g}" if varies else rule
             lines.append(Line(ALPHAS, found.mean[there], name, "ramp", place, width=1.2, key=f"shade{place}"))
-        marks = [Marks(best.alpha, best.mean, "published", error=best.se)]
+        marks = [] if best is None else [Marks(best.alpha, best.mean, "published", error=best.se)]
         panels.append(Panel(rule, lines, (0.0, 0.75), marks))
     plot = Plot({"all": panels}, "sensitivity", 3, 1, x=Axis("α", "log2"), y=Axis("RMSVE"), closest=True)
     keys = [Key("ramp", f"λ or ζ = {value:g}", place, f"shade{place}") for value, place in shade.items()]

@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALPHAS", "BEST", "CURVE", "CURVE_SE", "ETAS", "LAMBDAS", "TRUE_ONLINE", "Best", "grids", "published"]
+from emphatic.rules import Rule
+from emphatic.studies.grid import parameters
+
+__all__ = [
+    "ALPHAS", "BEST", "CURVE", "CURVE_SE", "ETAS", "LAMBDAS", "TRUE_ONLINE", "Best", "grids", "own_grid", "published",
+]  # fmt: skip
 
 ALPHAS = 2.0 ** np.arange(-18, 1)
 LAMBDAS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.9, 1.0, *(1.0 - 2.0**-k for k in range(2, 7)))
@@ -81,6 +86,12 @@ def grids(quick: bool, rules: tuple[str, ...]) -> list[dict[str, Any]]:
             made.append({"rule": "etd", "alpha": 2.0**-5, "lambda": 0.5})
             made.append({"rule": "etd", "alpha": ALPHAS[:13], "lambda": 0.0})
     return made
+
+
+def own_grid(rule: Rule, quick: bool) -> dict[str, Any]:
+    """The published α and λ for another rule, its other parameters as they are by default; quick, few of them."""
+    alphas, lambdas = (ALPHAS[3:17:2], (0.0, 0.5, 0.9, 1.0)) if quick else (ALPHAS, LAMBDAS)
+    return {"rule": rule, "alpha": alphas} | ({"lambda": lambdas} if "lambda" in parameters(rule) else {})
 
 
 def published(rule: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def run(how: Conditions) -> Outcome:
     for name, of in PUBLISHED.items():
         for t in range(2, t_max + 1, 4):
             ours = max((found[rule][name][t - 1] for rule in RULES), key=lambda value: abs(value - of(t)))
-            checks.append(compare(f"{name}, t = {t}", of(t), ours, RELATIVE * of(t), f"{2**t:,} strings"))
+            checks.append(compare(f"{name}, t = {t}", of(t), ours, RELATIVE * of(t), f"{2**t:,} strings", "printed"))
     lines, marks, keys = [], [], []
     for i, (name, of) in enumerate(PUBLISHED.items()):
         lines.append(Line(steps, found["etd"][name], name, category(i)))

@@ -123,17 +123,17 @@ def _checks(rule: str, found: Array, quick: bool) -> list[Check]:
         best = here[np.argmin(mean[here])]
         of = f"{SHORT[rule]}, λ = {lambda_:g}"
         at = f"ours at α = {alphas[best]:.3g}, ± {se[best]:.4f}"
-        checks.append(compare(f"{of}: best", BEST[rule][j], mean[best], TOLERANCE + more * se[best], at))
+        checks.append(compare(f"{of}: best", BEST[rule][j], mean[best], TOLERANCE + more * se[best], at, "digitised"))
         if rule == "td":
             continue
         there = here[np.argmin(np.abs(alphas[here] - ALPHA[j]))]
         excess = found[:, there] - found[:, best]
-        checks.append(
-            compare(f"{of}: above it at α = {ALPHA[j]:g}", 0.0, excess.mean(), 2 * READING + more * _se(excess))
-        )
+        name, allowed = f"{of}: above it at α = {ALPHA[j]:g}", 2 * READING + more * _se(excess)
+        checks.append(compare(name, 0.0, excess.mean(), allowed, origin="digitised"))
         if j < len(AT_ONE):
             one = here[-1]
-            checks.append(compare(f"{of}: at α = 1", AT_ONE[j], mean[one], TOLERANCE + more * se[one]))
+            allowed = TOLERANCE + more * se[one]
+            checks.append(compare(f"{of}: at α = 1", AT_ONE[j], mean[one], allowed, origin="digitised"))
     return checks
 
 

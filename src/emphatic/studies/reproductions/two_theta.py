@@ -38,11 +38,11 @@ def exact() -> list[Check]:
     problem = problems.two_theta()
     checks = [
         compare("d_μ", [0.5, 0.5], problem.d_mu, EXACT),
-        compare("f at λ = 0", [0.5, 9.5], problem.followon(), EXACT),
+        compare("f at λ = 0", [0.5, 9.5], problem.followon(), EXACT, origin="printed"),
         compare("m at λ = .5", [0.5, 5.0], problems.two_theta(0.5).emphasis("etd"), EXACT),
         compare("m at λ = 1", [0.5, 0.5], problems.two_theta(1.0).emphasis("etd"), EXACT),
-        compare("key matrix, TD(0)", [[0.5, -0.45], [0.0, 0.05]], problem.key_matrix("td"), EXACT),
-        compare("key matrix, ETD(0)", [[0.5, -0.45], [0.0, 0.95]], problem.key_matrix("etd"), EXACT),
+        compare("key matrix, TD(0)", [[0.5, -0.45], [0.0, 0.05]], problem.key_matrix("td"), EXACT, origin="printed"),
+        compare("key matrix, ETD(0)", [[0.5, -0.45], [0.0, 0.95]], problem.key_matrix("etd"), EXACT, origin="printed"),
     ]
     for (rule, lambda_), A in EXPECTED.items():
         found = problems.two_theta(lambda_).A_matrix(rule)
@@ -51,7 +51,9 @@ def exact() -> list[Check]:
         learner = Learner("td", 1, engine="dense")
         learner.theta = [10.0]
         learner.learn(0.1, 1.0, 0.0, [phi], 2.0, 0.0, [2.0], 0.9)
-        checks.append(compare(f"one TD(0) step from θ = 10, φ = {phi:g}", theta, learner.theta.item(), EXACT))
+        checks.append(
+            compare(f"one TD(0) step from θ = 10, φ = {phi:g}", theta, learner.theta.item(), EXACT, origin="printed")
+        )
     return checks
 
 

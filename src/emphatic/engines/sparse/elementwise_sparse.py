@@ -1,0 +1,311 @@
+"""sparse, for elementwise rules: exact, at a cost a step proportional to the active features, whatever n and γλ.
+
+What is not active moves by the rule's A, lazily, as with any rule (SPARSE.md); an active column is taken out of
+X = C·H, moved by the rule, and put back. An eager rule moves every column with a trace: they are listed, and the
+cost is in proportion to their number. Each learner has columns of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from emphatic.engines import compiled
+from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.elementwise_functions import ElementwiseFunctions
+from emphatic.engines.rows import Rows
+from emphatic.engines.sparse.engine import choose_bounds, hold
+from emphatic.engines.sparse.sparse_functions import STAMP, Layout, sparse_functions
+from emphatic.engines.unrolled import Functions, tuple_of
+from emphatic.engines.watch import Watch
+
+if TYPE_CHECKING:
+    from emphatic.rules import ElementwiseRule, Scalars
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["SparseElementwise"]
+
+#: Whether the rule is eager.
+EAGER: bool
+#: (column, scale, e, z): z is the column of X.
+put: Callable[[np.void, Floats, Scalars, Scalars], None]
+#: (column) → the column of X, and (column, z) as before, where C = 1 and every trace is in its first epoch.
+held: Callable[[np.void], Scalars]
+set_held: Callable[[np.void, Scalars], None]
+#: (work, a) → the a-th column of ``work``; (work, a, z): z is to be that.
+z_at: Callable[[Floats, int], Scalars]
+set_z: Callable[[Floats, int, Scalars], None]
+#: (c) → the most by which A scales a trace; (memory) → to what part an eager rule's traces may decay.
+decay_of: Callable[[Scalars], float]
+drop_of: Callable[[Scalars], float]
+#: (made, k, memory, size, c): what is decided, kept until all learners have decided; and taken up again.
+keep_decisions: Callable[[Floats, int, Scalars, Scalars, Scalars], None]
+decisions: Callable[[Floats, int], tuple[Scalars, Scalars, Scalars]]
+
+
+def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
+    """The rule's functions, with those that are declared here."""
+    made, at = sparse_functions(rule, dtype, ElementwiseFunctions), Layout(rule)
+    u, add = made.u, made.add
+    made.constant("EAGER", bool(rule.eager))
+    lines = []
+    for j in u.traces:
+        lines += [f"h{j} = real(z[{j}] / scale[{j}])", f"column['H{j}'] = h{j}", f"column['E{j}'] = e[{j - at.w}]"]
+    for r in u.weights:
+        less = "".join(f" - scale[{at.slot[r, j]}] * h{j}" for j in at.takes[r])
+        lines.append(f"column['H{r}'] = (z[{r}]{less}) / scale[{r}]")
+    add("put(column, scale, e, z)", *lines)
+    fields = [f"column['H{r}']" for r in u.vectors]
+    add("held(column)", f"return {tuple_of(f'np.float64({field})' for field in fields)}")
+    add("set_held(column, z)", *(f"{field} = z[{r}]" for r, field in enumerate(fields)))
+    add("z_at(work, a)", f"return {tuple_of(f'work[{r}, a]' for r in u.vectors)}")
+    add("set_z(work, a, z)", *(f"work[{r}, a] = z[{r}]" for r in u.vectors))
+    own = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces]
+    add("decay_of(c)", *made.unpack("c"), f"return {functools.reduce(lambda a, b: f'max({a}, {b})', own)}")
+    add("drop_of(memory)", f"return memory[{rule.memory.index(rule.eager)}]" if rule.eager else "return 0.0")
+    held = [*(f"memory[{i}]" for i in range(u.M)), *(f"size[{r}]" for r in u.vectors)]
+    held += [f"c[{i}]" for i in range(len(u.coefficients))]
+    add("keep_decisions(made, k, memory, size, c)", *(f"made[k, {i}] = {name}" for i, name in enumerate(held)))
+    groups, taken = [], 0
+    for size in (u.M, u.m, len(u.coefficients)):
+        groups.append(tuple_of(f"made[k, {i}]" for i in range(taken, taken + size)))
+        taken += size
+    add("decisions(made, k)", f"return {', '.join(groups)}")
+    return made
+
+
+def _record(rule: ElementwiseRule, dtype: str) -> np.dtype[Any]:
+    """A column: H, the stamps, and Q, its place among the active ones: between steps 0, or that among the live ones.
+
+    Of an eager rule also L, what is left of its traces since it was last active.
+    """
+    fields = [(name, kind[0]) for name, kind in (Layout(rule).fields(dtype).fields or {}).items()]
+    return np.dtype([*fields, ("Q", np.dtype("int32")), *[("L", np.dtype(dtype))] * bool(rule.eager)])
+
+
+@functools.cache
+def kernel(rule: ElementwiseRule, dtype: str, name: str, interpreted: bool) -> Any:
+    """One of the functions of ``elementwise_sparse_kernels``, for this rule."""
+    f8, i8, flag = types.float64, types.int64, types.boolean
+    functions = _functions(rule, dtype)
+    state = "columns, scale, epoch, table, scalars, live, counts, made, active, phi, work"
+    functions.add_learn(f"{state}, index, value, index_next, value_next")
+    text = compiled.compose(functions, "sparse.sparse_kernels", "sparse.elementwise_sparse_kernels")
+    module = compiled.module(f"sparse_{rule.name}_{dtype}", text)
+    column: Any = numba.from_dtype(_record(rule, dtype))
+    flat, table = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
+    whole, whole2 = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
+    lazy = (types.Array(column, 2, "C"), table, whole2, types.Array(f8, 4, "C"))
+    cube = types.Array(f8, 3, "C")
+    own = (*lazy, table, whole2, whole, table, whole2, cube, cube)
+    index, value = types.Array(i8, 1, "C", readonly=True), types.Array(f8, 1, "A", readonly=True)
+    rows, count = (index, index, value), len(rule.parameters)
+    parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), count)
+    predictions = types.Array(getattr(types, dtype), 2, "C")
+    signature = {
+        "learn": (*own, index, value, index, value, *[f8] * count),
+        "run_many": (*own, whole, flat, types.Array(flag, 1, "C"), flag, *rows, *rows, parameters, predictions),
+        "settle_learner": lazy,
+        "predict_many": (*lazy, *rows, table),
+    }
+    return compiled.kernel(module, name, *signature[name])
+
+
+class SparseElementwise(Engine):
+    """X = C·H of each learner, of which only active columns are touched."""
+
+    name = "sparse"
+    takes_rows = True
+    rule: ElementwiseRule
+
+    def __init__(self, rule: ElementwiseRule, n: int, K: int, dtype: str) -> None:
+        super().__init__(rule, n, K, dtype)
+        self._layout = Layout(rule)
+        self._columns = np.zeros((K, n), _record(rule, dtype))
+        self._scale = np.tile(self._layout.fresh(), (K, 1))
+        self._epoch = np.zeros((K, 2 * len(rule.traces)), np.int64)
+        epochs = 1 if rule.eager else min(max(4096, n // 256), np.iinfo(STAMP[dtype]).max)
+        self._table = np.zeros((K, len(rule.traces), epochs, len(rule.weights) + 1))
+        #: The columns with traces, of an eager rule, and how many they are.
+        self._live = np.zeros((K, n if rule.eager else 0), np.int64)
+        self._counts = np.zeros(K, np.int64)
+        coefficients = sum(entry is None for row in rule.form[0] for entry in row)
+        self._made = np.zeros((K, self.M + len(rule.vectors) + coefficients))
+        self._found = np.zeros(K, np.int64)
+        self._room = self._scratch(n if rule.eager else min(n, 64))
+
+    def _scratch(self, most: int) -> tuple[NDArray[Any], ...]:
+        """Room for so many active columns of each learner."""
+        K, m = self.K, len(self.rule.vectors)
+        return np.empty((K, most), np.int64), np.empty((K, 2, most)), np.empty((K, m, most))
+
+    def _make_room(self, most: int) -> None:
+        if self._room[0].shape[1] < min(self.n, most):
+            self._room = self._scratch(min(self.n, 2 * most))
+            self._kernels.pop("bound learn", None)
+
+    def make_kernel(self, name: str) -> Any:
+        return kernel(self.rule, self.dtype, name, compiled.interpreted())
+
+    @property
+    def grain(self) -> tuple[int, int]:
+        return 1, 1
+
+    @property
+    def _lazy(self) -> tuple[NDArray[Any], ...]:
+        return self._columns, self._scale, self._epoch, self._table
+
+    @property
+    def _state(self) -> tuple[NDArray[Any], ...]:
+        return *self._lazy, self.scalars, self._live, self._counts, self._made, *self._room
+
+    def stepper(self, single: bool) -> Any:
+        if not single:
+            return None
+        compiled_learn, kernels = self._compiled("learn"), self._kernels
+
+        def learn(phi: Any, phi_next: Any, *parameters: float) -> float:
+            step = kernels.get("bound learn")
+            if step is None:
+                step = kernels["bound learn"] = functools.partial(compiled_learn, *self._state)
+            delta: float = step(phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters)
+            if delta != delta and len(phi.indices) + len(phi_next.indices) > self._room[0].shape[1]:
+                self._make_room(len(phi.indices) + len(phi_next.indices))
+                return learn(phi, phi_next, *parameters) if self._room[0].shape[1] else delta
+            return delta
+
+        return learn
+
+    def take(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
+        assert isinstance(phi, Rows)
+        assert isinstance(phi_next, Rows)
+        widest = sum(int(np.diff(rows.start).max(initial=0)) for rows in (phi, phi_next))
+        self._make_room(widest)
+        rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
+        status: int = self._compiled("run_many")(
+            *self._state, self._found, self.delta, watch.frozen, watch.freeze, *rows, parameters, predictions
+        )
+        return status
+
+    def vector(self, r: int) -> NDArray[Any]:
+        at, w = self._layout, self._layout.w
+
+        def owed(j: int, what: int, now: float) -> NDArray[np.float64]:
+            stamp = self._columns[f"E{j}"]
+            at_stamp = np.minimum(stamp, self._table.shape[2] - 1)
+            entry = np.take_along_axis(self._table[:, j - w, :, what], at_stamp.astype(np.int64), axis=1)
+            return np.where(stamp == self._epoch[:, 2 * (j - w), None], now, entry)
+
+        def scale(i: int) -> NDArray[np.float64]:
+            return self._scale[:, i, None]
+
+        value: NDArray[Any] = scale(r) * self._columns[f"H{r}"]
+        if r >= w:
+            value = value * owed(r, w, 1.0)
+        for j in at.takes.get(r, []):
+            value += (scale(r) * owed(j, r, 0.0) + scale(at.slot[r, j]) * owed(j, w, 1.0)) * self._columns[f"H{j}"]
+        return value.astype(self.dtype, copy=False)
+
+    def set_vector(self, r: int, value: NDArray[Any]) -> None:
+        self._compiled("settle_learner")(*self._lazy)
+        self._columns[f"H{r}"] = value
+        self._relist()
+
+    def _relist(self) -> None:
+        """List the columns with traces anew, of an eager rule."""
+        if not self.rule.eager:
+            return
+        for k in range(self.K):
+            some = np.zeros(self.n, bool)
+            for j in self._layout.traces:
+                some |= self._columns[f"H{j}"][k] != 0.0
+            found = np.flatnonzero(some)
+            self._live[k, : len(found)], self._counts[k] = found, len(found)
+            self._columns["L"][k, found] = 1.0
+            self._mark(k)
+
+    def _mark(self, k: int) -> None:
+        """Give the live columns of learner k their places."""
+        count = self._counts[k]
+        self._columns["Q"][k] = 0
+        self._columns["Q"][k, self._live[k, :count]] = np.arange(1, count + 1)
+
+    def predict(self, phi: Features) -> NDArray[Any]:
+        assert isinstance(phi, Rows)
+        out = np.zeros((len(phi), self.K))
+        self._compiled("predict_many")(*self._lazy, phi.start, phi.index, phi.value, out)
+        predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
+        return predictions
+
+    def clear_traces(self) -> None:
+        self._compiled("settle_learner")(*self._lazy)
+        for j in self._layout.traces:
+            self._columns[f"H{j}"] = 0.0
+        self._counts[:], self._columns["Q"] = 0, 0
+
+    def pending(self) -> dict[str, NDArray[Any]]:
+        """C, H and the stamps as they are, what columns of the table may still owe, and the list of live columns."""
+        used, most = int(self._epoch[:, ::2].max(initial=0)), int(self._counts.max(initial=0))
+        fields = {name: self._columns[name] for name in self._layout.names}
+        kept = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :, :used]}
+        lists = (
+            {"live": self._live[:, :most], "counts": self._counts, "L": self._columns["L"]} if self.rule.eager else {}
+        )
+        return fields | kept | lists | {"bounds": self.scalars[:, self.M : -1]}
+
+    def resume(self, pending: dict[str, NDArray[Any]]) -> None:
+        if not pending:
+            return
+        hold("epoch", pending["epoch"], "int64", self._epoch.shape)
+        epoch = pending["epoch"]
+        now = epoch[:, ::2]
+        if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= now) & (now < self._table.shape[2])).all():
+            raise ValueError("its epochs are out of range")
+        used = int(now.max(initial=0))
+        table = pending["table"][:, :, :used]
+        hold("table", table, "float64", (*self._table.shape[:2], used, self._table.shape[3]))
+        hold("scale", pending["scale"], "float64", self._scale.shape)
+        if not (pending["scale"][:, : self._layout.m] != 0.0).all():
+            raise ValueError("one of its scales is 0")
+        for name in self._layout.names:
+            hold(name, pending[name], self._columns.dtype[name].name, (self.K, self.n))
+            if name[0] == "E":
+                stamp, j = pending[name], int(name[1:]) - self._layout.w
+                if not ((stamp >= 0) & (stamp <= now[:, j, None])).all():
+                    raise ValueError(f"its stamps {name!r} are out of range")
+        self._resume_live(pending)
+        bounds = self.scalars[:, self.M : -1]
+        hold("bounds", pending["bounds"], "float64", bounds.shape)
+        bounds[:] = choose_bounds(pending["bounds"], bounds)
+        for name in self._layout.names:
+            self._columns[name] = pending[name]
+        self._scale[:], self._epoch[:], self._table[:, :, :used] = pending["scale"], epoch, table
+
+    def _resume_live(self, pending: dict[str, NDArray[Any]]) -> None:
+        if not self.rule.eager:
+            return
+        live, counts = pending["live"], pending["counts"]
+        most = int(counts.max(initial=0))
+        hold("counts", counts, "int64", (self.K,))
+        hold("live", live[:, :most], "int64", (self.K, most))
+        for k in range(self.K):
+            listed = live[k, : counts[k]]
+            if counts[k] < 0 or len(np.unique(listed)) != counts[k] or ((listed < 0) | (listed >= self.n)).any():
+                raise ValueError("its list of live traces is not one of different features")
+            self._live[k, : counts[k]], self._counts[k] = listed, counts[k]
+            self._mark(k)
+        hold("L", pending["L"], self.dtype, (self.K, self.n))
+        self._columns["L"] = pending["L"]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._state)

@@ -1,0 +1,92 @@
+"""A pipe's first readings, before there is a model: answered by persistence, and saved for the next run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.common.files import atomic_file
+from emphatic.nexting.settings import Settings
+from emphatic.questions.gvf import GVF
+from emphatic.tables.notation import RowParser
+from emphatic.tables.pipe import Reading, Readings, collect
+
+__all__ = ["FirstGuesses", "Guess", "load_warm_up", "save_warm_up"]
+
+#: Readings from which on their columns are known well enough.
+_LEAST = 3
+#: So many later readings are read as those before them.
+_AGAIN = 10
+#: What a file of such readings says of itself.
+_FORMAT = "emphatic warm-up 1"
+
+Waiting = Sequence[tuple[int, Reading]]
+
+
+class Guess(NamedTuple):
+    """The present reading of each signal as the answer at every horizon: the questions, when, and the values."""
+
+    questions: list[GVF]
+    time: float
+    time_text: Any
+    values: NDArray[np.float64]
+
+
+class FirstGuesses:
+    """Persistence: the answer to a question is the present reading, or the last one where that is missing."""
+
+    def __init__(self, settings: Settings, horizons: Sequence[float | str]) -> None:
+        self._predict, self._horizons, self._time = settings.predict, settings.horizons or horizons, settings.time
+        self._words = settings.words()
+        self._parser: RowParser | None = None
+        self._last: dict[str, float] = {}
+
+    def __call__(self, waiting: Waiting, readings: Readings) -> Guess | None:
+        """The answers at the last of the readings so far; None if they do not tell yet what they are."""
+        if len(waiting) < _LEAST:
+            return None
+        if self._parser is None or len(waiting) % _AGAIN == 0:
+            rows = [reading for _, reading in waiting]
+            try:
+                table = collect(rows, readings.delimiter, readings.unnamed, self._time, self._words)
+            except ValueError:  # it is said when the warm-up is complete
+                return None
+            self._parser = RowParser(table.names, table.categories, table.notation)
+            for row in map(self._parser.parse, rows[:-1]):
+                self._hold(row.values)
+        row = self._parser.parse(waiting[-1][1])
+        self._hold(row.values)
+        names = self._predict or self._parser.names
+        questions = [GVF(name, horizon=horizon) for name in names for horizon in self._horizons]
+        values = np.repeat([self._last.get(name, np.nan) for name in names], len(self._horizons))
+        return Guess(questions, row.time, row.time_text, values)
+
+    def _hold(self, values: Any) -> None:
+        assert self._parser is not None
+        for name, value in zip(self._parser.names, values, strict=True):
+            if np.isfinite(value):
+                self._last[name] = float(value)
+
+
+def save_warm_up(path: Path, waiting: Waiting, delimiter: str | None) -> None:
+    """Write the readings of a warm-up that is not complete."""
+    kept = {"format": _FORMAT, "delimiter": delimiter, "readings": [[line, reading] for line, reading in waiting]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
+        file.write(json.dumps(kept).encode())
+
+
+def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None]:
+    """What ``save_warm_up`` wrote: the readings, and the delimiter of CSV; ValueError if it is no such file."""
+    try:
+        kept = json.loads(path.read_text("utf-8"))
+        if kept["format"] != _FORMAT:
+            raise ValueError
+        return [(int(line), dict(reading)) for line, reading in kept["readings"]], kept["delimiter"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path}: this is not the saved warm-up of a pipe. Remove it to begin anew.") from None

@@ -1,0 +1,189 @@
+"""An algorithm with a step size for each weight, as data: names, and a few functions of scalars and of components."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import random
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from emphatic.rules import _source, _structure
+from emphatic.rules._exponential import exp
+from emphatic.rules._fields import STEP, check_fields, refusal
+from emphatic.rules._rule import Scalars
+from emphatic.rules._traits import RuleTraits
+
+__all__ = ["ElementwiseRule"]
+
+
+@dataclass(frozen=True)
+class ElementwiseRule(RuleTraits):
+    """An algorithm whose vectors move component by component, for what scalars A and B cannot hold, such as α_i e_i.
+
+        X_i          ← adapt(u, X_i, φ_i)              u = signal(step, memory); where the rule has them
+        sums         = Σ_i terms(X_i, φ_i, φ'_i)
+        A, s, memory = function(step, memory, sums)
+        X_i          ← component(s, X_i, φ_i, φ'_i)
+
+    X_i is a tuple, the i-th component of each vector. Where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component``
+    is A X_i, with A an arrow as in ``Rule``: components that are not active move by scalars, and an engine need not
+    visit them. That is tried when a rule is made. Linear rules are the special case of a linear ``component``. An
+    ``eager`` rule is free of this: all its components move in their own way as long as a trace is not 0, and A says
+    only what A X_i would be with traces that are 0. ``eager`` names the scalar of the memory that says
+    to which part a component's traces may have decayed, since φ_i was last not 0, for the sparse engine to drop them.
+
+    ``change`` names the memory into which the engine puts (θ_new − θ)·φ' after the step, true online TD's D. The other
+    fields are those of ``Rule``. Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may
+    also call ``emphatic.rules.exp``.
+    """
+
+    name: str
+    terms: Callable[[Scalars, Any, Any], Scalars]
+    function: Callable[[Scalars, Scalars, Scalars], Any]
+    component: Callable[[Scalars, Scalars, Any, Any], Scalars]
+    weights: tuple[str, ...]
+    traces: tuple[str, ...]
+    memory: tuple[str, ...]
+    signal: Callable[[Scalars, Scalars], Scalars] | None = None
+    adapt: Callable[[Scalars, Scalars, Any], Scalars] | None = None
+    change: str = ""
+    eager: str = ""
+    extra: tuple[str, ...] = ()
+    defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
+    interest: bool = True
+    paper: str = ""
+    extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+    emphasis: Literal["", "gamma", "beta"] = ""
+    fixed_point: Literal["", "projected", "residual"] = ""
+    action_values: bool = False
+    class_name: str = ""
+    update: str = ""
+    lasting: tuple[str, ...] = ()
+    #: The functions as engines compile them.
+    source: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.change and self.change not in self.memory:
+            raise refusal(self.name, "change", f"be one of the memory, {', '.join(self.memory)}", repr(self.change))
+        if self.eager and self.eager not in self.memory:
+            raise refusal(self.name, "eager", f"be one of the memory, {', '.join(self.memory)}", repr(self.eager))
+        if (self.adapt is None) != (self.signal is None):
+            raise refusal(self.name, "adapt", "be given together with 'signal', or neither", "one of them")
+        texts = [_renamed(inspect.getsource(exp), "exp")]
+        for name, held in self._arguments.items():
+            made = _source.canonical(self.name, getattr(self, name), held, name, exp=exp)
+            texts.append(_renamed(made, "rule" if name == "function" else name))
+        object.__setattr__(self, "source", "\n\n".join(texts))
+        _ = self.form
+        self._check_components()
+
+    @functools.cached_property
+    def _arguments(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """What each function is given; how many sums and scalars there are, the functions themselves say."""
+        step = {"step": STEP + self.extra, "memory": self.memory}
+        found = {"terms": {"z": self.vectors, "p": (), "q": ()}}
+        if self.signal is not None:
+            (u,) = _lengths(self.signal(*_ones(step)))
+            found |= {"signal": step, "adapt": {"u": _numbered("u", u), "z": self.vectors, "p": ()}}
+        (sums,) = _lengths(self.terms(*_ones(found["terms"])))
+        found["function"] = step | {"sums": _numbered("sum", sums)}
+        _, s, _ = _lengths(*self.function(*_ones(found["function"])))
+        found["component"] = {"s": _numbered("s", s), "z": self.vectors, "p": (), "q": ()}
+        return found
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many sums there are, how many scalars s, and how many u."""
+        found = self._arguments
+        return len(found["function"]["sums"]), len(found["component"]["s"]), len(found.get("adapt", {"u": ()})["u"])
+
+    @functools.cached_property
+    def pure(self) -> dict[str, Any]:
+        """The functions by name, for numbers; ``rule`` is ``function``."""
+        return _functions(self.source, min, max)
+
+    @functools.cached_property
+    def vectorized(self) -> dict[str, Any]:
+        """The same for arrays."""
+        return _functions(self.source, np.minimum, np.maximum)
+
+    @functools.cached_property
+    def form(self) -> _structure.Form:
+        """The structure of A; B, which an elementwise rule does not have, is 0."""
+        held = self._arguments["function"]
+        arguments = [tuple(_structure.Computed() for _ in names) for names in held.values()]
+        either = _structure.Computed.either
+        rule = types.FunctionType(self.pure["rule"].__code__, {"min": either, "max": either})
+        A, _, memory = rule(*arguments)
+        B = tuple((0.0, 0.0) for _ in self.vectors)
+        _structure.check_shapes(self, (A, B, memory))
+        return _structure.arrow(self, (A, B))
+
+    @property
+    def products(self) -> tuple[tuple[bool, ...], tuple[bool, ...], tuple[bool, ...]]:
+        """None of the inner products that engines make for a ``Rule``."""
+        none = (False,) * len(self.vectors)
+        return none, none, (False,) * 3
+
+    @functools.cached_property
+    def uses(self) -> tuple[str, ...]:
+        """The parameters of a step that the functions look at: all of them, as far as is known."""
+        return self.parameters
+
+    def _check_components(self) -> None:
+        """Try that where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component`` is A X_i."""
+        rng, functions = random.Random(0), self.pure
+        m, first = len(self.vectors), len(self.weights)
+        for _ in range(32):
+            draw = [[rng.uniform(0.1, 0.9) for _ in names] for names in self._arguments["function"].values()]
+            z = tuple(rng.uniform(0.1, 1.0) * (r < first or not self.eager) for r in range(m))
+            A, s, _ = functions["rule"](*map(tuple, draw))
+            if self.signal is not None:
+                u = functions["signal"](tuple(draw[0]), tuple(draw[1]))
+                if not np.allclose(functions["adapt"](u, z, 0.0), z, rtol=1e-12, atol=1e-12):
+                    raise refusal(self.name, "adapt", "change nothing where φ is 0", "one that does")
+                if functions["adapt"](u, z, 0.7)[0] != z[0]:
+                    raise refusal(self.name, "adapt", f"leave {self.weights[0]!r} as it is", "one that does not")
+            found = functions["component"](s, z, 0.0, 0.0)
+            wanted = [sum(A[r][c] * z[c] for c in range(m)) for r in range(m)]
+            if len(found) != m or not np.allclose(found, wanted, rtol=1e-9, atol=1e-12):
+                got = f"{dict(zip(self.vectors, found, strict=False))} where A X is {wanted}"
+                raise refusal(self.name, "component", "be A X where φ and φ' are 0", got)
+
+
+def _ones(held: dict[str, tuple[str, ...]]) -> list[Any]:
+    """Numbers with which a function can be called."""
+    return [tuple(0.5 for _ in names) if name not in "pq" else 0.5 for name, names in held.items()]
+
+
+def _lengths(*groups: Any) -> list[int]:
+    return [len(group) for group in groups]
+
+
+def _numbered(letter: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{letter} {i}" for i in range(count))
+
+
+def _renamed(source: str, name: str) -> str:
+    """A function's text under another name, without annotations and docstring."""
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    definition.name, definition.returns = name, None
+    for argument in definition.args.args:
+        argument.annotation = None
+    if isinstance(definition.body[0], ast.Expr):
+        del definition.body[0]
+    return ast.unparse(definition)
+
+
+def _functions(source: str, least: Any, most: Any) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"min": least, "max": most, "__builtins__": {}}
+    exec(compile(source, "<elementwise rule>", "exec", dont_inherit=True), namespace)
+    return namespace

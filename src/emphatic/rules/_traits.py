@@ -1,0 +1,55 @@
+"""What rules of either form have in common, and what others ask of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from emphatic.rules._fields import RANGES, STEP
+
+__all__ = ["RuleTraits"]
+
+
+class RuleTraits:
+    """Names and ranges that follow from a rule's fields."""
+
+    name: str
+    weights: tuple[str, ...]
+    traces: tuple[str, ...]
+    extra: tuple[str, ...]
+    extra_ranges: Mapping[str, tuple[float, float]]
+    interest: bool
+
+    @property
+    def base(self) -> Any:
+        """The rule itself, or the one whose step sizes a method finds."""
+        return self
+
+    @property
+    def stepsize(self) -> dict[str, str] | None:
+        """What a checkpoint says of the method by which step sizes are found, if there is one."""
+        return None
+
+    @functools.cached_property
+    def vectors(self) -> tuple[str, ...]:
+        """The rows of X: weights first, then traces."""
+        return self.weights + self.traces
+
+    @functools.cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """What a step brings: ``step``'s names with the cumulant R in place of δ."""
+        return tuple("R" if name == "delta" else name for name in STEP) + self.extra
+
+    @functools.cached_property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest value of each parameter."""
+        ranges = {**RANGES, **self.extra_ranges}
+        found = {name: ranges.get(name, (-math.inf, math.inf)) for name in self.parameters}
+        return found if self.interest else found | {"I": (1.0, 1.0)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; what follows from them is made again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

@@ -1,0 +1,86 @@
+"""What every method is: a few numbers, which may differ between learners, and the rule that it makes of another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from emphatic.rules import AnyRule
+
+__all__ = ["StepSize", "check_number"]
+
+
+@dataclass(frozen=True, eq=False)
+class StepSize(ABC):
+    """A method by which step sizes are found; its fields are numbers, or (K,) arrays with one for each learner.
+
+    A learner keeps them with the rule's memory, as ``stepsize_<field>``: they are saved, selected and joined with it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def rule(self, base: AnyRule) -> AnyRule:
+        """The base rule with its step sizes found by this method; ValueError where the method does not fit."""
+
+    def memory(self) -> dict[str, Any]:
+        """What the rule's memory holds before the first step, where that is not 0."""
+        return {f"stepsize_{name}": value for name, value in self.options().items() if not isinstance(value, str)}
+
+    def vectors(self) -> dict[str, Any]:
+        """What each component of a vector is before the first step, where that is not 0."""
+        return {}
+
+    def options(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def config(self) -> dict[str, Any]:
+        """The name and the options, as JSON and TOML can hold them; ``get`` takes it."""
+        plain = {name: np.asarray(value).tolist() for name, value in self.options().items() if value is not None}
+        return {"name": self.name, **plain}
+
+    def header(self) -> dict[str, Any]:
+        """What a checkpoint says of the method, besides the memory of its rule."""
+        texts = {name: value for name, value in self.options().items() if isinstance(value, str)}
+        return {"name": self.name, **texts}
+
+    @classmethod
+    def restored(cls, header: Mapping[str, Any], memory: Mapping[str, Any]) -> Self:
+        """The method of a learner, from its header and the memory of its rule."""
+        options: dict[str, Any] = {key: value for key, value in header.items() if key != "name"}
+        for field in fields(cls):
+            if field.name not in options:
+                options[field.name] = memory[f"stepsize_{field.name}"]
+        return cls(**options)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        pairs = zip(self.options().values(), other.options().values(), strict=True)
+        return all(np.array_equal(one, another) for one, another in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def check_number(method: StepSize, name: str, low: float, high: float, wanted: str) -> None:
+    """Make the field a float or a (K,) array of float64; ValueError unless it is above ``low`` and at most ``high``."""
+    value = getattr(method, name)
+    try:
+        array = np.asarray(value, np.float64)
+        fine = array.ndim <= 1 and array.size > 0 and bool(((array > low) & (array <= high)).all())
+    except (TypeError, ValueError):
+        fine = False
+    if not fine or isinstance(value, bool | str):
+        raise ValueError(
+            f"The '{name}' parameter of {type(method).__name__} must be {wanted}, or an array (K,) of such. "
+            f"Got {value!r} instead."
+        )
+    made: Any = float(array) if array.ndim == 0 else array.copy()
+    if array.ndim:
+        made.flags.writeable = False
+    object.__setattr__(method, name, made)

@@ -1,0 +1,236 @@
+"""One step size for all weights, on every engine: constant, scaled to the features, decaying, or lowered where it must.
+
+Each may carry a ``bound`` on the effective step. A step moves θ along φ by b = ραM (each rule says what it is), which
+takes away the part b φ·φ of the error. With α lowered where b φ·φ would be above the bound,
+
+    b = min(ραM, bound/φ·φ),
+
+one step with a bound of 1 does not overshoot its own target, however large ρ and M are. That is about one step: where
+the target moves with θ (td on θ → 2θ), or where traces grow by ργλ > 1, learning can still diverge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from emphatic.rules import AnyRule, Rule, Scalars
+from emphatic.stepsizes.composition import Method, compose
+from emphatic.stepsizes.method import StepSize, check_number
+
+__all__ = ["AlphaBound", "Auto", "Constant", "Decaying", "Scaled"]
+
+_POSITIVE = "greater than 0 and finite"
+_FINITE = float(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarStepSize(StepSize):
+    """A method that finds one α for all weights."""
+
+    def rule(self, base: AnyRule) -> AnyRule:
+        if not isinstance(base, Rule):
+            raise ValueError(f"The 'stepsize' parameter must be None for {base.name!r}, which has its own step sizes.")
+        return compose(base, self._method())
+
+    def _method(self) -> Method:
+        raise NotImplementedError
+
+    def memory(self) -> dict[str, Any]:
+        held = super().memory()
+        bound = held.pop("stepsize_bound")
+        return held | {"stepsize_inverse_bound": 0.0 if bound is None else 1.0 / np.asarray(bound)}
+
+    @classmethod
+    def restored(cls, header: Mapping[str, Any], memory: Mapping[str, Any]) -> Self:
+        inverse = np.asarray(memory["stepsize_inverse_bound"])
+        with np.errstate(divide="ignore"):
+            bound: Any = 1.0 / inverse
+        given = None if not inverse.any() else float(bound) if bound.ndim == 0 else bound
+        return super().restored(header, {**memory, "stepsize_bound": given})
+
+    def _check(self, *names: str) -> None:
+        for name in names:
+            check_number(self, name, 0.0, _FINITE, _POSITIVE)
+        if getattr(self, "bound", None) is not None:
+            check_number(self, "bound", 0.0, math.inf, "None or greater than 0")
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(ScalarStepSize):
+    """α_t = alpha.
+
+    >>> import numpy as np
+    >>> from emphatic import Learner
+    >>> learner = Learner("td", 1, stepsize=Constant(0.5, bound=0.25))
+    >>> learner.run(np.ones((3, 1)), 1.0, 0.0)
+    array([0.  , 0.25])
+    """
+
+    alpha: Any = 1.0
+    bound: Any = None
+
+    name: ClassVar[str] = "constant"
+
+    def __post_init__(self) -> None:
+        self._check("alpha")
+
+    def _method(self) -> Method:
+        return _CONSTANT
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(ScalarStepSize):
+    """α_t = c over the running mean, or the running maximum, of φ·φ.
+
+    The mean is over the steps so far, this one among them, in which φ is not 0.
+    """
+
+    c: Any = 0.1
+    over: str = "mean"
+    bound: Any = None
+
+    name: ClassVar[str] = "scaled"
+
+    def __post_init__(self) -> None:
+        self._check("c")
+        if self.over not in ("mean", "max"):
+            raise ValueError(f"The 'over' parameter of Scaled must be 'mean' or 'max'. Got {self.over!r} instead.")
+
+    def _method(self) -> Method:
+        return _SCALED if self.over == "mean" else _SCALED_BY_LARGEST
+
+
+@dataclass(frozen=True, eq=False)
+class Auto(ScalarStepSize):
+    """α_t = rate over the running mean of φ·φ, with the effective step bounded: a good first choice.
+
+    On sensor logs it was within .01 variance explained of the best of seven rates chosen in hindsight, and safe with
+    rates from 0.01 to 1.
+    """
+
+    rate: Any = 0.1
+    bound: Any = 1.0
+
+    name: ClassVar[str] = "auto"
+
+    def __post_init__(self) -> None:
+        self._check("rate")
+
+    def _method(self) -> Method:
+        return _AUTO
+
+
+@dataclass(frozen=True, eq=False)
+class Decaying(ScalarStepSize):
+    """α_t = alpha / (1 + t/after)^power for the steps t = 0, 1, … that a learner has taken: see ``decaying``.
+
+    ``after`` is 1 or more, and ½ < power ≤ 1.
+    """
+
+    alpha: Any = 1.0
+    after: Any = 1000.0
+    power: Any = 1.0
+    bound: Any = None
+
+    name: ClassVar[str] = "decaying"
+
+    def __post_init__(self) -> None:
+        self._check("alpha")
+        check_number(self, "after", math.nextafter(1.0, 0.0), _FINITE, "1 or more, and finite")
+        check_number(self, "power", 0.5, 1.0, "greater than 0.5 and at most 1")
+
+    def _method(self) -> Method:
+        return _DECAYING
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaBound(ScalarStepSize):
+    """α_t = min(α_{t−1}, 1/|e_t·(γ'φ' − φ)|), starting at alpha, with e not scaled by α.
+
+    Dabney & Barto (2012), "Adaptive step-size for online temporal difference learning". α only ever falls, to where one
+    update cannot turn the TD error around. For any rule, e·(γ'φ' − φ) is how much an update changes the TD error for
+    each unit of it and of α; for a true online rule, whose e holds the earlier α, by the α before this step.
+    """
+
+    alpha: Any = 1.0
+    bound: Any = None
+
+    name: ClassVar[str] = "alphabound"
+
+    def __post_init__(self) -> None:
+        self._check("alpha")
+
+    def _method(self) -> Method:
+        return _ALPHABOUND
+
+
+def _constant(step: Scalars, memory: Scalars, g: Scalars) -> Any:
+    alpha, inverse_bound = memory
+    return alpha, (alpha, inverse_bound)
+
+
+def _scaled(step: Scalars, memory: Scalars, g: Scalars) -> Any:
+    mean, count, c, inverse_bound = memory
+    phi_phi, _, _ = g
+    count = count + 1.0 * (phi_phi > 0.0)
+    mean = mean + (phi_phi - mean) * (phi_phi > 0.0) / max(count, 1.0)
+    return c * (mean > 0.0) / max(mean, 1e-300), (mean, count, c, inverse_bound)
+
+
+def _scaled_by_largest(step: Scalars, memory: Scalars, g: Scalars) -> Any:
+    largest, c, inverse_bound = memory
+    phi_phi, _, _ = g
+    largest = max(largest, phi_phi)
+    return c * (largest > 0.0) / max(largest, 1e-300), (largest, c, inverse_bound)
+
+
+def _decaying(step: Scalars, memory: Scalars, g: Scalars) -> Any:
+    """exp(−power·l) with l = ln(1 + t/after), which grows by ln((after+t+1)/(after+t)) = 2 artanh(y) a step.
+
+    Rules have no functions but min and max: both are series, exact to rounding for y ≤ 1/3 and z ≤ 1/2.
+    """
+    t, l, alpha, after, power, inverse_bound = memory
+    z = min(power * l, 32.0) / 64.0
+    s = 1.0 - z / 13.0 * (1.0 - z / 14.0)
+    s = 1.0 - z / 10.0 * (1.0 - z / 11.0 * (1.0 - z / 12.0 * s))
+    s = 1.0 - z / 6.0 * (1.0 - z / 7.0 * (1.0 - z / 8.0 * (1.0 - z / 9.0 * s)))
+    s = 1.0 - z * (1.0 - z / 2.0 * (1.0 - z / 3.0 * (1.0 - z / 4.0 * (1.0 - z / 5.0 * s))))
+    s = s * s * s * s
+    s = s * s * s * s
+    s = s * s * s * s
+    y = 1.0 / (2.0 * (after + t) + 1.0)
+    q = y * y
+    r = 1.0 / 25.0 + q * (1.0 / 27.0 + q * (1.0 / 29.0 + q * (1.0 / 31.0 + q / 33.0)))
+    r = 1.0 / 17.0 + q * (1.0 / 19.0 + q * (1.0 / 21.0 + q * (1.0 / 23.0 + q * r)))
+    r = 1.0 / 9.0 + q * (1.0 / 11.0 + q * (1.0 / 13.0 + q * (1.0 / 15.0 + q * r)))
+    r = 1.0 + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q * r)))
+    return alpha * s, (t + 1.0, l + 2.0 * y * r, alpha, after, power, inverse_bound)
+
+
+def _alphabound(step: Scalars, memory: Scalars, g: Scalars, contraction: Scalars) -> Any:
+    largest, alpha, inverse_bound = memory
+    fraction, tried = contraction
+    largest = max(largest, max(fraction, -fraction) * (tried > 0.0) / max(tried, 1e-300))
+    return 1.0 / max(largest, 1.0 / alpha), (largest, alpha, inverse_bound)
+
+
+def _alphabound_before(memory: Scalars) -> Any:
+    largest, alpha, inverse_bound = memory
+    return 1.0 / max(largest, 1.0 / alpha)
+
+
+def _names(*names: str) -> tuple[str, ...]:
+    return tuple(f"stepsize_{name}" for name in (*names, "inverse_bound"))
+
+
+_CONSTANT = Method((("name", "constant"),), _constant, _names("alpha"))
+_SCALED = Method((("name", "scaled"), ("over", "mean")), _scaled, _names("mean", "count", "c"))
+_SCALED_BY_LARGEST = Method((("name", "scaled"), ("over", "max")), _scaled_by_largest, _names("largest", "c"))
+_AUTO = Method((("name", "auto"),), _scaled, _names("mean", "count", "rate"))
+_DECAYING = Method((("name", "decaying"),), _decaying, _names("t", "log", "alpha", "after", "power"))
+_ALPHABOUND = Method((("name", "alphabound"),), _alphabound, _names("largest", "alpha"), trial=_alphabound_before)

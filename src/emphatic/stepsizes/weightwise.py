@@ -1,0 +1,96 @@
+"""A step size for each weight: what all such methods share.
+
+The rules that they fit, td, true_online_td, etd and true_online_etd, are one algorithm with two switches:
+
+    F ← ρ⁻γF + I;  M = λI + (1−λ)F          (M = I without ``emphatic``)
+    c = ργλ;  k = ρM;  b_i = k α_i φ_i
+    e_i ← c e_i + b_i(1 − c e·φ)             (without the bracket unless ``online``)
+    Δ_i = δe_i + D(e_i − b_i)                 (D = 0 unless ``online``)
+    θ_i ← θ_i + Δ_i
+
+Traces hold their step sizes, so that inactive components move by scalars: where α_i changes, e_i changes with it. The
+``alpha`` of a step multiplies all α_i; as in the rules themselves, it is in the trace if ``online`` and outside it if
+not. A method fits these rules by α_i → ρMα_i and γλ → ργλ in whatever it was published for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from emphatic.rules import AnyRule, ElementwiseRule
+from emphatic.stepsizes.method import StepSize, check_number
+
+__all__ = ["Build", "WeightwiseRule", "WeightwiseStepSize"]
+
+_FINITE = float(np.finfo(np.float64).max)
+#: What a method makes of the two switches, emphatic and online: the fields of an elementwise rule.
+Build = Callable[[float, float], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class WeightwiseRule(ElementwiseRule):
+    """A rule whose step sizes are found by a method, one for each weight."""
+
+    of: Any = None
+    kind: Any = None
+
+    @property
+    def base(self) -> Any:
+        return self.of
+
+    @property
+    def stepsize(self) -> dict[str, str]:
+        return {"name": self.kind.name}
+
+    def __reduce__(self) -> Any:
+        return make_rule, (self.of, self.kind)
+
+
+@functools.cache
+def make_rule(base: AnyRule, kind: type[WeightwiseStepSize]) -> WeightwiseRule:
+    """The base rule with its step sizes found by a method of this kind."""
+    if base.name not in kind.fits or not isinstance(base, AnyRule) or base.stepsize is not None:
+        known = ", ".join(kind.fits)
+        raise ValueError(f"The 'stepsize' parameter {kind.name!r} is for the rules {known}. Got {base.name!r} instead.")
+    options = tuple(f"stepsize_{name}" for name in kind.options_in_memory)
+    fields = kind.build(float("etd" in base.name), float(base.name.startswith("true_online")))
+    return WeightwiseRule(
+        f"{base.name} with {kind.name}",
+        memory=("gamma", "F", "D", *options),
+        lasting=options,
+        change="D",
+        paper=kind.paper,
+        emphasis=base.emphasis,
+        fixed_point=base.fixed_point,
+        of=base,
+        kind=kind,
+        **fields,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WeightwiseStepSize(StepSize):
+    """A method that finds a step size for each weight; all begin at ``alpha``."""
+
+    #: The rules that it fits; where it is from; its fields in the order of the rule's memory.
+    fits: ClassVar[tuple[str, ...]] = ("td", "true_online_td", "etd", "true_online_etd")
+    paper: ClassVar[str] = ""
+    options_in_memory: ClassVar[tuple[str, ...]] = ()
+    build: ClassVar[Build]
+
+    def rule(self, base: AnyRule) -> AnyRule:
+        return make_rule(base, type(self))
+
+    def vectors(self) -> dict[str, Any]:
+        return {"alphas": getattr(self, "alpha")}  # noqa: B009
+
+    def _check(self, *, positive: tuple[str, ...] = ("alpha",), not_negative: tuple[str, ...] = ()) -> None:
+        for name in positive:
+            check_number(self, name, 0.0, _FINITE, "greater than 0 and finite")
+        for name in not_negative:
+            check_number(self, name, -np.nextafter(0.0, 1.0), _FINITE, "0 or more, and finite")

@@ -1,0 +1,165 @@
+"""What makes the command comfortable: nothing overwritten, progress, quiet, completion, a stop that saves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import emphatic
+from emphatic.cli import app
+from emphatic.hordes.horde import BLOCK
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command in this process, in an empty folder: exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*given: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            app(["nexting", *map(str, given)])
+        assert isinstance(stopped.value.code, int)
+        return stopped.value.code, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture
+def wave(tmp_path: Path) -> Path:
+    path = tmp_path / "wave.parquet"
+    pq.write_table(pa.table({"x": np.sin(np.arange(600) / 9), "y": np.cos(np.arange(600) / 9)}), path)
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_that_holds_results_is_refused(call: Call, wave: Path, tmp_path: Path) -> None:
+    assert call(wave, "--horizons", 2, "--out", "out")[0] == 0
+    before = contents(tmp_path / "out")
+    code, said, wrong = call(wave, "--horizons", 3, "--out", "out")
+    assert (code, said) == (2, "")
+    assert "Error: out: this folder holds the results of an earlier run" in wrong
+    assert "--overwrite" in wrong
+    assert contents(tmp_path / "out") == before
+    with pytest.raises(ValueError, match=r"holds the results of an earlier run.*overwrite=True"):
+        emphatic.nexting.run(wave, horizons=3, out=tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+    assert call(wave, "--horizons", 3, "--out", "out", "--overwrite", "--resume")[0] == 2
+    assert contents(tmp_path / "out") == before
+    assert call(wave, "--horizons", 3, "--out", "out", "--overwrite")[0] == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))[0]["horizon"] == 3
+
+
+def test_without_out_a_new_folder_is_found(call: Call, wave: Path) -> None:
+    for name in ("wave", "wave-2", "wave-3"):
+        code, said, _ = call(wave, "--horizons", 2)
+        assert code == 0
+        assert f"nexting/{name}/report.html" in said.replace("\n", "")
+    before = contents(Path("nexting/wave-3"))
+    assert call(wave, "--horizons", 3, "--overwrite")[0] == 0
+    assert json.loads(Path("nexting/wave/summary.json").read_text("utf-8"))[0]["horizon"] == 3
+    code, _, wrong = call(wave, "--horizons", 2, "--resume")
+    assert code == 2
+    assert "wave-3: nothing to resume: the run there is finished" in wrong
+    assert contents(Path("nexting/wave-3")) == before
+    assert sorted(path.name for path in Path("nexting").iterdir()) == ["wave", "wave-2", "wave-3"]
+
+
+def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Call, wave: Path) -> None:
+    assert call(wave, "--horizons", 2, "--out", "a", "--quiet") == (0, "", "")
+    code, said, wrong = call(wave, "--horizons", 2, "--out", "b")
+    assert code == 0
+    assert "learned online" in said
+    lines = [line.removeprefix("emphatic: ") for line in wrong.splitlines() if line != "emphatic: compiling"]
+    assert [line.split()[0].strip(",") for line in lines] == ["reading", "6", "learning", "scoring"]
+    assert re.fullmatch(r"6 learners × \d+ features: about \d+ MB of memory and 1 s to learn\.", lines[1])
+    assert "emphatic: learning 100%, 600 of 600 rows\n" in wrong
+    code, said, wrong = call("nothing.csv", "--quiet")
+    assert (code, said) == (2, "")
+    assert wrong.startswith("Error: ")
+
+
+def test_a_first_run_says_that_it_compiles(wave: Path, tmp_path: Path) -> None:
+    code = """
+import sys
+from emphatic.cli.progress import compile_notice
+with compile_notice(lambda *given: print(*given)):
+    import numba
+    numba.njit("float64(float64)", cache=True)(lambda x: x + 1)(1.0)
+    print("compiled")
+    numba.njit("float64(float64)")
+with compile_notice(lambda *given: print(*given)):
+    print("again")
+"""
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = [
+        subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert said == ["compiling 0 0\ncompiled\nagain\n", "compiled\nagain\n"]
+
+
+def test_it_is_a_module_and_completes_in_a_shell() -> None:
+    command = [sys.executable, "-m", "emphatic"]
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout.startswith("emphatic ")
+    for words, expected in (("emphatic nex", "nexting"), ("emphatic nexting --over", "--overwrite")):
+        asked = {"_EMPHATIC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        found = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
+        assert found.stdout.split() == [expected]
+
+
+STOPPED = """
+import os, signal, sys
+from emphatic.nexting import runner
+from emphatic.cli import app
+at, count = int(sys.argv.pop()), runner.ReadingCounts.add
+
+def add(self, block):
+    count(self, block)
+    if block.row == at:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+runner.ReadingCounts.add = add
+app()
+"""
+
+
+def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -> None:
+    """Long before the next checkpoint is due."""
+    T = 3 * BLOCK + 77
+    path, out, whole = tmp_path / "long.parquet", tmp_path / "out", tmp_path / "whole"
+    pq.write_table(pa.table({"x": np.sin(np.arange(T) / 9)}), path)
+    given = ["nexting", str(path), "--horizons", "2"]
+    child = subprocess.run(
+        [sys.executable, "-c", STOPPED, *given, "--out", str(out), str(BLOCK)], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert child.returncode == 128 + signal.SIGTERM, child.stderr
+    assert child.stderr.endswith(f"Stopped; continue with --resume --out {out}.\n")
+    assert emphatic.Horde.load(out / ".unfinished" / "model.safetensors").rows == 2 * BLOCK
+    with pytest.raises(ValueError, match="holds a run that was stopped: go on with resume=True"):
+        emphatic.nexting.run(path, horizons=2, out=out)
+    first = emphatic.nexting.run(path, horizons=2, out=out, resume=True)
+    second = emphatic.nexting.run(path, horizons=2, out=whole)
+    assert first.predictions.equals(second.predictions)
+    assert first.summary == second.summary
+    assert ".unfinished" not in os.listdir(out)

@@ -1,0 +1,106 @@
+"""Elementwise rules on every engine that runs them: linear rules written a second time keep the same contract."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from emphatic.rules import ElementwiseRule, Scalars
+from tests.support.contract import violations
+from tests.support.elementwise_rules import WRITTEN_BOTH_WAYS, td, td_component, td_terms, true_online_component
+from tests.support.plain import plain_python
+
+ENGINES = ("reference", "dense", "sparse")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("rule", "K", "dtype", "compiled"),
+    [(rule, K, "float64", False) for rule in WRITTEN_BOTH_WAYS for K in (None, 2, 7)]
+    + [("true_online_etd", K, dtype, True) for K, dtype in ((None, "float64"), (7, "float64"), (7, "float32"))],
+)
+def test_linear_rules_written_both_ways_agree(
+    rule: str, engine: str, K: int | None, dtype: str, compiled: bool
+) -> None:
+    def learner(n: int, K: int | None) -> emphatic.Learner:
+        return emphatic.Learner(WRITTEN_BOTH_WAYS[rule], n, K, dtype=dtype, engine=engine)
+
+    with nullcontext() if compiled else plain_python():
+        for by in ("run", "learn"):
+            assert violations(rule, learner, K, dtype, by=by, T=143 if compiled else 31) == []
+
+
+def test_auto_chooses_an_engine_that_runs_them() -> None:
+    learner = emphatic.Learner(WRITTEN_BOTH_WAYS["td"], 3, 40)
+    with plain_python():
+        learner.run(np.ones((30, 3)), 1.0, 0.5, alpha=0.1)
+    assert learner.engine == "dense"
+    for engine in ("chunked", "cuda"):
+        with pytest.raises(ValueError, match=f"'engine' parameter must be .*'dense'.*Got '{engine}' instead"):
+            emphatic.Learner(WRITTEN_BOTH_WAYS["td"], 3, engine=engine)
+
+
+def test_a_component_that_is_not_linear_where_nothing_is_active_is_refused() -> None:
+    def squared(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+        w, c, k = s
+        theta, e = z
+        e = c * e * e + k * p
+        return theta + w * e, e
+
+    with pytest.raises(ValueError, match=r"'component' parameter of Rule.*must be A X where φ and φ' are 0"):
+        replace(WRITTEN_BOTH_WAYS["td"], component=squared)
+
+
+def test_an_adapt_that_moves_what_is_not_active_is_refused() -> None:
+    def signal(step: Scalars, memory: Scalars) -> Scalars:
+        return (step[5],)
+
+    def adapt(u: Scalars, z: Scalars, p: Any) -> Scalars:
+        (delta,) = u
+        theta, e = z
+        return theta + delta, e
+
+    with pytest.raises(ValueError, match=r"'adapt' parameter of Rule.*must change nothing where φ is 0"):
+        replace(WRITTEN_BOTH_WAYS["td"], signal=signal, adapt=adapt)
+    with pytest.raises(ValueError, match=r"'adapt' parameter.*given together with 'signal'"):
+        replace(WRITTEN_BOTH_WAYS["td"], adapt=adapt)
+
+
+def test_an_A_that_is_not_an_arrow_is_refused() -> None:
+    def crossed(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+        alpha, I, lambda_, rho, gamma_next, delta = step
+        (gamma,) = memory
+        return ((1.0, 0.0), (alpha, 1.0)), (delta, gamma, rho), (gamma_next,)
+
+    with pytest.raises(ValueError, match="make A an arrow"):
+        replace(WRITTEN_BOTH_WAYS["td"], function=crossed)
+
+
+def test_the_change_is_a_name_of_the_memory() -> None:
+    with pytest.raises(ValueError, match=r"'change' parameter of Rule.*must be one of the memory, gamma"):
+        ElementwiseRule("td", td_terms, td, td_component, ("theta",), ("e",), ("gamma",), change="D")
+
+
+@pytest.mark.parametrize(("old", "new"), [("D * (e - b * p)", "D * e"), ("S * p", "b * p"), ("delta * e", "delta * p")])
+def test_slips_in_a_component_are_caught(old: str, new: str) -> None:
+    import inspect
+    import linecache
+
+    text = inspect.getsource(true_online_component)
+    assert old in text
+    file, slipped = f"<slip {new}>", text.replace(old, new)
+    linecache.cache[file] = (len(slipped), None, slipped.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"Scalars": tuple, "Any": Any}
+    exec(compile(slipped, file, "exec", dont_inherit=True), namespace)
+    try:
+        rule = replace(WRITTEN_BOTH_WAYS["true_online_etd"], component=namespace["true_online_component"])
+    except ValueError:
+        return  # no longer A X
+    assert violations(
+        "true_online_etd", lambda n, K: emphatic.Learner(rule, n, K, engine="reference"), 2, "float64", T=31
+    )

@@ -1,0 +1,49 @@
+"""Arrays of other libraries, which come by DLPack; with the cuda engine in ``tests.support.interpreted``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic import Learner
+from tests.support.foreign import Foreign
+from tests.support.streams import make
+
+
+def test_they_are_read_where_they_are() -> None:
+    stream = make(1, 12, 4, 2, rule="td")
+    plain, other = (Learner("td", 4, 2, engine="reference") for _ in range(2))
+    given: dict[str, Any] = {name: Foreign(value) for name, value in stream.parameters().items()}
+    assert other.run(Foreign(stream.Phi), **given).tobytes() == stream.run(plain).tobytes()
+    assert other.theta.tobytes() == plain.theta.tobytes()
+    assert other.predict(Foreign(stream.Phi[0])).tobytes() == plain.predict(stream.Phi[0]).tobytes()
+    assert other.predict(Foreign(stream.Phi)).shape == (13, 2)
+    first, second = (Learner("td", 4, engine="dense") for _ in range(2))
+    step: dict[str, Any] = {"alpha": 0.1, "I": 1.0, "lambda_": 0.5, "rho": 1.0, "R": 1.0, "gamma_next": 0.9}
+    phi, phi_next = stream.Phi[:2]
+    assert first.learn(phi=Foreign(phi), phi_next=Foreign(phi_next), **step) == second.learn(
+        phi=phi, phi_next=phi_next, **step
+    )
+
+
+def test_one_on_a_device_is_refused_with_the_remedy() -> None:
+    learner = Learner("td", 4, engine="reference")
+    message = "The 'Phi' parameter of run must be on the host, or the engine 'cuda'.* Got Foreign on another device"
+    with pytest.raises(ValueError, match=message):
+        learner.run(Foreign(np.ones((3, 4)), device=2), 1.0, 0.9, alpha=0.1)
+    with pytest.raises(ValueError, match="'R' parameter of run must be on the host"):
+        learner.run(np.ones((3, 4)), Foreign(np.ones(2), device=2), 0.9, alpha=0.1)
+    with pytest.raises(ValueError, match="'phi' parameter of predict must be on the host"):
+        learner.predict(Foreign(np.ones(4), device=2))
+    with pytest.raises(ValueError, match="'Phi' parameter of run must be real numbers"):
+        learner.run(Foreign(np.ones((3, 4), complex)), 1.0, 0.9, alpha=0.1)
+    assert learner.steps == 0
+
+
+def test_a_tensor_of_a_graph_of_gradients_is_read_too() -> None:
+    torch = pytest.importorskip("torch", reason="needs torch: pip install 'emphatic[cuda]'")
+    Phi = torch.eye(4, dtype=torch.float64, requires_grad=True)
+    plain, other = (Learner("td", 4, engine="reference") for _ in range(2))
+    assert np.array_equal(other.run(Phi, 1.0, 0.9, alpha=0.1), plain.run(np.eye(4), 1.0, 0.9, alpha=0.1))

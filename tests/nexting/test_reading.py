@@ -1,0 +1,229 @@
+"""``emphatic nexting`` on logs as people have them: what it reads, refuses, writes and says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import emphatic
+from emphatic.cli import app
+from emphatic.nexting.reading_facts import rows_to_score
+from emphatic.streams import open_table
+
+START = datetime(2024, 3, 1, tzinfo=UTC)
+N = 300
+TIMES = [START + timedelta(minutes=5 * i) for i in range(N)]
+X = np.round(np.sin(np.arange(N) / 9), 4)
+FEW = "rates = [0.3]\nfeatures = [{kind = 'bias'}, {kind = 'soft_bins', of = '*', bins = 3}]\n"
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command in this process on these lines: exit code, standard output (as one line) and standard error."""
+    monkeypatch.chdir(tmp_path)
+    Path("few.toml").write_text(FEW)
+
+    def command(lines: list[str], *given: object) -> tuple[int, str, str]:
+        Path("log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            app(["nexting", "log.csv", "--out", "out", "--overwrite", "--config", "few.toml", *map(str, given)])
+        assert isinstance(stopped.value.code, int)
+        out, err = capsys.readouterr()
+        return stopped.value.code, " ".join(out.split()), err
+
+    return command
+
+
+def rows(header: str, row: Any) -> list[str]:
+    return [header, *(row(when, x) for when, x in zip(TIMES, X, strict=True))]
+
+
+def iso(header: str = "time,x") -> list[str]:
+    return rows(header, lambda t, x: f"{t:%Y-%m-%d %H:%M},{x}")
+
+
+def written() -> tuple[Any, list[dict[str, Any]]]:
+    return pq.read_table("out/predictions.parquet"), json.loads(Path("out/summary.json").read_text("utf-8"))
+
+
+def test_the_last_lines_and_the_summary_say_how_the_table_was_read(call: Call) -> None:
+    lines = rows("time,x,id,at", lambda t, x: f"{t:%d/%m/%Y %H:%M},{x},{t:%H-%M-%d}u,{t:%H:%M}")
+    lines.insert(1, ",kW,,")
+    lines[50] += ",too,many"
+    lines[60] = lines[60].rsplit(",", 2)[0]
+    del lines[100:110]
+    code, out, err = call(lines, "--horizons", "2,10min,2d")
+    assert code == 0, err
+    assert "Time: 'time' (%d/%m/%Y %H:%M); usual step 5 min; 2 gaps." in out
+    dropped = "1 × units below the header (first: 2); 1 × 6 fields, where the header has 4 (first: 51)"
+    assert f"Rows dropped: {dropped}." in out
+    assert "Short rows: 1; the fields that are not there count as missing." in out
+    left = "'at' (a time of day), 'id' (text without 2 to 50 different words in the first rows)"
+    assert f"Columns left out: {left}." in out
+    assert "Not scored: 2d (the log is too short: 5,305 rows would do)." in out
+    table, summary = written()
+    reading = summary[0]["reading"]
+    assert reading["time"] == {"columns": ["time"], "format": "%d/%m/%Y %H:%M", "zone": None}
+    assert (reading["rows"], reading["step"], reading["gaps"], reading["rows_short"]) == (289, 300.0, 2, 1)
+    assert {one["name"] for one in reading["columns_left_out"]} == {"id", "at"}
+    assert {one["count"] for one in reading["rows_dropped"]} == {1}
+    assert (reading["delimiter"], reading["decimal"], reading["units"]) == (",", ".", {"x": "kW"})
+    assert all("reading" not in row for row in summary[1:])
+    # The file's own rows, counted from the first below the header: those that were dropped count.
+    number = table.column("row").to_pylist()
+    assert number == [i for i in range(1, 291) if i != 49]
+
+
+def test_without_a_time_neighbours_of_a_dropped_row_are_a_gap(call: Call) -> None:
+    lines = rows("x,y", lambda t, x: f"{x},1")
+    lines[150] = "1,2,3"
+    code, out, _ = call(lines, "--horizons", 2)
+    assert code == 0
+    assert "No time column: no column reads as a time. 1 gap." in out
+    _, summary = written()
+    assert (summary[0]["reading"]["gaps"], summary[0]["reading"]["rows"]) == (1, N - 1)
+    lines[150] = "1,2"
+    code, out, _ = call(lines, "--horizons", 2)
+    assert "No time column: no column reads as a time. 0 gaps." in out
+
+
+def test_unsorted_rows_are_refused_and_sorted_on_request(call: Call) -> None:
+    lines = iso()
+    order = np.random.default_rng(0).permutation(N)
+    shuffled = [lines[0], *(lines[1 + i] for i in order)]
+    code, out, err = call(shuffled, "--horizons", 2)
+    assert (code, out) == (2, "")
+    assert "not sorted by time" in err
+    assert "--sort" in err
+    assert not Path("out").exists()
+    assert call(shuffled, "--horizons", 2, "--sort")[0] == 0
+    sorted_rows = written()[0]
+    assert sorted_rows.column("row").to_pylist() == np.argsort(order).tolist()
+    result = emphatic.nexting.run("log.csv", horizons=[2], config="few.toml", sort=True)
+    assert result.predictions.equals(sorted_rows)
+    assert result.settings.sort is True
+    Path("log.csv").write_text("\n".join(lines) + "\n")
+    plain = emphatic.nexting.run("log.csv", horizons=[2], config="few.toml").predictions
+    assert plain.column("x@2").equals(sorted_rows.column("x@2"))
+    assert plain.column("time").equals(sorted_rows.column("time"))
+
+
+def test_long_format_is_refused_and_pivoted_on_request(call: Call) -> None:
+    lines = ["time,sensor,value"]
+    lines += [f"{t:%Y-%m-%d %H:%M},{s},{x + ord(s)}" for t, x in zip(TIMES, X, strict=True) for s in "AB"]
+    code, _, err = call(lines, "--horizons", 2)
+    assert code == 2
+    assert "--pivot sensor,value" in err
+    code, _, err = call(lines, "--horizons", 2, "--pivot", "sensor,value")
+    assert code == 0, err
+    assert written()[0].column_names == ["row", "time", "A@2", "B@2"]
+    assert emphatic.nexting.run("log.csv", horizons=[2], config="few.toml", pivot="sensor,value").rows == N
+    assert call(lines, "--horizons", 2, "--pivot", "", "--print-config")[0] == 0
+    for given in (["--pivot", "sensor"], ["--pivot", "sensor,nothing"]):
+        assert call(lines, "--horizons", 2, *given)[0] == 2
+
+
+@pytest.mark.parametrize(("suffix", "zone"), [("+01:00", "+01:00"), ("Z", "UTC"), ("", None)])
+def test_zoned_stamps_keep_their_zone(suffix: str, zone: str | None, call: Call) -> None:
+    assert call(rows("time,x", lambda t, x: f"{t:%Y-%m-%dT%H:%M:%S}{suffix},{x}"), "--horizons", 2)[0] == 0
+    table, summary = written()
+    assert table.schema.field("time").type == pa.timestamp("us", zone)
+    assert summary[0]["reading"]["time"]["zone"] == zone
+    stamps = [datetime.fromisoformat(f"{t:%Y-%m-%dT%H:%M:%S}{suffix}".replace("Z", "+00:00")) for t in TIMES]
+    assert table.column("time").to_pylist() == stamps
+
+
+def test_switches_are_predicted(call: Call) -> None:
+    lines = rows("time,pump", lambda t, x: f"{t:%Y-%m-%d %H:%M},{'ON' if x > 0 else 'OFF'}")
+    assert call(lines, "--horizons", 2)[0] == 0
+    table, summary = written()
+    assert table.column_names == ["row", "time", "pump@2"]
+    assert summary[0]["variance_explained"] > 0.5
+
+
+def test_a_switch_whose_words_are_named_stays_words() -> None:
+    log = {"x": X, "move": ["yes", "no", "yes"] * 100}
+    policy: dict[str, Any] = {"column": "move", "target": {"yes": 1.0}}
+    config = {"horizons": [2], "rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "x"}]}
+    question = {"cumulant": "x", "horizon": 2, "name": "q", "policy": policy}
+    result = emphatic.nexting.run(log, config=config | {"questions": [question]})
+    assert result.model.categories == ("move",)
+    assert result.predictions.column_names == ["row", "x@2", "q"]
+    horde = emphatic.Horde(
+        [emphatic.GVF("x", horizon=2, policy=emphatic.Policy(**policy), name="q")],
+        emphatic.features.Features([emphatic.features.Bias()]),
+    )
+    horde.run(log)
+    assert horde.categories == ("move",)
+    horde.run(log)  # and so it stays
+    with pytest.raises(ValueError, match="have a target of numbers, for its column 'move' holds numbers"):
+        emphatic.Horde(horde.questions, emphatic.features.Features([emphatic.features.Bias()])).run(open_table(log))
+
+
+def test_a_horizon_shorter_than_the_step_is_refused(call: Call) -> None:
+    for given in (["--horizons", "1s"], ["--horizons", "2,4min"]):
+        code, _, err = call(iso(), *given)
+        assert code == 2
+        assert "is shorter than the usual step of the log, 5 min. Use 5min or more" in err
+    Path("few.toml").write_text(FEW + "questions = [{cumulant = 'x', horizon = '30s', name = 'q'}]\n")
+    assert "'30s' is shorter than the usual step" in call(iso(), "--horizons", 2)[2]
+    Path("few.toml").write_text(FEW)
+    assert call(iso(), "--horizons", "5min")[0] == 0
+
+
+def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
+    code, _, err = call(iso()[:11], "--horizons", "2,9")
+    assert code == 2
+    assert "10 rows are too few" in err
+    assert f"{rows_to_score(0.5)} would do for the shortest horizon, 2" in err
+    needed = rows_to_score(0.5)
+    assert call(iso()[: needed + 1], "--horizons", "2,9")[0] == 0
+    _, summary = written()
+    assert [row["variance_explained"] is None for row in summary] == [False, True]
+    (why,) = summary[0]["reading"]["unscored"]
+    assert why["horizon"] == 9
+    assert why["rows"] == rows_to_score(1 - 1 / 9)
+    assert call(iso()[: why["rows"] + 1], "--horizons", "2,9")[0] == 0
+    assert [row["variance_explained"] is None for row in written()[1]] == [False, False]
+
+
+def test_a_pipe_is_neither_sorted_nor_pivoted(capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["--sort"], ["--pivot", "a,b"]):
+        with pytest.raises(SystemExit) as stopped:
+            app(["nexting", "-", *given])
+        assert stopped.value.code == 2
+        assert "need a file" in capsys.readouterr().err
+
+
+def test_a_column_that_is_never_read_says_why_it_has_no_score(call: Call) -> None:
+    code, out, _ = call(rows("time,x,y,z", lambda t, x: f"{t:%Y-%m-%d %H:%M},{x},,3"), "--horizons", 2)
+    assert code == 0
+    assert "Not scored: y (it has no reading in the whole log), z (it never changes)." in out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"data": 3}, "The 'data' parameter of run must be a path, a frame"),
+        ({"delimiter": ",,"}, "The 'delimiter' parameter of run must be one ASCII character"),
+        ({"horizons": [0]}, "'horizons' must be between 1 and"),
+        ({"horizons": ["soon"]}, "'horizons' must"),
+        ({"sort": "yes"}, "'sort' must be true or false"),
+        ({"pivot": "x"}, "must name two columns"),
+    ],
+)
+def test_refusals_name_what_was_called(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        emphatic.nexting.run(**{"data": {"x": np.arange(99.0) % 7}} | given)
+    assert "open_table" not in str(caught.value)
+    assert "GVF" not in str(caught.value)

@@ -1,0 +1,146 @@
+"""Many signals: what each question sees, what is said beforehand, and that all else goes on as ever."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from emphatic.nexting import related
+from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.settings import Settings
+from emphatic.streams import open_table
+from emphatic.tables.pipe import Readings
+
+C, T = 12, 600
+
+
+@pytest.fixture(autouse=True)
+def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(related, "LIMIT", 1 << 16)
+    monkeypatch.setattr(related, "MOST", 3)
+
+
+def log() -> dict[str, Any]:
+    """Four walks, each seen by three sensors, and one that stands still."""
+    rng = np.random.default_rng(3)
+    walks = np.cumsum(rng.normal(size=(T, 4)), axis=0)
+    columns = {f"s{i}": (-1) ** i * walks[:, i % 4] + 0.1 * rng.normal(size=T) for i in range(C)}
+    columns["s5"][40:44] = np.nan
+    return columns | {"still": np.ones(T)}
+
+
+def test_related_are_the_most_correlated() -> None:
+    table = open_table(log())
+    found = related.choose_related(table, 500)
+    values = np.stack([np.nan_to_num(column[:500], nan=np.nanmean(column[:500])) for column in log().values()])
+    with np.errstate(invalid="ignore"):
+        expected = np.nan_to_num(np.abs(np.corrcoef(values)))
+    for i, name in enumerate(table.names[:C]):
+        assert {f"s{j}" for j in range(i % 4, C, 4) if j != i} < set(found[name])
+        third = found[name][2]
+        others = [expected[i, j] for j in range(C) if j % 4 != i % 4]
+        assert expected[i, table.names.index(third)] == pytest.approx(max(others), abs=0.02)
+        assert "still" not in found[name]
+    assert found["still"] == []
+
+
+def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    result = emphatic.nexting.run(log(), horizons=[2, 6], out=tmp_path / "out", announce=said.append)
+    assert "so many signals that a question sees its own and the 3 most related ones" in said[0]
+    horde = result.model
+    assert len(horde.makers) == C + 1
+    assert f"{(C + 1) * 2 * 3} learners × {horde.makers[0].n} features" in said[0]
+    assert all(maker.n < 4 * 3 * 12 + 5 for maker in horde.makers)
+    assert [learner.K for learner in horde.learners] == [6] * (C + 1)
+    # The settings, written as TOML, give the same.
+    text = result.settings.toml()
+    assert set(tomllib.loads(text)["related"]) == set(log())
+    (tmp_path / "all.toml").write_text(text, "utf-8")
+    again = emphatic.nexting.run(log(), config=tmp_path / "all.toml")
+    assert again.predictions.equals(result.predictions)
+    assert again.summary == result.summary
+    # Not worse than where every question sees everything.
+    monkeypatch.setattr(related, "LIMIT", 1 << 30)
+    whole = emphatic.nexting.run(log(), horizons=[2, 6])
+    assert whole.settings.related is None
+    some, every = ([s["variance_explained"] for s in r.summary if s["signal"] != "still"] for r in (result, whole))
+    assert np.median(some) > np.median(every) - 0.01
+    # It goes on, live.
+    model = tmp_path / "out" / "model.safetensors"
+    predictor = Predictor.restore(*emphatic.Horde.load_with(model))
+    lines = [json.dumps(dict.fromkeys(log(), 1.0)).encode()]
+    [prediction] = predictor.take(Readings(lines, predictor.columns))
+    assert prediction is not None
+    assert prediction.values.shape == (2 * (C + 1),)
+
+
+def test_offline_fits_in_batches_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = emphatic.nexting.run(log(), horizons=[2]).summary
+    monkeypatch.setattr("emphatic.nexting.scoring.ROOM", 1)
+    told: list[tuple[int, int]] = []
+    found = emphatic.nexting.run(
+        log(), horizons=[2], progress=lambda phase, *done: told.append(done) if phase == "scoring" else None
+    )
+    assert told[-1][0] == told[-1][1] == 2 * T + C * (T // 2)
+    for one, other in zip(found.summary, whole, strict=True):
+        assert one["offline"] == other["offline"]
+
+
+def test_own_questions_see_the_signals_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(related, "LIMIT", 1)
+    config = {"questions": [{"name": "sum", "cumulant": "s1 + s2", "horizon": 3}], "horizons": [2], "predict": ["s0"]}
+    result = emphatic.nexting.run(log(), config=config)
+    chosen = result.settings.related
+    assert chosen is not None
+    names = " ".join(result.model.makers[1].names())
+    for signal in {"s1", "s2", *chosen["s1"], *chosen["s2"]}:
+        assert f"{signal} ≈" in names
+    assert "s0 ≈" not in names or "s0" in {*chosen["s1"], *chosen["s2"]}
+    assert [row["signal"] for row in result.summary] == ["s0"]
+
+
+def test_related_must_be_signals() -> None:
+    with pytest.raises(ValueError, match="'related' names 's99', and there is no such numeric column"):
+        emphatic.nexting.run(log(), config={"related": {"s1": ["s99"]}})
+    with pytest.raises(ValueError, match="'related' must be a table of lists of signals"):
+        emphatic.nexting.run(log(), config={"related": {"s1": "s2"}})
+
+
+def test_why_a_number_is_missing_is_said() -> None:
+    x = {"x": np.sin(np.arange(60)), "still": np.ones(60)}
+    summary = emphatic.nexting.run(x, horizons=[2, 50], offline=False).summary
+    for row in summary:
+        assert (row["offline"]["variance_explained"] is None) == ("offline" in row["reasons"])
+        assert (row["variance_explained"] is None) == ("variance_explained" in row["reasons"])
+        assert (row["skill"] is None) == ("skill" in row["reasons"])
+    assert summary[0]["reasons"] == {"offline": "skipped, as requested with --no-offline"}
+    assert "no return is known in the second half" in summary[1]["reasons"]["variance_explained"]
+    assert "does not vary" in summary[2]["reasons"]["variance_explained"]
+
+
+def test_of_500_signals_the_weights_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 signals × 400 rows at the four default horizons: under 200 MB, where it would be 1.5 GB."""
+    monkeypatch.setattr(related, "LIMIT", 1 << 27)
+    monkeypatch.setattr(related, "MOST", 7)
+    x = np.cumsum(np.random.default_rng(0).normal(size=(400, 500)), axis=0)
+    table = open_table({f"s{i}": column for i, column in enumerate(x.T)})
+    chosen = Settings().filled(table, 400)
+    assert chosen.related is not None
+    assert all(len(others) == 7 for others in chosen.related.values())
+    makers = related.make_makers(chosen)
+    assert isinstance(makers, dict)
+    assert len({id(maker) for maker in makers.values()}) == 500
+    n = makers["s0@2"].warm_up(x, names=table.names).n
+    learners = len(chosen.gvfs()) * len(chosen.rates)
+    assert learners == 6000
+    assert 16 * learners * n < 200e6
+    # Of sixty, every question sees all.
+    few = open_table({f"s{i}": column for i, column in enumerate(x.T[:60])})
+    assert Settings().filled(few, 400).related is None
