@@ -373,3 +373,22 @@ def test_gaps_and_times_of_a_table(tmp_path: Path) -> None:
     whole.warm_up(opened)
     with local(questions(), features(), shards=2, engine="dense", block=4096) as horde:
         assert np.array_equal(horde.run(opened), whole.run(opened))
+
+
+def test_features_of_their_own_and_step_sizes_are_gathered_too() -> None:
+    def makers() -> dict[str, f.Features]:
+        of_a = f.Features([f.Bias(), f.SoftBins("a", bins=4), f.SoftBins("b", bins=2)])
+        of_b = f.Features([f.Bias(), f.SoftBins("b", bins=6), f.SoftBins("a", bins=2)])
+        return {question.name: of_a if q % 2 else of_b for q, question in enumerate(questions())}
+
+    table, more = log(), {c: v[:50] for c, v in log().items()}
+    cases: Any = ((makers, {}), (features, {"stepsize": "autostep"}))
+    for features_, options in cases:
+        whole = emphatic.Horde(questions(), features_(), engine="sparse", **options).warm_up(table)
+        parts = [{c: v[b : b + 300] for c, v in table.items()} for b in (0, 300, 600)]
+        expected = np.concatenate([whole.observe_many(part) for part in parts])
+        with local(questions(), features_(), shards=3, engine="sparse", block=300, **options) as horde:
+            assert np.allclose(horde.run(table), expected, rtol=0, atol=1e-9)
+            gathered = horde.gather()
+        assert len(gathered.makers) == len(whole.makers)
+        assert np.allclose(gathered.observe_many(more), whole.observe_many(more), rtol=0, atol=1e-9)
