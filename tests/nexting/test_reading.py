@@ -197,8 +197,8 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
     assert [row["variance_explained"] is None for row in written()[1]] == [False, False]
 
 
-def test_a_pipe_is_neither_sorted_nor_pivoted(capsys: pytest.CaptureFixture[str]) -> None:
-    for given in (["--sort"], ["--pivot", "a,b"]):
+def test_a_pipe_is_neither_sorted_nor_pivoted_nor_a_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["--sort"], ["--pivot", "a,b"], ["--resume"], ["--overwrite"], ["--no-offline"], ["--print-config"]):
         with pytest.raises(SystemExit) as stopped:
             app(["nexting", "-", *given])
         assert stopped.value.code == 2
