@@ -174,9 +174,12 @@ def test_the_bands_and_ranges_of_a_sweep(tmp_path: Path) -> None:
     assert [cell[0] for cell in columns_of(shown)] == list(best)
     for row in columns_of(shown):
         ours = best[row[0]]
-        assert row[3:5] == [f"{ours[name]:.4g} ± {ours[f'{name}_se']:.2g}" for name in ("mean", "final")]
+        mean, final = (f"{ours[name]:.4g} ± {ours[f'{name}_se']:.2g}" for name in ("mean", "final"))
+        assert row[3:6] == [mean, f"{ours['mean_low']:.3g}–{ours['mean_high']:.3g}", final]
     for rule, *numbers in cells(page, "summary"):
-        assert [float(order) for order, _ in numbers[:2]] == [best[rule[1]][name] for name in ("mean", "final")]
+        assert [float(order) for order, _ in numbers[:3]] == [
+            best[rule[1]][name] for name in ("mean", "mean_low", "final")
+        ]
 
     *sensitivity, learning = data(page)["plots"]
     for rule, plot in zip(best, sensitivity, strict=True):
