@@ -60,7 +60,10 @@ def test_a_folder_that_holds_results_is_refused(call: Call, wave: Path, tmp_path
     with pytest.raises(ValueError, match=r"holds the results of an earlier run.*overwrite=True"):
         emphatic.nexting.run(wave, horizons=3, out=tmp_path / "out")
     assert contents(tmp_path / "out") == before
-    assert call(wave, "--horizons", 3, "--out", "out", "--overwrite", "--resume")[0] == 2
+    code, _, wrong = call(wave, "--horizons", 3, "--out", "out", "--overwrite", "--resume")
+    assert code == 2
+    both = "Error: --overwrite starts again and --resume continues a run that was stopped: give one of them."
+    assert both in wrong
     assert contents(tmp_path / "out") == before
     assert call(wave, "--horizons", 3, "--out", "out", "--overwrite")[0] == 0
     assert json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))[0]["horizon"] == 3
@@ -156,7 +159,9 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     assert child.returncode == 128 + signal.SIGTERM, child.stderr
     assert child.stderr.endswith(f"Stopped; continue with --resume --out {out}.\n")
     assert emphatic.Horde.load(out / ".unfinished" / "model.safetensors").rows == 2 * BLOCK
-    with pytest.raises(ValueError, match="holds a run that was stopped: go on with resume=True"):
+    with pytest.raises(
+        ValueError, match="holds a run that was stopped: continue it with resume=True, or replace it with"
+    ):
         emphatic.nexting.run(path, horizons=2, out=out)
     first = emphatic.nexting.run(path, horizons=2, out=out, resume=True)
     second = emphatic.nexting.run(path, horizons=2, out=whole)

@@ -110,6 +110,22 @@ def test_a_pipe_is_read_in_the_notation_of_the_models_own_log(
     assert (notation["delimiter"], notation["decimal_comma"], notation["thousands"]) == (";", True, ".")
 
 
+def test_settings_that_the_model_overrides_are_reported(
+    european_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = european(1, 400)[0].encode()
+    given = Settings.combine(FEW, horizons=(2, 7), delimiter=";", time="Zeit", stepsize="idbd")
+    code, out, err = piped(line, european_model, capsys, settings=given, learn=False)
+    assert (code, len(out)) == (0, 1)
+    assert f"{european_model}: the model's own settings hold; ignored, since they differ: " in err
+    named = err.split("since they differ: ")[1].split(".\n")[0].split(", ")
+    assert {"horizons", "time", "stepsize"} <= {*named}
+    assert "delimiter" not in named
+    same = Horde.load_with(european_model)[1]["settings"]
+    for settings in (Settings(), Settings.of(same), Settings(delimiter=";")):
+        assert "ignored" not in piped(line, european_model, capsys, settings=settings, learn=False)[2]
+
+
 def test_when_nothing_can_be_read_the_exit_code_is_2(european_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = piped(b"what is this\n" * 400, european_model, capsys)
     assert (code, out) == (2, [])
@@ -138,7 +154,9 @@ def test_a_stray_record_in_the_warm_up_defines_no_signal(caplog: pytest.LogCaptu
         made = predict(predictor, lines)
     assert predictor.horde is not None
     assert predictor.horde.signals == ("x", "on")
-    assert len(made) == 123 - 100
+    # From the third reading on; none of a stray record, neither a line nor a signal.
+    assert len(made) == 123 - 2 - 1
+    assert {len(prediction.values) for prediction in made} == {2}
     messages = [record.getMessage() for record in caplog.records]
     assert [line for line in messages if "stray" in line] == [
         "line 1: a stray record, with none of the columns of the others; skipped.",
@@ -157,7 +175,7 @@ def test_a_stray_record_in_the_warm_up_defines_no_signal(caplog: pytest.LogCaptu
 def test_a_line_of_garbage_before_the_header_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     text = [b"9.2,1", b"time,x,y", *(b"%d,%d,1" % (t, t % 7) for t in range(120))]
     predictor = Predictor(SETTINGS, warm_up=100)
-    assert len(predict(predictor, text)) == 20
+    assert len(predict(predictor, text)) == 118  # from the third reading on
     assert predictor.horde is not None
     assert predictor.horde.signals == ("x", "y")
     assert predictor.malformed == 1
@@ -166,7 +184,7 @@ def test_a_line_of_garbage_before_the_header_is_skipped(caplog: pytest.LogCaptur
 def test_a_header_may_have_more_names_than_rows_have_fields() -> None:
     text = [b"time,x,comment", *(b"%d,%d" % (t, t % 7) for t in range(120))]
     predictor = Predictor(SETTINGS, warm_up=100)
-    assert len(predict(predictor, text)) == 20
+    assert len(predict(predictor, text)) == 118  # from the third reading on
     assert predictor.horde is not None
     assert predictor.horde.signals == ("x", "comment")
 
@@ -232,5 +250,5 @@ def test_json_that_is_nested_deep_or_has_half_a_character() -> None:
     assert all(str(one).startswith("not JSON") for one in bad)
     predictor = Predictor(SETTINGS, warm_up=20)
     lines = [json.dumps({"x": t % 5, "mode": "\ud800" if t % 2 else "on a"}).encode() for t in range(30)]
-    assert len(predict(predictor, lines)) == 10
+    assert len(predict(predictor, lines)) == 28  # from the third reading on
     assert isinstance(last, dict)

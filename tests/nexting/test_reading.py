@@ -15,7 +15,7 @@ import pytest
 
 import emphatic
 from emphatic.cli import app
-from emphatic.nexting.reading_facts import rows_to_score
+from emphatic.scores.returns import rows_to_score
 from emphatic.streams import open_table
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
@@ -106,8 +106,11 @@ def test_unsorted_rows_are_refused_and_sorted_on_request(call: Call) -> None:
     assert "not sorted by time" in err
     assert "--sort" in err
     assert not Path("out").exists()
-    assert call(shuffled, "--horizons", 2, "--sort")[0] == 0
-    sorted_rows = written()[0]
+    code, out, _ = call(shuffled, "--horizons", 2, "--sort")
+    assert code == 0
+    assert "Rows sorted by time." in out
+    sorted_rows, summary = written()
+    assert summary[0]["reading"]["sorted"] is True
     assert sorted_rows.column("row").to_pylist() == np.argsort(order).tolist()
     result = emphatic.nexting.run("log.csv", horizons=[2], config="few.toml", sort=True)
     assert result.predictions.equals(sorted_rows)
@@ -124,9 +127,13 @@ def test_long_format_is_refused_and_pivoted_on_request(call: Call) -> None:
     code, _, err = call(lines, "--horizons", 2)
     assert code == 2
     assert "--pivot sensor,value" in err
-    code, _, err = call(lines, "--horizons", 2, "--pivot", "sensor,value")
+    code, out, err = call(lines, "--horizons", 2, "--pivot", "sensor,value")
     assert code == 0, err
-    assert written()[0].column_names == ["row", "time", "A@2", "B@2"]
+    assert "Pivoted: a column of 'value' for each 'sensor'." in out
+    table, summary = written()
+    assert table.column_names == ["row", "time", "A@2", "B@2"]
+    assert summary[0]["reading"]["pivoted"] == ["sensor", "value"]
+    assert summary[0]["reading"]["sorted"] is False
     assert emphatic.nexting.run("log.csv", horizons=[2], config="few.toml", pivot="sensor,value").rows == N
     assert call(lines, "--horizons", 2, "--pivot", "", "--print-config")[0] == 0
     for given in (["--pivot", "sensor"], ["--pivot", "sensor,nothing"]):
@@ -187,8 +194,12 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
     assert "10 rows are too few" in err
     assert f"{rows_to_score(0.5)} would do for the shortest horizon, 2" in err
     needed = rows_to_score(0.5)
-    assert call(iso()[: needed + 1], "--horizons", "2,9")[0] == 0
+    code, out, _ = call(iso()[: needed + 1], "--horizons", "2,9")
+    assert code == 0
+    assert out.count("rows would do") == 1  # it is not said twice
     _, summary = written()
+    too_short = f"the log is too short, {rows_to_score(1 - 1 / 9)} rows would do"
+    assert summary[1]["reasons"]["skill"] == f"no return is known in the second half: {too_short}"
     assert [row["variance_explained"] is None for row in summary] == [False, True]
     (why,) = summary[0]["reading"]["unscored"]
     assert why["horizon"] == 9
@@ -197,8 +208,8 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
     assert [row["variance_explained"] is None for row in written()[1]] == [False, False]
 
 
-def test_a_pipe_is_neither_sorted_nor_pivoted(capsys: pytest.CaptureFixture[str]) -> None:
-    for given in (["--sort"], ["--pivot", "a,b"]):
+def test_a_pipe_is_neither_sorted_nor_pivoted_nor_a_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["--sort"], ["--pivot", "a,b"], ["--resume"], ["--overwrite"], ["--no-offline"], ["--print-config"]):
         with pytest.raises(SystemExit) as stopped:
             app(["nexting", "-", *given])
         assert stopped.value.code == 2

@@ -174,19 +174,23 @@ def test_the_bands_and_ranges_of_a_sweep(tmp_path: Path) -> None:
     assert [cell[0] for cell in columns_of(shown)] == list(best)
     for row in columns_of(shown):
         ours = best[row[0]]
-        assert row[3:5] == [f"{ours[name]:.4g} ± {ours[f'{name}_se']:.2g}" for name in ("mean", "final")]
+        mean, final = (f"{ours[name]:.4g} ± {ours[f'{name}_se']:.2g}" for name in ("mean", "final"))
+        assert row[3:6] == [mean, f"{ours['mean_low']:.3g}–{ours['mean_high']:.3g}", final]
     for rule, *numbers in cells(page, "summary"):
-        assert [float(order) for order, _ in numbers[:2]] == [best[rule[1]][name] for name in ("mean", "final")]
+        mean, low, _, median, final = (order for order, _ in numbers[:5])
+        names = ("mean", "mean_low", "median", "final")
+        assert [float(order) for order in (mean, low, median, final)] == [best[rule[1]][name] for name in names]
 
-    *sensitivity, learning = data(page)["plots"]
+    plots = data(page)["plots"]
+    sensitivity = [plot for plot in plots if plot["x"]["title"] == "alpha"]
+    learning = next(plot for plot in plots if plot["group"] == "learning")
     for rule, plot in zip(best, sensitivity, strict=True):
         (panel,) = plot["views"][""]
         for line, lambda_ in zip(panel["lines"], (0.0, 0.9), strict=True):
             own = [s for s in settings if (s["rule"], s["lambda"]) == (rule, lambda_)]
-            mean, se = (np.array([s[name] for s in own]) for name in ("mean", "mean_se"))
             np.testing.assert_allclose(array(page, line["x"]), [s["alpha"] for s in own])
-            for name, expected in (("y", mean), ("low", mean - 1.96 * se), ("high", mean + 1.96 * se)):
-                np.testing.assert_allclose(array(page, line[name]), expected, rtol=1e-6)
+            for name, column in (("y", "mean"), ("low", "mean_low"), ("high", "mean_high")):
+                np.testing.assert_allclose(array(page, line[name]), [s[column] for s in own], rtol=1e-6)
         least = min(s["mean"] for s in settings)
         assert panel["range"][1] == pytest.approx(1.15 * max(*summary["baselines"].values(), 1.2 * least))
     for by in ("mean", "final"):
@@ -195,5 +199,6 @@ def test_the_bands_and_ranges_of_a_sweep(tmp_path: Path) -> None:
             chosen = min((s for s in settings if s["rule"] == rule), key=lambda s: s[by])
             runs = np.array([row["curve"] for row in results if row["setting"] == chosen["setting"]])
             mean, se = runs.mean(axis=0), runs.std(axis=0, ddof=1) / 2.0
-            for name, expected in (("y", mean), ("low", mean - 1.96 * se), ("high", mean + 1.96 * se)):
+            half = 3.18244630528 * se  # Student's t of 4 runs, at 97.5%
+            for name, expected in (("y", mean), ("low", mean - half), ("high", mean + half)):
                 np.testing.assert_allclose(array(page, line[name]), expected, rtol=1e-5)

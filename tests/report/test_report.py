@@ -252,7 +252,18 @@ def test_figures_as_svg_are_those_of_the_page(tmp_path: Path, capsys: pytest.Cap
     with pytest.raises(SystemExit) as stopped:
         app(["figures", str(tmp_path)])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err == "Error: this page holds no data of plots.\n"
+    page = tmp_path / "report.html"
+    assert capsys.readouterr().err == f"Error: {page}: this is not a report of emphatic nexting, or it is damaged.\n"
+    page.write_bytes(b"\xff\xfe")
+    with pytest.raises(SystemExit):
+        app(["figures", str(page)])
+    assert f"Error: {page}: this is not a report" in capsys.readouterr().err
+    page.unlink()
+    for where in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(SystemExit) as stopped:
+            app(["figures", str(where)])
+        assert stopped.value.code == 2
+        assert f"Error: {where}: there is no report here. Name the output folder" in capsys.readouterr().err
 
 
 def test_ticks_of_figures_tell_numbers_apart() -> None:

@@ -295,6 +295,15 @@ def test_a_stray_quote_costs_its_own_row(write: Any) -> None:
     assert table.broken == 0
 
 
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=; "])
+def test_a_first_line_may_name_the_delimiter(first: str, write: Any) -> None:
+    table = open_table(write([first, "a;b", "1,5;2", "2,25;3", "1;2;3"]))
+    assert table.names == ("a", "b")
+    assert only(table).values.tolist() == [[1.5, 2], [2.25, 3]]
+    facts = table.facts()
+    assert (facts["delimiter"], facts["rows_dropped"][0]["first"]) == (";", 5)
+
+
 @pytest.mark.parametrize(("line", "why"), [("a,b", "the header again"), ("# started again", "a comment")])
 def test_the_header_again_and_comments_are_no_rows(line: str, why: str, write: Any) -> None:
     table = open_table(write(["a,b", "1,2", "3,4", line, "5,6"]))

@@ -157,6 +157,13 @@ def nexting(
     if table == "-" and (sort or pivot is not None):
         typer.echo("Error: --sort and --pivot need a file: on a pipe, rows come in the order of time.", err=True)
         raise typer.Exit(2)
+    if table == "-" and (resume or overwrite or no_offline or print_config):
+        typer.echo(
+            "Error: --resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from "
+            "its --model.",
+            err=True,
+        )
+        raise typer.Exit(2)
     if table == "-":
         code = terminal.live(
             predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize

@@ -16,7 +16,12 @@ def figures(folder: Path, out: Path | None, whole: bool) -> int:
 
     def command() -> int:
         page = folder / "report.html" if folder.is_dir() else folder
-        plots = plots_of(page.read_text("utf-8"))
+        if not page.is_file():
+            raise ValueError(f"{folder}: there is no report here. Name the output folder of a finished run.")
+        try:
+            plots = plots_of(page.read_text("utf-8"))
+        except ValueError:
+            raise ValueError(f"{page}: this is not a report of emphatic nexting, or it is damaged.") from None
         if not plots:
             raise ValueError(f"{page}: this report has no plots of a log; save those of a study from its page.")
         into = out or page.parent / "figures"

@@ -181,10 +181,13 @@ def _show(result: Any, folder: Path) -> None:
     for name in ("learned online", "offline fit", "persistence", "mean"):
         table.add_column(name, justify="right")
     empty: dict[str, list[str]] = {}
+    too_long = {one["horizon"] for one in result.reading["unscored"] if "horizon" in one}  # the last lines say so
     for horizon in result.settings.horizons:
         rows = [row for row in result.summary if row["horizon"] == horizon]
         online, offline = _median(rows, ""), _median(rows, "offline")
         table.add_row(str(horizon), online, offline, _median(rows, "persistence"), _median(rows, "mean"))
+        if horizon in too_long:
+            continue
         if online == NONE:
             empty.setdefault(f"no scores, {rows[0]['reasons']['variance_explained']}", []).append(str(horizon))
         elif offline == NONE:

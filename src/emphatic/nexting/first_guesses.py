@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,10 @@ class Guess(NamedTuple):
 
 
 class FirstGuesses:
-    """Persistence: the answer to a question is the present reading, or the last one where that is missing."""
+    """Persistence: the answer to a question is the present reading, or the last one where that is missing.
+
+    A name that has come only once may be that of a stray record, and is no signal yet.
+    """
 
     def __init__(self, settings: Settings, horizons: Sequence[float | str]) -> None:
         self._predict, self._horizons, self._time = settings.predict, settings.horizons or horizons, settings.time
@@ -51,7 +55,8 @@ class FirstGuesses:
         if len(waiting) < _LEAST:
             return None
         if self._parser is None or len(waiting) % _AGAIN == 0:
-            rows = [reading for _, reading in waiting]
+            counts = Counter(name for _, reading in waiting for name in reading)
+            rows = [{name: value for name, value in row.items() if counts[name] > 1} for _, row in waiting]
             try:
                 table = collect(rows, readings.delimiter, readings.unnamed, self._time, self._words)
             except ValueError:  # it is said when the warm-up is complete
@@ -60,6 +65,8 @@ class FirstGuesses:
             for row in map(self._parser.parse, rows[:-1]):
                 self._hold(row.values)
         row = self._parser.parse(waiting[-1][1])
+        if not row.readable:
+            return None
         self._hold(row.values)
         names = self._predict or self._parser.names
         questions = [GVF(name, horizon=horizon) for name in names for horizon in self._horizons]

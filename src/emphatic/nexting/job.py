@@ -133,7 +133,9 @@ def run(
     if out is None and resume:
         raise refusal("resume", "run", "be given together with the folder to resume, 'out'", "no 'out'")
     if overwrite and resume:
-        raise refusal("overwrite", "run", "be False where a run is resumed: overwrite=True, or resume=True", "True")
+        raise ValueError(
+            "overwrite=True starts again and resume=True continues a run that was stopped: give one of them."
+        )
     settings = Settings.combine(
         config,
         predict=predict,
@@ -181,9 +183,11 @@ def check_free(folder: Path) -> None:
         pass
     stopped = Unfinished(folder).checkpoint.exists()
     what = (
-        "a run that was stopped: go on with resume=True" if stopped else "the results of an earlier run: choose another"
+        "a run that was stopped: continue it with resume=True, or replace it"
+        if stopped
+        else "the results of an earlier run: choose another folder, or replace them"
     )
-    raise ValueError(f"{folder}: this folder holds {what}, or replace them with overwrite=True.")
+    raise ValueError(f"{folder}: this folder holds {what} with overwrite=True.")
 
 
 def _read_predictions(folder: Path) -> Any:

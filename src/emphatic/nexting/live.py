@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emphatic.common.locks import hold_lock
@@ -128,6 +128,11 @@ class Live:
     def _load(self) -> Predictor:
         horde, state = Horde.load_with(self.model)
         predictor = Predictor.restore(horde, state, learn=self.learn, every=self.every)
+        ignored = self.settings.differences(replace(predictor.settings, delimiter=predictor.delimiter))
+        if ignored:
+            logger.warning(
+                "%s: the model's own settings hold; ignored, since they differ: %s.", self.model, ", ".join(ignored)
+            )
         self._pending = state.get("live", {}).get("pending", "").encode()
         logger.info("resuming from %s at step %d.", self.model, predictor.step)
         return predictor

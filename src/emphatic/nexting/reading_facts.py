@@ -1,9 +1,8 @@
-"""How a table was read, in facts for ``summary.json`` and the page and in lines for the terminal; and how many rows a
-horizon needs to be scored."""
+"""How a table was read, in facts for ``summary.json`` and the page and in lines for the terminal; and
+whether its rows are enough to be scored."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,24 +10,12 @@ import numpy as np
 
 from emphatic.nexting.settings import WORDS
 from emphatic.questions.durations import format_duration
-from emphatic.scores.returns import KNOWN
+from emphatic.scores.returns import rows_to_score
 
-__all__ = ["check_rows", "reading_facts", "reading_lines", "rows_to_score", "unused_columns"]
+__all__ = ["check_rows", "reading_facts", "reading_lines", "unused_columns"]
 
 #: Names that a line lists at most.
 _LISTED = 6
-
-
-def rows_to_score(gamma: float) -> int:
-    """The rows of a log without gaps from which the second half has two returns that are known, at least.
-
-    A return is known k rows before the end, where γᵏ ≤ 1 − .99.
-
-    >>> rows_to_score(0.0), rows_to_score(0.5)
-    (5, 17)
-    """
-    ahead = 1 if gamma <= 0.0 else math.ceil(math.log(1.0 - KNOWN) / math.log(gamma) - 1e-9)
-    return 2 * max(ahead, 1) + 3
 
 
 def check_rows(name: str, rows: int, horizons: Sequence[Any], gammas: Sequence[float]) -> None:
@@ -46,7 +33,8 @@ def reading_facts(run: Any) -> dict[str, Any]:
     """How the table of a finished ``emphatic.nexting.runner.Nexting`` was read.
 
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
-    the times that go back; ``unscored`` are signals and horizons without a score, and why.
+    the times that go back; whether the rows were ``sorted``, and the columns that were ``pivoted``; ``unscored`` are
+    signals and horizons without a score, and why.
     """
     clock, table = run.clock, run.table
     step = None if clock is None or not np.isfinite(clock.step) else clock.step
@@ -56,6 +44,8 @@ def reading_facts(run: Any) -> dict[str, Any]:
         "step_text": None if step is None else format_duration(step) if table.dated else f"{step:g}",
         "gaps": run.counts.gaps,
         "backwards": 0 if clock is None else clock.backwards,
+        "sorted": bool(run.settings.sort),
+        "pivoted": list(run.settings.pivot or ()),
         "unscored": _unscored(run),
     }
     facts["columns_left_out"] += [{"name": name, "why": why} for name, why in unused_columns(run).items()]
@@ -95,6 +85,11 @@ def reading_lines(facts: Mapping[str, Any]) -> list[str]:
         back = f", {facts['backwards']:,} of them where time goes back" if facts["backwards"] else ""
         columns = " and ".join(map(repr, time["columns"]))
         lines = [f"Time: {columns} ({time['format']}{zone}); {step}; {_many(facts['gaps'], 'gap')}{back}."]
+    if facts["pivoted"]:
+        sensor, *values = map(repr, facts["pivoted"])
+        lines.append(f"Pivoted: a column of {' and '.join(values)} for each {sensor}.")
+    if facts["sorted"]:
+        lines.append("Rows sorted by time.")
     if facts["rows_dropped"]:
         why = "; ".join(f"{one['count']:,} × {one['why']} (first: {one['first']:,})" for one in facts["rows_dropped"])
         lines.append(f"Rows dropped: {why}.")

@@ -213,6 +213,15 @@ class Settings:
         plain = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]
         return plain + [GVF.from_config(table) for table in self.questions]
 
+    def differences(self, other: Settings) -> list[str]:
+        """The names of what is set here and is another there; what is left to its default does not count.
+
+        >>> Settings(horizons=(2, 9), time="t").differences(Settings(horizons=(2,), time="t", rule="td"))
+        ['horizons']
+        """
+        defaults, there = Settings().table(), other.table()
+        return [name for name, value in self.table().items() if value not in (defaults.get(name), there.get(name))]
+
     def table(self) -> dict[str, Any]:
         """As a mapping that TOML and JSON can hold."""
         return {key: _plain(value) for key, value in asdict(self).items() if value is not None and value != ()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.learning.inputs import refusal
 
-__all__ = ["KNOWN", "SEEN", "Returns", "known_return"]
+__all__ = ["KNOWN", "SEEN", "Returns", "known_return", "rows_to_score"]
 
 #: A return is known where at least this share of its weight lies before the log's end or a gap,
 KNOWN = 0.99
@@ -74,3 +76,15 @@ def known_return(
     centre = x[np.argmin(missing)] if not missing.all() else 0.0
     G, known = Returns([gamma], [centre])(x[:, None], missing[:, None], gap)
     return G[0], known[0]
+
+
+def rows_to_score(gamma: float) -> int:
+    """The rows of a log without gaps from which the second half has two returns that are known, at least.
+
+    A return is known k rows before the end, where γᵏ ≤ 1 − .99.
+
+    >>> rows_to_score(0.0), rows_to_score(0.5)
+    (5, 17)
+    """
+    ahead = 1 if gamma <= 0.0 else math.ceil(math.log(1.0 - KNOWN) / math.log(gamma) - 1e-9)
+    return 2 * max(ahead, 1) + 3

@@ -13,7 +13,7 @@ from emphatic.learning.inputs import refusal
 from emphatic.scores.answers import PlainAnswers
 from emphatic.scores.measures import Measures, RunningMean, finite, from_moments
 from emphatic.scores.offline import FirstHalf, OfflineFit
-from emphatic.scores.returns import Returns
+from emphatic.scores.returns import Returns, rows_to_score
 from emphatic.scores.sums import Array, Features, blocks
 
 __all__ = ["PIECES", "LogScores", "Summary", "summary"]
@@ -26,6 +26,7 @@ _RIVALS = ("", "persistence", "mean", "offline")
 
 #: Why there are no scores.
 UNKNOWN = "no return is known in the second half: it reaches beyond the end or a gap, or too little of it was read"
+TOO_SHORT = "no return is known in the second half: the log is too short, {:,} rows would do"
 STILL = "the return does not vary in the second half"
 
 
@@ -121,7 +122,10 @@ class LogScores:
     def _reasons(self, q: int, ours: Measures, fit: Measures, offline: str) -> dict[str, str]:
         """Why a number is None, by its name; empty if none is."""
         if not self._N[PIECES // 2 :, q].any():
-            return dict.fromkeys(("variance_explained", "skill", "offline"), UNKNOWN)
+            gamma = float(self._gammas[q % len(self._horizons)])
+            short = gamma < 1.0 and self._ends[-1] < rows_to_score(gamma)
+            why = TOO_SHORT.format(rows_to_score(gamma)) if short else UNKNOWN
+            return dict.fromkeys(("variance_explained", "skill", "offline"), why)
         found = {}
         if ours["variance_explained"] is None:
             found["variance_explained"] = STILL

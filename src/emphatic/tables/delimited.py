@@ -7,6 +7,7 @@ stops at the first later value that is of another type.
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ __all__ = [
 #: How many lines decide on the delimiter.
 LOOK_LINES = 200
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "blank"}
+#: A first line that names the delimiter, as spreadsheets write and read it.
+_NAMED = re.compile(rb'"?sep=([,;\t| ])"?\s*', re.IGNORECASE)
 #: Why the row below the header is dropped that has the units.
 UNITS = "units below the header"
 _BLOCK, _LONGEST = 1 << 19, 1 << 26
@@ -56,6 +59,10 @@ class Delimited:
             self._pass(lines.pop(0))
         if not lines:
             raise TableError(f"{file.name}: the file holds no rows, only comments or blank lines.")
+        named = _NAMED.fullmatch(lines[0])
+        if named and len(lines) > 1:
+            delimiter = delimiter or named[1].decode()
+            self._pass(lines.pop(0))
         text = [line.decode() for line in lines[:LOOK_LINES]]
         self.delimiter = delimiter or find_delimiter(text)
         header = read_header(text[0], self.delimiter)
