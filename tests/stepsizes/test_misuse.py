@@ -44,7 +44,7 @@ def test_a_rule_that_has_a_method_is_not_used_without_the_method_s_numbers() -> 
     for make in (
         lambda: Learner(stepped, 3),
         lambda: Learner(stepped, 3, stepsize="auto"),
-        lambda: Horde([GVF("x", horizon=2)], f.Features([f.Bias()]), stepped),  # type: ignore[arg-type]
+        lambda: Horde([GVF("x", horizon=2)], f.Features([f.Bias()]), stepped),
     ):
         with pytest.raises(ValueError, match=r"'rule' parameter of Learner must have no step size: give .*rule\.base"):
             make()
@@ -56,7 +56,7 @@ def test_an_own_rule_with_a_method_is_loaded_by_either_rule(tmp_path: Path) -> N
     learner.run(np.eye(2), 1.0, 0.5)
     learner.save(tmp_path / "model.safetensors")
     for rule in (own, learner.rule):
-        loaded = emphatic.load(tmp_path / "model.safetensors", rule=rule)  # type: ignore[arg-type]
+        loaded = emphatic.load(tmp_path / "model.safetensors", rule=rule)
         assert np.array_equal(loaded.theta, learner.theta)
         assert loaded.stepsize == Auto()
 

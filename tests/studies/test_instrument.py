@@ -21,6 +21,7 @@ from emphatic.cli import app
 from emphatic.problems import MDP
 from emphatic.studies import Recorded, page, sweep
 from emphatic.studies.plan import fingerprint
+from tests.support.elementwise_rules import WRITTEN_BOTH_WAYS
 
 RUNNER = CliRunner()
 OWN = """
@@ -67,6 +68,14 @@ def test_a_rule_of_ones_own_is_swept_beside_the_others(tmp_path: Path) -> None:
     assert "plain_td" in (tmp_path / "report.html").read_text("utf-8")
     log = Recorded(Phi=np.eye(4)[np.arange(60) % 4], R=np.ones(59), gamma_next=0.5)
     assert sweep(log, {"rule": PLAIN, "alpha": 0.1}).mean.shape == (1, 1)
+
+
+@pytest.mark.plain
+def test_an_elementwise_rule_of_ones_own_is_swept_too() -> None:
+    grid = {"rule": ["td", replace(WRITTEN_BOTH_WAYS["td"], name="my_td")], "alpha": 0.02, "lambda": 0.5}
+    found = sweep("chain", grid, runs=2, steps=100)
+    np.testing.assert_allclose(found.mean[1], found.mean[0], rtol=1e-10)
+    assert fingerprint(WRITTEN_BOTH_WAYS["td"]) != fingerprint(WRITTEN_BOTH_WAYS["true_online_td"])
 
 
 @pytest.mark.plain

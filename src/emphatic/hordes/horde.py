@@ -30,7 +30,7 @@ from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.questions.gvf import GVF, Observations, action_name
 from emphatic.questions.ratios import Behaviour, check_behaviour
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 from emphatic.tables import Clock, Hold, Table, open_table
 
 __all__ = ["RATES", "Horde", "warm_up_rows"]
@@ -94,7 +94,7 @@ class Horde(HordeSteps):
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str | Rule = "true_online_etd",
+        rule: str | AnyRule = "true_online_etd",
         *,
         rates: float | Sequence[float] = RATES,
         alpha: float | Sequence[float] | None = None,
@@ -315,7 +315,7 @@ class Horde(HordeSteps):
     # ------------------------------------------------------------------ keeping
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None) -> Horde:
+    def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
         ``mu`` must be given again if it was a function, and a ``rule`` of your own too.
@@ -324,7 +324,7 @@ class Horde(HordeSteps):
 
     @staticmethod
     def load_with(
-        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None
+        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> tuple[Horde, dict[str, Any]]:
         """The same, and what more was saved with it."""
         with checkpoint.open_checkpoint(path) as (header, stored):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 from emphatic.studies.conditions import on_one_thread
 from emphatic.studies.grid import GridSettings, settings
 from emphatic.studies.recorded import Recorded
@@ -119,7 +119,7 @@ class SweepPlan:
         return replace(self, settings=some, runs=runs, first_run=self.first_run + self.runs)
 
 
-def fingerprint(rule: Rule) -> str:
+def fingerprint(rule: AnyRule) -> str:
     """A hash of a rule: all its fields, and the source of its functions, not only its name."""
     digest = hashlib.sha256()
     for field in fields(rule):
