@@ -61,6 +61,13 @@ def test_an_own_rule_with_a_method_is_loaded_by_either_rule(tmp_path: Path) -> N
         assert loaded.stepsize == Auto()
 
 
+def test_the_method_is_not_read_while_another_thread_learns() -> None:
+    learner = Learner("td", 2, stepsize="auto")
+    with learner._guard, pytest.raises(RuntimeError, match="in use by another thread"):
+        _ = learner.stepsize
+    assert learner.stepsize == Auto()
+
+
 @pytest.mark.parametrize(
     ("rule", "method", "dtype"),
     [

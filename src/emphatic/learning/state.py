@@ -165,10 +165,12 @@ class State:
         header = self.rule.stepsize
         if header is None:
             return None
+        with self._guard.shared:
+            scalars = self._engine.scalars.copy()
         memory: dict[str, Any] = {}
         for i, name in enumerate(self.rule.memory):
-            value = self._engine.scalars[:, i]
-            memory[name] = float(value[0]) if (value == value[0]).all() else value.copy()
+            value = scalars[:, i]
+            memory[name] = float(value[0]) if (value == value[0]).all() else value
         return stepsizes.kind_of(header["name"]).restored(header, memory)
 
     @property

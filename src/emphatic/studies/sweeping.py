@@ -58,9 +58,10 @@ def sweep(
 
     ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
     run, if it takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one
-    or several values, or text such as "2^-10..2^-2"; or a list of such grids. A rule is a name, or a ``Rule`` or ``ElementwiseRule`` of your
-    own. All settings of a rule learn side by side in one horde, from the same ``runs`` streams (10 by default) of
-    ``steps`` steps (10,000), beginning with the weights ``theta`` (0); a log is one run, of its own length.
+    or several values, or text such as "2^-10..2^-2"; or a list of such grids. A rule is a name, or a ``Rule`` or
+    ``ElementwiseRule`` of your own. All settings of a rule learn side by side in one horde, from the same ``runs``
+    streams (10 by default) of ``steps`` steps (10,000), beginning with the weights ``theta`` (0); a log is one run, of
+    its own length.
 
     The error is the root mean square value error weighted by d_μ·I, or by ``d`` (S,), before each ``every``-th update,
     of ``Tasks`` their mean; on a log it is that of the return. Its mean over the steps, its last value and those at
