@@ -104,3 +104,53 @@ def test_slips_in_a_component_are_caught(old: str, new: str) -> None:
     assert violations(
         "true_online_etd", lambda n, K: emphatic.Learner(rule, n, K, engine="reference"), 2, "float64", T=31
     )
+
+
+def _bare_terms(z: Scalars, p: Any, q: Any) -> Scalars:
+    theta, a = z
+    return (a * p * p,)
+
+
+def _bare(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0, 0.0), (0.0, 1.0)), (alpha * rho * I * delta,), ()
+
+
+def _bare_component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    (w,) = s
+    theta, a = z
+    return theta + w * p, a
+
+
+def _bare_rule(**changed: Any) -> ElementwiseRule:
+    given = {"terms": _bare_terms, "function": _bare, "component": _bare_component} | changed
+    return ElementwiseRule("bare", **given, weights=("theta", "a"), traces=(), memory=())
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("K", [None, 3])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_rule_without_traces_runs_too(engine: str, K: int | None) -> None:
+    rng = np.random.default_rng(0)
+    Phi = rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.5)
+    learner, other = (emphatic.Learner(rule, 5, K, engine=engine) for rule in (_bare_rule(), "td"))
+    for one in (learner, other):
+        one.run(Phi, 1.0, 0.9, alpha=0.1, rho=0.7)
+    np.testing.assert_allclose(learner.theta, other.theta, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"terms": None}, "'terms' .* must be a function written in Python. Got None"),
+        ({"terms": lambda z, p, q: z[0] * p}, "'terms' .* must return a tuple"),
+        ({"terms": len}, "'terms' .* must take z, p, q and return numbers. Got TypeError"),
+        ({"function": 3}, "'function' .* must be a function written in Python. Got 3"),
+        ({"function": lambda step, memory, sums: 1.0}, "'function' .* must return the tuples A, s, memory"),
+        ({"function": lambda step, memory, sums: ((), ())}, "'function' .* must return the tuples A, s, memory"),
+        ({"signal": 3, "adapt": 4}, "'signal' .* must be a function written in Python. Got 3"),
+    ],
+)
+def test_what_is_no_function_of_such_a_rule_is_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _bare_rule(**changed)

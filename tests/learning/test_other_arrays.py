@@ -47,3 +47,32 @@ def test_a_tensor_of_a_graph_of_gradients_is_read_too() -> None:
     Phi = torch.eye(4, dtype=torch.float64, requires_grad=True)
     plain, other = (Learner("td", 4, engine="reference") for _ in range(2))
     assert np.array_equal(other.run(Phi, 1.0, 0.9, alpha=0.1), plain.run(np.eye(4), 1.0, 0.9, alpha=0.1))
+
+
+class Evasive:
+    """It says that it is an array, and answers nothing else."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise KeyError("no")
+
+    def __dlpack_device__(self) -> Any:
+        if isinstance(self.device, Exception):
+            raise self.device
+        return self.device
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("device", [None, (), (1, 0), KeyError("device")])
+def test_one_that_does_not_answer_is_refused_by_name(device: Any) -> None:
+    learner, array = Learner("td", 2), Evasive(device)
+    with pytest.raises(ValueError, match="'Phi' parameter of run must be an array of real numbers"):
+        learner.run(array, 1.0, 0.5, alpha=0.1)
+    with pytest.raises(ValueError, match="'R' parameter of run must be an array of real numbers"):
+        learner.run(np.eye(2), array, 0.5, alpha=0.1)
+    with pytest.raises(ValueError, match="'phi' parameter of predict must be an array of real numbers"):
+        learner.predict(array)
+    with pytest.raises(ValueError, match="'theta' parameter of Learner must be an array of real numbers"):
+        learner.theta = array  # type: ignore[assignment]

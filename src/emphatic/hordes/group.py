@@ -46,7 +46,7 @@ class Group:
     ) -> None:
         self.features, self.questions = features, questions
         whole = len(evaluator.gamma)
-        self.setup = setup = setup if len(questions) == whole else setup.of(questions)
+        self.setup = setup = setup if len(questions) == whole else setup.of(questions, whole)
         Q, E = len(questions), len(setup.rates)
         self._E = E
         self.gamma, self.lambda_, self.scale, self.unit, self.steady, blended, base = (

@@ -30,14 +30,18 @@ class Setup:
     kind: Mapping[str, Any]
     extra: Mapping[str, Any]
 
-    def of(self, questions: NDArray[np.intp]) -> Setup:
-        """The same for some of the questions."""
+    def of(self, questions: NDArray[np.intp], whole: int) -> Setup:
+        """The same for some of the ``whole`` number of questions."""
 
         def part(p: Any) -> Any:
             return p if p is None or np.ndim(p) == 0 else np.asarray(p)[questions]
 
         extra = {name: part(p) for name, p in self.extra.items()}
-        return replace(self, alpha=part(self.alpha), extra=extra)
+        kind = dict(self.kind)
+        if "stepsize" in kind:  # one number a learner: of all questions with the first rate, then with the next
+            learners = [questions + whole * i for i in range(len(self.rates))]
+            kind["stepsize"] = kind["stepsize"].select(np.concatenate(learners))
+        return replace(self, alpha=part(self.alpha), extra=extra, kind=kind)
 
     @property
     def chances(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from emphatic.learning import inputs
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["features", "import_array", "parameters", "series"]
 
@@ -50,14 +50,14 @@ def features(name: str, value: Any, function: str, n: int, dtype: str, *, look_o
 
 
 def parameters(
-    rule: Rule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
+    rule: AnyRule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """Every parameter of the rule as a (T, K) array or tensor that takes no memory where it is constant."""
     read = partial(series, function, T, K, rule)
     return tuple(inputs.resolve(rule, function, values, extra, read, _product))
 
 
-def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> Any:
+def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value: Any) -> Any:
     """A number a step and learner: ``inputs.series``, where tensors and single precision stay what they are."""
     value = import_array(name, value, function)
     single = isinstance(value, np.ndarray) and value.dtype == np.float32

@@ -73,12 +73,16 @@ def import_array(name: str, value: Any, function: str) -> Any:
         return value
     try:
         return np.from_dlpack(value)
-    except (ValueError, TypeError, RuntimeError, BufferError):
+    except Exception:  # of whatever kind the other library has for it
         raise _unreadable(name, value, function) from None
 
 
 def _unreadable(name: str, value: Any, function: str) -> ValueError:
-    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] not in _HOST:
+    try:
+        elsewhere = value.__dlpack_device__()[0] not in _HOST
+    except Exception:  # it has no such method, or one that does not answer
+        elsewhere = False
+    if elsewhere:
         wanted = "be on the host, or the engine 'cuda', which takes arrays on its device"
         return refusal(name, function, wanted, f"{type(value).__name__} on another device")
     return refusal(name, function, "be an array of real numbers, with rows of equal length", show(value))

@@ -50,7 +50,7 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
         raise ValueError(
             f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"
         )
-    base = own if own is not None else rules.get(header["rule"])
+    base = own.base if own is not None else rules.get(header["rule"])
     rule = base if header.get("stepsize") is None else _stepped(base, header["stepsize"])
     if (header["rule"], header["vectors"], header["memory"]) != (base.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
@@ -80,7 +80,7 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
     rule, counts = inner.rule, _counts(header, arrays)
     memory = {name: arrays[name].array() for name in rule.memory}
     gamma = memory.get("gamma")
-    if gamma is not None and rule.name in rules.names() and not ((gamma >= 0.0) & (gamma <= 1.0)).all():
+    if gamma is not None and rule.base.name in rules.names() and not ((gamma >= 0.0) & (gamma <= 1.0)).all():
         raise ValueError("its 'gamma' is not between 0 and 1")
     with np.errstate(all="ignore"):
         for r, vector in enumerate(rule.vectors):

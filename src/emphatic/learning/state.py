@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -69,10 +69,13 @@ class State:
         engine: str = "auto",
         threads: int = 1,
         devices: Sequence[int] | None = None,
-        stepsize: str | StepSize | None = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
     ) -> None:
         self.rule: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(rule)
         method = None if stepsize is None else stepsizes.get(stepsize)
+        if self.rule.stepsize is not None:  # (a learner's rule, which begins with the numbers of its method)
+            wanted = "have no step size: give the rule without it (rule.base), and the method as stepsize=…"
+            raise inputs.refusal("rule", "Learner", wanted, repr(self.rule.name))
         if method is not None:
             self.rule = method.rule(self.rule)
         inputs.whole("n", n)
@@ -162,10 +165,12 @@ class State:
         header = self.rule.stepsize
         if header is None:
             return None
+        with self._guard.shared:
+            scalars = self._engine.scalars.copy()
         memory: dict[str, Any] = {}
         for i, name in enumerate(self.rule.memory):
-            value = self._engine.scalars[:, i]
-            memory[name] = float(value[0]) if (value == value[0]).all() else value.copy()
+            value = scalars[:, i]
+            memory[name] = float(value[0]) if (value == value[0]).all() else value
         return stepsizes.kind_of(header["name"]).restored(header, memory)
 
     @property
@@ -323,12 +328,15 @@ class State:
         with restoring.open_checkpoint(path) as (header, arrays):
             name = engine or str(header.get("engine"))
             lacking = engines.missing(name)
-            if not lacking:
+            misplaced = devices is not None and not name.startswith("cuda")
+            if not lacking and not misplaced:
                 learner = cls._restored(header, arrays, engine, rule, devices)
                 if "horde" in header:
                     what = f"{os.fsdecode(path)!r} holds a Horde, of which this is the learner alone: "
                     warnings.warn(f"{what}emphatic.Horde.load opens the whole.", stacklevel=3)
                 return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+        if misplaced:  # (the file is not at fault)
+            raise inputs.refusal("devices", "load", "come with engine='cuda' or 'cuda-tf32'", f"engine={name!r}")
         wanted = f"name an engine for this machine, such as 'auto': {name!r} needs {lacking}"
         raise inputs.refusal("engine", "load", wanted, repr(engine) if engine else f"none, and the file's is {name!r},")
 
@@ -345,8 +353,10 @@ class State:
         rule = restoring.check(header, arrays, own)
         frozen, position = restoring.frozen(header, arrays), restoring.position(header)
         kind = {"dtype": header["dtype"], "engine": engine or header["engine"], "threads": header["threads"]}
-        learner = cls(rule, header["n"], header["K"], **kind, devices=devices)
+        kind["stepsize"] = rule.stepsize  # (its numbers are in the rule's memory)
+        learner = cls(rule.base, header["n"], header["K"], **kind, devices=devices)
         restoring.fill(learner._engine, learner.engine, header, arrays)
+        _ = learner.stepsize  # which refuses what its method does
         learner._frozen[:] = frozen
         learner._stand_at(position)
         return learner
@@ -354,14 +364,22 @@ class State:
     def _begin(self, method: StepSize) -> None:
         """What the method's rule remembers before the first step."""
         engine = self._engine
-        for name, value in (method.memory() | method.vectors()).items():
+        with np.errstate(over="ignore"):
+            held = method.memory() | method.vectors()
+        for name, value in held.items():
             if np.ndim(value) and np.shape(value) != (self._K,):
                 wanted = "have numbers, or one for each of K learners, in its options"
                 raise inputs.refusal("stepsize", "Learner", wanted, f"an array of shape {np.shape(value)}, K={self._K}")
-            if name in self.rule.memory:
-                engine.scalars[:, self.rule.memory.index(name)] = value
+            remembered = name in self.rule.memory
+            with np.errstate(over="ignore"):
+                cast = np.asarray(value).astype("float64" if remembered else self._dtype)
+            if not np.isfinite(cast).all() or not (remembered or (cast > 0.0).all()):
+                wanted = f"have options in the range of {cast.dtype}, and no bound below 1e-307"
+                raise inputs.refusal("stepsize", "Learner", wanted, repr(method))
+            if remembered:
+                engine.scalars[:, self.rule.memory.index(name)] = cast
             else:
-                rows = np.broadcast_to(np.asarray(value, self._dtype)[..., None], (engine.K, self.n))
+                rows = np.broadcast_to(cast[..., None], (engine.K, self.n))
                 engine.put(self.rule.vectors.index(name), np.ascontiguousarray(rows))
 
     def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_], position: int) -> Self:

@@ -90,13 +90,29 @@ class ElementwiseRule(RuleTraits):
         step = {"step": STEP + self.extra, "memory": self.memory}
         found = {"terms": {"z": self.vectors, "p": (), "q": ()}}
         if self.signal is not None:
-            (u,) = _lengths(self.signal(*_ones(step)))
+            (u,) = self._lengths("signal", step)
             found |= {"signal": step, "adapt": {"u": _numbered("u", u), "z": self.vectors, "p": ()}}
-        (sums,) = _lengths(self.terms(*_ones(found["terms"])))
+        (sums,) = self._lengths("terms", found["terms"])
         found["function"] = step | {"sums": _numbered("sum", sums)}
-        _, s, _ = _lengths(*self.function(*_ones(found["function"])))
+        _, s, _ = self._lengths("function", found["function"], "A, s, memory")
         found["component"] = {"s": _numbered("s", s), "z": self.vectors, "p": (), "q": ()}
         return found
+
+    def _lengths(self, name: str, held: dict[str, tuple[str, ...]], parts: str = "") -> list[int]:
+        """How many numbers there are in the tuple that a function returns, or in each part of it."""
+        function = getattr(self, name)
+        if not callable(function):
+            raise refusal(self.name, name, "be a function written in Python", repr(function))
+        try:
+            returned = function(*_ones(held))
+        except Exception as error:
+            wanted = f"take {', '.join(held)} and return numbers"
+            raise refusal(self.name, name, wanted, f"{type(error).__name__}: {error}") from error
+        groups = returned if parts else (returned,)
+        due = len(parts.split(", "))
+        if not isinstance(groups, tuple) or len(groups) != due or not all(isinstance(one, tuple) for one in groups):
+            raise refusal(self.name, name, f"return {f'the tuples {parts}' if parts else 'a tuple'}", repr(returned))
+        return [len(group) for group in groups]
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -161,10 +177,6 @@ class ElementwiseRule(RuleTraits):
 def _ones(held: dict[str, tuple[str, ...]]) -> list[Any]:
     """Numbers with which a function can be called."""
     return [tuple(0.5 for _ in names) if name not in "pq" else 0.5 for name, names in held.items()]
-
-
-def _lengths(*groups: Any) -> list[int]:
-    return [len(group) for group in groups]
 
 
 def _numbered(letter: str, count: int) -> tuple[str, ...]:

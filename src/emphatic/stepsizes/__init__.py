@@ -14,7 +14,7 @@ from emphatic.common.names import check_names
 from emphatic.stepsizes.autostep import Autostep
 from emphatic.stepsizes.idbd import IDBD, TIDBD
 from emphatic.stepsizes.meta_gradient import Emphatic, SwiftTD
-from emphatic.stepsizes.method import StepSize
+from emphatic.stepsizes.method import StepSize, parse_number
 from emphatic.stepsizes.rprop import RPROP
 from emphatic.stepsizes.scalar import AlphaBound, Auto, Constant, Decaying, Scaled
 from emphatic.stepsizes.schedules import constant, decaying
@@ -62,7 +62,7 @@ def get(stepsize: Any) -> StepSize:
     if isinstance(stepsize, StepSize):
         return stepsize
     if isinstance(stepsize, Mapping):
-        options = {key: value for key, value in stepsize.items() if key != "name"}
+        options = {key: parse_number(value) for key, value in stepsize.items() if key != "name"}
         kind = type(get(stepsize.get("name")))
         check_names(options, [field.name for field in fields(kind)], f"stepsize {kind.name!r}")
         return kind(**options)

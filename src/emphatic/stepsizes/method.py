@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emphatic.rules import AnyRule
 
-__all__ = ["StepSize", "check_number"]
+__all__ = ["StepSize", "check_number", "parse_number"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +42,15 @@ class StepSize(ABC):
 
     def config(self) -> dict[str, Any]:
         """The name and the options, as JSON and TOML can hold them; ``get`` takes it."""
-        plain = {name: np.asarray(value).tolist() for name, value in self.options().items() if value is not None}
+        plain = {
+            name: _plain(np.asarray(value).tolist()) for name, value in self.options().items() if value is not None
+        }
         return {"name": self.name, **plain}
+
+    def select(self, ks: NDArray[np.intp]) -> Self:
+        """The method of some of the learners, in this order."""
+        arrays = {name: value[ks] for name, value in self.options().items() if isinstance(value, np.ndarray)}
+        return replace(self, **arrays)
 
     def header(self) -> dict[str, Any]:
         """What a checkpoint says of the method, besides the memory of its rule."""
@@ -65,6 +73,20 @@ class StepSize(ABC):
         return all(np.array_equal(one, another) for one, another in pairs)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _plain(value: Any) -> Any:
+    """Infinity, which JSON does not have, as "inf"."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return "inf" if value == np.inf else value
+
+
+def parse_number(value: Any) -> Any:
+    """What ``StepSize.config`` wrote, as a number again."""
+    if isinstance(value, list):
+        return [parse_number(one) for one in value]
+    return np.inf if isinstance(value, str) and value == "inf" else value
 
 
 def check_number(method: StepSize, name: str, low: float, high: float, wanted: str) -> None:

@@ -99,3 +99,6 @@ class RPROP(WeightwiseStepSize):
         finite = float(np.finfo(np.float64).max)
         check_number(self, "grow", np.nextafter(1.0, 0.0), finite, "1 or more, and finite")
         check_number(self, "shrink", 0.0, 1.0, "greater than 0 and at most 1")
+        if np.max(np.subtract(self.smallest, self.largest)) > 0.0:
+            got = f"smallest={self.smallest!r} and largest={self.largest!r}"
+            raise ValueError(f"The 'smallest' parameter of RPROP must be at most 'largest'. Got {got} instead.")

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from emphatic.rules import AnyRule, ElementwiseRule
+from emphatic.rules import AnyRule, ElementwiseRule, get
 from emphatic.stepsizes.method import StepSize, check_number
 
 __all__ = ["Build", "WeightwiseRule", "WeightwiseStepSize"]
@@ -54,9 +54,12 @@ class WeightwiseRule(ElementwiseRule):
 @functools.cache
 def make_rule(base: AnyRule, kind: type[WeightwiseStepSize]) -> WeightwiseRule:
     """The base rule with its step sizes found by a method of this kind."""
-    if base.name not in kind.fits or not isinstance(base, AnyRule) or base.stepsize is not None:
-        known = ", ".join(kind.fits)
-        raise ValueError(f"The 'stepsize' parameter {kind.name!r} is for the rules {known}. Got {base.name!r} instead.")
+    if base.name not in kind.fits or base != get(base.name):  # (an own rule may have the name of another)
+        known, own = ", ".join(kind.fits), "another rule of the name " * (base.name in kind.fits)
+        raise ValueError(
+            f"The 'stepsize' parameter {kind.name!r} is for the rules {known} of the library. "
+            f"Got {own}{base.name!r} instead."
+        )
     options = tuple(f"stepsize_{name}" for name in kind.options_in_memory)
     fields = kind.build(float("etd" in base.name), float(base.name.startswith("true_online")))
     return WeightwiseRule(

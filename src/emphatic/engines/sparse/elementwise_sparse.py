@@ -67,7 +67,7 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
     add("set_held(column, z)", *(f"{field} = z[{r}]" for r, field in enumerate(fields)))
     add("z_at(work, a)", f"return {tuple_of(f'work[{r}, a]' for r in u.vectors)}")
     add("set_z(work, a, z)", *(f"work[{r}, a] = z[{r}]" for r in u.vectors))
-    own = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces]
+    own = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces] or ["0.0"]
     add("decay_of(c)", *made.unpack("c"), f"return {functools.reduce(lambda a, b: f'max({a}, {b})', own)}")
     add("drop_of(memory)", f"return memory[{rule.memory.index(rule.eager)}]" if rule.eager else "return 0.0")
     held = [*(f"memory[{i}]" for i in range(u.M)), *(f"size[{r}]" for r in u.vectors)]
