@@ -764,8 +764,10 @@ def test_what_is_read_is_a_copy(engine: str, K: int | None) -> None:
     for name in ("e", "w", "ew", "gamma", "n", "K", "steps", "engine", "dtype", "nope"):
         with pytest.raises(AttributeError, match=name):
             setattr(learner, name, getattr(learner, name, 1))
+    assert Learner("etd", n).F == 0.0
     with pytest.raises(AttributeError, match=r"'F'.*theta, w, e, gamma, ew, ee"):
         learner.F  # noqa: B018
+    assert not hasattr(learner, "F")
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])

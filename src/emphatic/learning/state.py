@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,16 @@ __all__ = ["State"]
 
 #: Prefix of the names of arrays that a user saves with a learner.
 _MORE = "more."
+
+
+class _Named:
+    """A vector or memory of some rule as an attribute of learners (``__getattr__`` would slow every other one)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, state: State | None, kind: type[State]) -> Any:
+        return self if state is None else state._named(self.name)
 
 
 class State:
@@ -183,9 +193,11 @@ class State:
             self._engine.put(0, cast)
             self._frozen[:] = False
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
+    if TYPE_CHECKING:  # the rule's vectors and memory, each by a ``_Named``
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _named(self, name: str) -> Any:
         if name in self.rule.vectors:
             return self._vector(self.rule.vectors.index(name))
         if name in self.rule.memory:
@@ -366,6 +378,9 @@ class State:
         self._ahead = position - int(self._engine.counts[self._leader])
 
     def _take(self, engine: Engine) -> None:
+        for name in self.rule.vectors + self.rule.memory:
+            if not hasattr(State, name):
+                setattr(State, name, _Named(name))
         self._engine = engine
         self._stepper = self._predictor = None
         self._inputs: Any = inputs
