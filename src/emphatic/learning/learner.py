@@ -27,6 +27,8 @@ __all__ = ["Learner"]
 #: The one class of arrays that kernels take directly; masked arrays and other subclasses are converted first.
 _plain = np.ndarray
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+#: The default of ``alpha`` in ``run``, where None is bad input unless the learner has a stepsize.
+_ABSENT: Any = object()
 
 
 class Learner(State):
@@ -141,7 +143,7 @@ class Learner(State):
         R: Any,
         gamma_next: Any,
         *,
-        alpha: Any = None,
+        alpha: Any = _ABSENT,
         lambda_: Any = 0.0,
         rho: Any = 1.0,
         I: Any = 1.0,
@@ -195,10 +197,10 @@ class Learner(State):
         predictions: Any, returns: Any, probe: Any, probe_every: int, on_divergence: Any, extra: dict[str, Any],
     ) -> Any:  # fmt: skip
         """``run``, with exclusive use of the learner."""
-        if alpha is None:
-            if self.rule.stepsize is None:
-                raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
+        if self.rule.stepsize is not None and (alpha is _ABSENT or alpha is None):
             alpha = 1.0
+        if alpha is _ABSENT:
+            raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
         values = (alpha, I, lambda_, rho, gamma_next, R)
         # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
