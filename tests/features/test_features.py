@@ -379,7 +379,7 @@ def test_saved_in_mid_stream_it_goes_on_bit_for_bit() -> None:
 def test_a_damaged_save_is_refused(spoil: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
     header, arrays = everything()[0].save()
     spoil(header, arrays)
-    with pytest.raises(emphatic.CheckpointError, match="not saved features"):
+    with pytest.raises(emphatic.CheckpointError, match="not valid saved features"):
         f.Features.load(header, arrays)
 
 

@@ -571,7 +571,7 @@ def test_behaviour_must_cover_the_target() -> None:
 
 
 def test_a_sum_without_end_has_no_value() -> None:
-    with pytest.raises(ValueError, match=r"follows state 0 under 'pi' has no end.*Give a 'gamma' below 1"):
+    with pytest.raises(ValueError, match=r"follows state 0 under 'pi' is infinite.*Give a 'gamma' below 1"):
         _ = MDP(GO, 1.0, 1.0, [0.5, 0.5]).v_pi
     with pytest.raises(ValueError, match=r"follows state 1 "):
         _ = MDP([[[0, 0, 1]], [[0, 1, 0]]], 1.0, 1.0, [1.0]).v_pi

@@ -1,4 +1,4 @@
-"""A fit with hindsight to compare with: ridge regression of the returns on what the online predictions are made of.
+"""An offline baseline, fitted in hindsight: ridge regression of the returns on the inputs of the online predictions.
 
     θ, w = argmin Σ_t (G_t − c − θ·φ_t − w·u_t)² + r ‖θ‖²
 
@@ -10,7 +10,7 @@ half, after fitting on what comes before, is used to fit the whole first half. T
 half, on which it learns nothing. All it needs of the rows are sums, so that one pass does: the first half is summed and
 fitted, the second half predicted.
 
-Returns near the end of the first half reach into the second, and those are used too: if anything, it knows too much.
+Returns near the end of the first half reach into the second, and are used too: if anything, this favours the baseline.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OfflineFit:
     One pass is enough unless the questions' known rows differ so much, and the features are so many, that the sums
     would take more than 256 MiB. Each question has ``answers`` besides. ``strength`` (Q,) is each question's, in rows;
     NaN where nothing could be fitted or no strength chosen, and with more than some 4000 features active in the first
-    half: ``reasons`` (Q,) says why, or is "".
+    half: ``reasons`` (Q,) explains why, or is "".
     """
 
     def __init__(self, n: int, T: int, H: int, first: FirstHalf, answers: int = 0) -> None:

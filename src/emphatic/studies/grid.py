@@ -34,7 +34,7 @@ class GridSettings:
 
     @property
     def method(self) -> str:
-        """What the table calls the way that step sizes are found; "" where α alone says them."""
+        """The step-size method's name in the table; "" where α alone sets the step sizes."""
         return "" if self.stepsize is None else named(self.stepsize)
 
     @property
@@ -66,7 +66,7 @@ def find_rule(rule: Any) -> Rule:
 def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
     """The parameters that a grid can set, and the range of each.
 
-    ``eta`` stands for ``beta`` where β = eta·α, and ``zeta`` for ABTD's ``xi``.
+    ``eta`` can be set instead of ``beta``, where β = eta·α, and ``zeta`` instead of ABTD's ``xi``.
     """
     found = {"alpha": rules.RANGES["alpha"]}
     if "lambda_" in rule.uses:
@@ -86,8 +86,8 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Gri
     """All settings, a ``GridSettings`` for each rule of each grid.
 
     A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several; a rule is a name or a ``Rule``. A rule
-    takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``, names or objects
-    of ``emphatic.stepsizes``, ``alpha`` multiplies what they say, and may be left out.
+    uses the parameters of the grid that it has: a grid for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``,
+    names or objects of ``emphatic.stepsizes``, ``alpha`` multiplies their step sizes and may be left out.
 
     >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
     >>> [(one.name, len(one)) for one in made]
@@ -127,7 +127,7 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     for one in made:
         for method in methods:
             if method is not None:
-                method.rule(one.rule)  # says where it does not fit
+                method.rule(one.rule)  # raises if it does not fit
     return [replace(one, stepsize=method) for one in made for method in methods]
 
 

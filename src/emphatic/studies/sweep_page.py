@@ -184,10 +184,10 @@ def _table(best: Sequence[Mapping[str, Any]], metric: str) -> Html:
     if chosen:
         note += f" The settings were chosen on {_counted(chosen, 'runs')}, and these are the errors on others."
     elif any(known(row.get("mean_se")) for row in rows):
-        note += " They were chosen on the same runs, which flatters them a little; fresh runs (rerun) do not."
+        note += " They were chosen on the same runs, which favours them slightly; fresh runs (rerun) do not."
     if any(row.get("interval") for row in rows):
         note += " Intervals: Student's t; by bootstrap for medians, and for means of skewed errors."
-        note += " Differences are taken run by run. Diverged runs are counted, not averaged."
+        note += " Differences are computed run by run. Diverged runs are counted, not averaged."
     return Html(table(kept, rows, sort=True) + paragraphs(f"{note} A click on a heading sorts.")) if rows else Html()
 
 

@@ -16,7 +16,7 @@ __all__ = ["against_lambda", "bests", "describe", "learning", "sensitivity"]
 
 #: Errors up to here are shown: it is .72 before anything is learned.
 TOP = 0.8
-#: What stands for λ.
+#: The parameter in place of λ.
 ALONG = {"abtd": "xi"}
 
 

@@ -3,7 +3,7 @@
 On the random walk and on a household's log (on-policy, true online TD(λ)), on Collision and on random MDPs (off-policy,
 true online emphatic TD(λ)). All first step sizes of a method are one Horde. They are given as α·φ·φ, the part of an
 error that a first step takes away, so that one grid serves every representation; other options are the methods'
-defaults, and nothing is tuned. There is no published number to agree with: the study says what it finds.
+defaults, and nothing is tuned. There is no published number to compare with: the study reports its findings.
 """
 
 from __future__ import annotations
