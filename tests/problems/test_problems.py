@@ -625,7 +625,7 @@ def test_bad_simulations_are_refused(arguments: dict[str, Any], message: str) ->
 
 def test_a_stream_of_several_runs_is_not_an_input() -> None:
     stream = problems.chain().simulate(5, runs=2)
-    with pytest.raises(ValueError, match=r"this stream has 2: say stream\[i\]"):
+    with pytest.raises(ValueError, match=r"this stream has 2: use stream\[i\]"):
         stream.inputs("td")
     with pytest.raises(TypeError, match="single run"):
         _ = stream[0][0]
