@@ -21,7 +21,7 @@ __all__ = ["Reference"]
 
 
 class Reference(Engine):
-    """X ← A X + B [φ; φ'], as the rule says."""
+    """X ← A X + B [φ; φ'], with the rule's A and B."""
 
     name = "reference"
     takes_rows = False

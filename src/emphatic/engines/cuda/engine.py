@@ -2,9 +2,9 @@
 
 X (m, K, n) stays on the device. A chunk of steps is two kernels: ``dual`` (the rule on V = X Pᵀ, one thread a learner)
 and ``update`` (X ← A_total X + W P, and V of the next chunk). Neither waits for the host: where a chunk may overflow,
-its steps lower a flag, the kernels after it do nothing, and that chunk is taken step by step, which says exactly where.
+its steps lower a flag, the kernels after it do nothing, and that chunk is run step by step, which finds exactly where.
 
-Several devices have a share of the learners each, and go chunk by chunk together.
+With several devices each has a share of the learners, and all advance chunk by chunk together.
 
 Frozen learners take no part in the kernels: what they predict is a matrix product.
 """
