@@ -87,7 +87,7 @@ class CheckedReadings:
         given, B = self.labels[name], len(self.values)
         column = [given] if self.single else given.tolist() if hasattr(given, "tolist") else list(given)
         if len(column) != B:
-            raise refusal("labels", self.function, f"have a label a row, {B} in all", f"{len(column)} of {name!r}")
+            raise refusal("labels", self.function, f"have one label per row, {B} in all", f"{len(column)} of {name!r}")
         return column
 
     def categories(self, name: str) -> list[Any]:

@@ -115,7 +115,7 @@ def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, S
         _restore_group(group, own, _arrays(stored, _prefix(g) if g else ""))
     C, hold = len(signals), Hold.restore(saved["hold"])
     if any(len(part) != C for part in (hold.last, hold.missing, hold.longest, hold._run)):
-        raise ValueError("its last readings are not one a signal")
+        raise ValueError("its last readings are not one per signal")
     horde._hold, horde._rows = hold, int(saved["rows"])
     evaluator.counts = saved["counts"]
     arrays = _arrays(stored, "")

@@ -284,7 +284,7 @@ class Evaluator:
     @counts.setter
     def counts(self, counts: Sequence[dict[str, int]]) -> None:
         if len(counts) != len(self._with_policy):
-            raise ValueError("its counts of actions are not one a policy")
+            raise ValueError("its counts of actions are not one per policy")
         for counted in counts:
             if not all(type(count) is int and count > 0 for count in counted.values()):
                 raise ValueError("its counts of actions are not whole numbers")

@@ -60,8 +60,8 @@ def check_shapes(rule: AnyRule, update: Any) -> None:
     A, B, memory = update
     vectors, remembered = ", ".join(rule.vectors), ", ".join(rule.memory) or "nothing"
     for name, part, columns, wanted in (
-        ("A", A, m, f"A as {m} rows of {m}: a row and a column a vector ({vectors})"),
-        ("B", B, 2, f"B as {m} rows of 2: a row a vector ({vectors}), a column for φ and one for φ'"),
+        ("A", A, m, f"A as {m} rows of {m}: a row and a column per vector ({vectors})"),
+        ("B", B, 2, f"B as {m} rows of 2: a row per vector ({vectors}), a column for φ and one for φ'"),
     ):
         rows = part if isinstance(part, tuple) else ()
         if len(rows) != m or not all(isinstance(row, tuple) and len(row) == columns for row in rows):

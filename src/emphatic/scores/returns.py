@@ -20,9 +20,9 @@ _SLACK = 1e-9
 class Returns:
     """The returns of C signals at H horizons, computed backwards in time, one block of rows after the other.
 
-    ``gammas`` are those of the horizons. ``centres``, one a signal, are subtracted before summing: a signal far from 0
-    would lose digits in long sums. ``state`` (Q, 3) is what the rows given so far hand on to those before them; set it
-    to an earlier copy to compute the returns of a block again.
+    ``gammas`` are those of the horizons. ``centres``, one per signal, are subtracted before summing: a signal far from
+    0 would lose digits in long sums. ``state`` (Q, 3) is what the rows given so far hand on to those before them; set
+    it to an earlier copy to compute the returns of a block again.
     """
 
     def __init__(self, gammas: ArrayLike, centres: ArrayLike) -> None:

@@ -218,9 +218,9 @@ class Recorded:
         """The arguments of ``run`` besides the features: (T,), (1, K) or a number."""
         rule, gamma = settings.rule, np.asarray(self.gamma_next)
         if not rule.interest and self.I is not None and np.any(self.I != 1.0):
-            raise inputs.refusal("rule", "sweep", "take interest, as the log has it", repr(rule.name))
+            raise inputs.refusal("rule", "sweep", "use interest, which the log has", repr(rule.name))
         if rule.action_values and np.any(self.rho != 1.0):
-            wanted = f"learn values of states: of these {rule.class_name} learns the target policy's only on-policy"
+            wanted = f"learn state values; {rule.class_name} learns those of the target policy only on-policy"
             raise inputs.refusal("rule", "sweep", wanted, repr(rule.name))
         given = {"R": self.R, "gamma_next": self.gamma_next, "rho": self.rho, "lambda_": self.lambda_}
         if rule.interest:

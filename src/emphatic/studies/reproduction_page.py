@@ -24,7 +24,7 @@ class ReproductionPage:
 
     - ``intro``: what was published, and where.
     - ``figures``: see ``Figure``; published numbers are drawn as ``Marks`` beside our lines.
-    - ``checks``: one mapping a number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
+    - ``checks``: one mapping per number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
       ``agree`` (True, False, or None: only reported) and ``note``.
     - ``notes``: paragraphs on what was done otherwise, and what was found.
     - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.

@@ -27,16 +27,16 @@ class SweepPage:
       ("weighted by d_μ, mean over 20,000 steps and 50 runs").
     - ``counts``: any of ``settings``, ``runs`` (of each setting), ``steps`` (of each run), ``learner_steps`` (of all
       together), ``diverged_settings`` (in which some run diverged) and ``diverged_runs``.
-    - ``sensitivity``: one mapping a rule, with ``rule``, ``x_name`` (default "alpha"), ``line_name`` ("lambda",
+    - ``sensitivity``: one mapping per rule, with ``rule``, ``x_name`` (default "alpha"), ``line_name`` ("lambda",
       "zeta") and ``panels``: one for each choice of the other parameters, {``choice``: "eta = 1/16", or "" where there
       is no other, ``lines``: one for each λ: {``value``: λ, ``alpha``, ``mean``, ``se``, ``diverged``}}, the last four
       of one length. ``se`` and ``diverged`` (the share of runs) may be left out. A mean that is not finite, or that of
       runs all diverged, leaves the frame.
-    - ``along``: one mapping a rule with ``rule``, ``x_name`` ("lambda", "zeta"), ``x``, ``mean``, ``se`` and
+    - ``along``: one mapping per rule with ``rule``, ``x_name`` ("lambda", "zeta"), ``x``, ``mean``, ``se`` and
       ``settings`` (words), of one length: the error against λ.
     - ``learning``: ``points`` (steps) and under any other key ("best mean", "best final") the choice it names: one
       mapping a rule with ``rule``, ``setting`` (words), ``mean`` and ``se`` at the points.
-    - ``best``: one mapping a rule with ``rule``, ``alpha``, ``lambda`` (numbers or words), ``second`` (words),
+    - ``best``: one mapping per rule with ``rule``, ``alpha``, ``lambda`` (numbers or words), ``second`` (words),
       ``mean``, ``mean_se``, ``mean_low`` and ``mean_high`` (its 95% interval), ``median`` with the same, ``worse_low``
       and ``worse_high`` (of its distance from the least mean; runs are paired), ``final``, ``final_se``, ``diverged``
       (runs of this setting) and ``runs``. ``chosen_runs``: on how many other runs the setting was chosen.

@@ -59,7 +59,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
 
 
 class Chunked(Dense):
-    """X as in the dense engine, moved once a chunk."""
+    """X as in the dense engine, moved once per chunk."""
 
     name = "chunked"
     #: Steps a chunk.

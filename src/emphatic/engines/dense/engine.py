@@ -1,7 +1,7 @@
-"""dense: step by step in numba. For one learner one pass over memory a step: the update, and the next step's products.
+"""dense: step by step in numba. For one learner one pass over memory per step: the update and the next products.
 
-X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time; m n
-numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
+X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost per step and learner: O(m n) time; m
+n numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
 diverges all are left before that same step. Learners of few features run side by side: see ``lanes``.
 
 A probed step costs n²/2 more, whatever the number of states. A frozen learner costs nothing except its recorded

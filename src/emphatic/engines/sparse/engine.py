@@ -1,4 +1,4 @@
-"""sparse: exact, at a cost a step proportional to the active features, whatever n and γλ.  Derived in SPARSE.md.
+"""sparse: exact, at a cost per step proportional to the active features, whatever n and γλ.  Derived in SPARSE.md.
 
 X = C·H lazily, with C an arrow of scalars. A step multiplies C by A, touching no vector, and adds C⁻¹B[φ; φ'] to
 the active columns of H. When the scale of a trace has shrunk to 1/100 of its peak, the trace's *epoch* is closed:
@@ -7,7 +7,7 @@ date in, and a table holds the decay that a column of that epoch still owes; it 
 active or read.
 
 A column's values and stamps lie side by side in memory. For θ and e that is 20 bytes in float64 and 10 in float32:
-2.5 numbers a weight, besides a table of max(4096, n/256) epochs (at most 32,767 in float32).
+2.5 numbers per weight, besides a table of max(4096, n/256) epochs (at most 32,767 in float32).
 """
 
 from __future__ import annotations

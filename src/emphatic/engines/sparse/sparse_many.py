@@ -5,8 +5,8 @@ much as a vector, so here a learner whose trace has shrunk *folds*: the columns 
 visited, the latest touched first. A learner that forgets its trace (ρ, γ or λ is 0) visits only what was touched
 since it last did so, and nothing where no weight has taken of the trace since.
 
-Cost a step: O(m K active), and O(m K live columns) each time the traces have shrunk to 1/100. Memory: m K n numbers and
-44 bytes a feature.
+Cost per step: O(m K active), and O(m K live columns) each time the traces have shrunk to 1/100. Memory: m K n numbers
+and 44 bytes per feature.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ GOOD = 1.1
 
 
 def first_sizes(method: str, square: float) -> Any:
-    """The method with each of the first step sizes, one a learner; ``square`` is the mean of φ·φ."""
+    """The method with each of the first step sizes, one per learner; ``square`` is the mean of φ·φ."""
     kind = stepsizes.kind_of(method)
     return kind(rate=FIRST) if method == "auto" else kind(alpha=FIRST / square)  # type: ignore[call-arg]
 

@@ -115,7 +115,7 @@ def _figure(found: dict[str, Array], T: int) -> Figure:
         panels.append(Panel(f"|θ|: {rule}, λ = {RULES[rule]:g}", lines, (0.5, 20.0) if rule == "td" else (1e-8, 1e2)))
     plot = Plot({"all": panels}, "paths", 3, 1, x=Axis("steps"), y=Axis("|θ|", scale="log"), closest=True)
     caption = (
-        "A thin line a path, on a logarithmic scale. A typical path of emphatic TD falls more slowly than its expected "
+        "One thin line per path, logarithmic scale. A typical path of emphatic TD falls more slowly than its expected "
         "update, to which rare paths with a large follow-on trace contribute most."
     )
     keys = [Key("truth", "expected update, (1 − αA)ᵗ, A as published")]
