@@ -111,7 +111,7 @@ class HordeState:
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """The signals that questions may name: those of the features, and "reward" beside an agent."""
+        """The signals that questions may name: those of the features, and "reward" in transitions."""
         self._require()
         return self._evaluator.signals
 

@@ -134,7 +134,7 @@ class Learner(State):
         status = engine.run(now, following, max(top, top_next), parameters, none, Watch(self._frozen))
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
-        self._stand_at(position + 1)
+        self._set_position(position + 1)
         return float(engine.delta[0]) if self._K is None else engine.delta.copy()
 
     def run(
@@ -295,7 +295,7 @@ class Learner(State):
     def _pass(self, position: int) -> None:
         """Set the position in the stream after a run in which learners may have been frozen."""
         if np.count_nonzero(self._frozen):
-            self._stand_at(position)
+            self._set_position(position)
             self._stepper = None
 
     def _log(
@@ -380,14 +380,14 @@ def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.
 
 
 def _warn_of(gamma: NDArray[np.float64]) -> None:
-    """A warning where γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
+    """Warn if γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
     constant = len(gamma) > 1 and gamma.strides[0] == 0
     if constant or len(gamma) >= inputs.EPISODE:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=5)
 
 
 def _warn_of_lambda_next(rule: AnyRule, lambda_: Any) -> None:
-    """A warning where λ varies over the steps, and λ' is λ of the same step for want of another."""
+    """Warn if λ varies over the steps and λ' was not given, so that λ of the same step is used."""
     if len(lambda_) > 1 and (lambda_[1:] != lambda_[:-1]).any():
         warnings.warn(
             f"lambda_ varies over the steps, rule {rule.name!r} uses λ of the next step too, and 'lambda_next' was not "

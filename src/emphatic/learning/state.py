@@ -246,7 +246,7 @@ class State:
         self._type = np.dtype(self._dtype)
         self._guard = Guard("learner")
         self._take(engine)
-        self._stand_at(position)
+        self._set_position(position)
 
     def save(self, path: str | os.PathLike[str], **more: Any) -> None:
         """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
@@ -349,7 +349,7 @@ class State:
         learner = cls(rule, header["n"], header["K"], **kind, devices=devices)
         restoring.fill(learner._engine, learner.engine, header, arrays)
         learner._frozen[:] = frozen
-        learner._stand_at(position)
+        learner._set_position(position)
         return learner
 
     def _begin(self, method: StepSize) -> None:
@@ -372,7 +372,7 @@ class State:
         other.__setstate__((*kind, np.array(frozen), engine, position))
         return other
 
-    def _stand_at(self, position: int) -> None:
+    def _set_position(self, position: int) -> None:
         """Set the position in the stream; needed after steps in which the leading learner may have been frozen."""
         self._leader = int(np.argmin(self._frozen))
         self._ahead = position - int(self._engine.counts[self._leader])

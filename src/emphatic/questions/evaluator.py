@@ -2,7 +2,7 @@
 
 A row is what was read at one time. A step leads from one row to the next: its cumulant R_{t+1} and γ_{t+1} are read in
 the row in which it ends, its ρ_t and interest in the row in which it begins. Rows of a log come in blocks; a transition
-beside an agent is a step between two blocks of one row, with the reward as a signal of the second.
+of an agent is a step between two blocks of one row, with the reward as a signal of the second.
 """
 
 from __future__ import annotations

@@ -189,9 +189,9 @@ def offline(
 ) -> tuple[Array, Array]:  # fmt: skip
     """The predictions (Q, T − T//2) of the second half, and each question's ridge strength (Q,), in rows.
 
-    ``phi()`` gives the T rows of n features anew, in blocks; ``G`` and ``known`` are (Q, T), with H questions a
-    signal; ``answers`` (a, Q, T), such as the present reading, are regressed on besides, without shrinkage. NaN where
-    nothing could be fitted or no strength chosen, and with more than some 4000 active features.
+    Each call of ``phi()`` iterates over the T rows of n features, in blocks; ``G`` and ``known`` are (Q, T), with H
+    questions per signal; ``answers`` (a, Q, T), such as the present reading, are regressed on besides, without
+    shrinkage. NaN where nothing could be fitted or no strength chosen, and with more than some 4000 active features.
     """
     T = G.shape[1]
     first = FirstHalf(T, np.array([g[k].mean() if k.any() else 0.0 for g, k in zip(G, known, strict=True)]))

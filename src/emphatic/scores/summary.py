@@ -179,7 +179,7 @@ def summary(
     n: int,
     progress: Callable[[float], None] | None = None,
 ) -> Summary:
-    """Score the predictions (T, C·H) of a log of C signals at H horizons, beside three baselines.
+    """Score the predictions (T, C·H) of a log of C signals at H horizons, together with three baselines.
 
     ``values`` (T, C) have the last reading held where one is ``missing``; a row with ``gap`` (T,) does not follow
     the one before; each call of ``phi()`` iterates over the rows' n features again. Each object has the measures of the

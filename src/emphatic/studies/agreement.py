@@ -1,4 +1,4 @@
-"""A published number beside ours, and whether the two agree.
+"""A published number compared with ours.
 
 A study gives an ``Outcome``: its ``Check``s, its figures, and what a reader should know about them.
 """

@@ -103,7 +103,7 @@ def _figures(figures: Sequence[Figure], plots: Plots) -> Html:
 
 
 def _checks(checks: Sequence[Mapping[str, Any]]) -> Html:
-    """Every number beside the published one, with the tolerance that decides."""
+    """Every number next to the published one, with the tolerance that decides."""
     if not checks:
         return Html()
     words = {True: "agrees", False: "differs", None: "reported"}

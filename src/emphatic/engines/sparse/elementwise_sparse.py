@@ -221,7 +221,7 @@ class SparseElementwise(Engine):
         self._relist()
 
     def _relist(self) -> None:
-        """List the columns with traces anew, of an eager rule."""
+        """List the columns with traces again, for an eager rule."""
         if not self.rule.eager:
             return
         for k in range(self.K):

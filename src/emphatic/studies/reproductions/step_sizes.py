@@ -27,7 +27,7 @@ __all__ = ["SOURCE", "TITLE", "run"]
 TITLE = "Step sizes: what a method makes of its first one"
 SOURCE = (
     "Sutton's guide to true online emphatic TD(λ) (2015) leaves α to its user and names Autostep (Mahmood 2012), "
-    "AlphaBound (Dabney & Barto 2012) and RPROP (Riedmiller & Braun 1993); beside them IDBD, TIDBD, SwiftTD and ours."
+    "AlphaBound (Dabney & Barto 2012) and RPROP (Riedmiller & Braun 1993); also IDBD, TIDBD, SwiftTD and ours."
 )
 
 Array = NDArray[np.float64]
