@@ -54,7 +54,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     The signals that a question may name are the observation's components, ``names`` (o0, o1, … unless given), and
     "reward"; ``features`` is a maker for the same components, or a function of the observation that returns φ, of
-    constant length. ``rule`` is a name or a ``Rule`` of your own; for one that uses π or μ itself (tree_backup, abtd),
+    constant length. ``rule`` is a name or a rule of your own; for one that uses π or μ itself (tree_backup, abtd),
     every question must have a policy. A question's functions are given (observation, action,
     reward, next observation), or the row {name: value} that follows if they have one parameter; a policy's
     (observation, action). Predictions are returns, not scaled.

@@ -56,7 +56,7 @@ class Horde(HordeSteps):
     ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
     features of their own (those with the same maker share a learner). A maker that another Horde uses is copied, as it
     was after its warm-up, because its state belongs to one stream. ``rule`` is a name from ``emphatic.rules.names()``
-    or a ``Rule`` of your own; for one that uses π or μ itself, such as tree_backup, every question must have a policy.
+    or a rule of your own; for one that uses π or μ itself, such as tree_backup, every question must have a policy.
     α is ``rates`` times ``alpha`` (a number, or one per question), by default 1 over the mean of φ·φ in the warm-up.
     With several rates every question has a learner for each, whose answers are blended by their accuracy so far
     (``emphatic.hordes.blend``; questions with a policy or a varying γ use the middle rate). ``step`` is the length of a
@@ -316,7 +316,7 @@ class Horde(HordeSteps):
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None) -> Horde:
-        """The horde that ``save`` wrote; it continues bit for bit.
+        """The horde that ``save`` wrote; goes on with the same bits.
 
         ``mu`` must be passed again if it was a function, and so must a ``rule`` of your own.
         """

@@ -58,7 +58,7 @@ def parameters(
 
 
 def series(function: str, T: int, K: int | None, rule: Rule, name: str, value: Any) -> Any:
-    """One number per step and learner: ``inputs.series``, which keeps tensors and single precision as they are."""
+    """A number a step and learner: ``inputs.series``, where tensors and single precision stay what they are."""
     value = import_array(name, value, function)
     single = isinstance(value, np.ndarray) and value.dtype == np.float32
     if not isinstance(value, torch.Tensor) and not single:

@@ -40,7 +40,7 @@ class StepSize(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def config(self) -> dict[str, Any]:
-        """The name and the options, as JSON and TOML can hold them; ``get`` accepts it."""
+        """The name and the options, as JSON and TOML can hold them; ``get`` takes it."""
         plain = {name: np.asarray(value).tolist() for name, value in self.options().items() if value is not None}
         return {"name": self.name, **plain}
 

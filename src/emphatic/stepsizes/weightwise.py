@@ -53,7 +53,7 @@ class WeightwiseRule(ElementwiseRule):
 
 @functools.cache
 def make_rule(base: AnyRule, kind: type[WeightwiseStepSize]) -> WeightwiseRule:
-    """The base rule with its step sizes set by a method of this kind."""
+    """The base rule with its step sizes found by a method of this kind."""
     if base.name not in kind.fits or not isinstance(base, AnyRule) or base.stepsize is not None:
         known = ", ".join(kind.fits)
         raise ValueError(f"The 'stepsize' parameter {kind.name!r} is for the rules {known}. Got {base.name!r} instead.")

@@ -86,8 +86,8 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Gri
     """All settings, a ``GridSettings`` for each rule of each grid.
 
     A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several; a rule is a name or a ``Rule``. A rule
-    uses the parameters of the grid that it has: a grid for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``,
-    names or objects of ``emphatic.stepsizes``, ``alpha`` multiplies their step sizes and may be left out.
+    takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``, names or objects
+    of ``emphatic.stepsizes``, ``alpha`` multiplies what they say, and may be left out.
 
     >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
     >>> [(one.name, len(one)) for one in made]

@@ -56,10 +56,10 @@ def sweep(
 ) -> Sweep:
     """Learn with every setting of a grid, and report the error of each.
 
-    ``problem`` is a name from ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that creates one (for
-    each run, if it has a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each
-    one or several values, or text such as "2^-10..2^-2"; or a list of such grids. A rule is a name or a ``Rule`` of
-    your own. All settings of a rule learn side by side in one horde, from the same ``runs`` streams (10 by default) of
+    ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
+    run, if it takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one
+    or several values, or text such as "2^-10..2^-2"; or a list of such grids. A rule is a name or a ``Rule`` of your
+    own. All settings of a rule learn side by side in one horde, from the same ``runs`` streams (10 by default) of
     ``steps`` steps (10,000), beginning with the weights ``theta`` (0); a log is one run, of its own length.
 
     The error is the root mean square value error weighted by d_μ·I, or by ``d`` (S,), before each ``every``-th update,
