@@ -88,7 +88,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
             for array in arrays.values():  # those that were not read, too
                 array.verify()
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{where} is not a valid checkpoint: {error}.") from error
+            raise CheckpointError(f"{where} is not a sound checkpoint: {error}.") from error
 
 
 def _header(where: str, metadata: dict[str, str], arrays: dict[str, Stored]) -> dict[str, Any]:

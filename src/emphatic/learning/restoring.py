@@ -38,7 +38,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
         try:
             yield header, arrays
         except (ValueError, TypeError, KeyError, OverflowError, MemoryError, OSError) as error:
-            raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid checkpoint: {error}") from error
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
 def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule | None = None) -> AnyRule:
