@@ -165,7 +165,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
                 raise ValueError(f"its counts of steps are {every!r} and {since!r}")
             episodes = Episodes.resume(horde, _flat(space), _unflat(space))
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid LearnGVFs checkpoint: {error}") from error
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound LearnGVFs checkpoint: {error}") from error
         learning = cls.__new__(cls)
         gymnasium.Wrapper.__init__(learning, env)
         learning._start(episodes, every, since)

@@ -334,7 +334,7 @@ class Horde(HordeSteps):
                 horde = Horde(**checkpoints.arguments(header["horde"], stored, mu, rule))
                 return horde, checkpoints.restore(horde, header, stored)
             except Exception as error:  # whatever a damaged file causes
-                raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid Horde checkpoint: {error}") from error
+                raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error
 
 
 def _own(maker: Features) -> Features:
