@@ -17,6 +17,7 @@ SUITES = {
     "studies": "benchmarks.studies",
     "stepsizes": "benchmarks.stepsizes",
     "cuda": "benchmarks.cuda",
+    "cluster": "benchmarks.cluster",
 }
 
 

@@ -19,7 +19,7 @@ from rich.table import Table
 import emphatic
 from benchmarks.measure import Gate
 
-PACKAGES = ("numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton")
+PACKAGES = ("numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton", "ray")
 HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
 #: Where results go unless told otherwise; docs/benchmarks.md and the README quote these.
 RESULTS = Path(__file__).parent / "results"

@@ -19,6 +19,7 @@ from emphatic import _moved
 if TYPE_CHECKING:
     from functools import partial
 
+    from emphatic import cluster as cluster
     from emphatic import data as data
     from emphatic import engines as engines
     from emphatic import features as features
@@ -85,8 +86,8 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (
-    "data", "engines", "features", "nexting", "problems", "reference", "rules", "scores", "stepsizes", "streams",
-    "studies", "tables",
+    "cluster", "data", "engines", "features", "nexting", "problems", "reference", "rules", "scores", "stepsizes",
+    "streams", "studies", "tables",
 )  # fmt: skip
 
 

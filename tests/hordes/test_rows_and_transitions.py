@@ -493,7 +493,7 @@ def test_a_function_for_mu_is_given_again(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"'mu' was a function.*mu="):
         Horde.load(tmp_path / "model")
     assert Horde.load(tmp_path / "model", mu=mu).rows == 10
-    for wrong in (0.0, -1.0, "count", [0.5], math.nan):
+    for wrong in (0.0, -1.0, "count", [0.5], math.nan, lambda observation: 0.5):
         with pytest.raises(ValueError, match="'mu' parameter of Horde"):
             prepared(mu=wrong)
 

@@ -25,7 +25,9 @@ from benchmarks.streams import Dense, Sparse
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    "suite", [pytest.param(suite, marks=[pytest.mark.cluster] if suite == "cluster" else []) for suite in SUITES]
+)
 def test_the_suite_runs_and_every_row_names_gates_that_passed(suite: str, tmp_path: Path) -> None:
     if suite == "cuda" and "cuda" not in emphatic.engines.available():
         pytest.skip("needs a GPU, torch and triton")

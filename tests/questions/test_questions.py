@@ -144,6 +144,7 @@ def test_what_a_question_cannot_be(name: str, given: dict[str, Any]) -> None:
         *(("target", {"target": t}) for t in (None, 0.5, "a", {}, {"a": 0.5}, {"a": 0.5, "b": 0.6}, {"a": -1, "b": 2})),
         *(("target", {"target": t}) for t in ({"a": math.nan}, {"a": "1"}, {"a": True}, {1: 0.5, "1": 0.5})),
         *(("behaviour", {"behaviour": b}) for b in (None, 0, 1.5, math.nan, True, {"a": 1.1}, {"a": None}, [1])),
+        *((name, {name: lambda observation: 0.5}) for name in ("target", "behaviour")),
         ("column", {"column": 5}),
         ("action", {"target": {None: 1.0}}),
         ("action", {"target": {("a",): 1.0}}),

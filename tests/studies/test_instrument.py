@@ -21,6 +21,7 @@ from emphatic.cli import app
 from emphatic.problems import MDP
 from emphatic.studies import Recorded, page, sweep
 from emphatic.studies.plan import fingerprint
+from tests.support import elementwise_rules
 
 RUNNER = CliRunner()
 OWN = """
@@ -48,6 +49,15 @@ def _other_step(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
     alpha, I, lambda_, rho, gamma_next, delta = step
     s = 0.5 * alpha * rho * delta
     return ((1.0,),), ((s, 0.0),), ()
+
+
+def _half_td(step: Any, memory: Any, sums: Any) -> Any:
+    """Of an elementwise rule."""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    (gamma,) = memory
+    c = rho * gamma * lambda_
+    w = 0.5 * alpha * delta
+    return ((1.0, w * c), (0.0, c)), (w, c, rho * I), (gamma_next,)
 
 
 #: TD(0), and half of it.
@@ -92,6 +102,25 @@ def test_an_edited_rule_is_another_sweep(tmp_path: Path) -> None:
     again: list[int] = []
     swept(PLAIN, progress=lambda done, total: again.append(done))
     assert again[0] > 400
+
+
+@pytest.mark.plain
+def test_an_elementwise_rule_is_swept_beside_the_others() -> None:
+    mine = replace(elementwise_rules.WRITTEN_BOTH_WAYS["td"], name="elementwise_td")
+    grid = {"rule": ["td", mine], "alpha": [0.01, 0.02], "lambda": [0, 0.9]}
+    found = sweep("chain", grid, runs=2, steps=100, rerun=2)
+    np.testing.assert_allclose(found.mean[4:], found.mean[:4], rtol=1e-9)
+    assert found.rules[4:] == ["elementwise_td"] * 4
+    edited = replace(mine, function=_half_td)
+    assert fingerprint(edited) != fingerprint(mine)
+    with pytest.raises(ValueError, match="'stepsize' parameter must be None for 'elementwise_td'"):
+        sweep("chain", grid | {"rule": mine, "stepsize": "auto"}, runs=1, steps=10)
+
+
+@pytest.mark.parametrize("problem", [len, lambda states: problems.chain(), 3])
+def test_what_makes_no_problem_is_refused(problem: Any) -> None:
+    with pytest.raises(ValueError, match="'problem' parameter of sweep must be a name, an MDP"):
+        sweep(problem, {"rule": "td", "alpha": 0.1}, runs=1, steps=10)
 
 
 @pytest.mark.parametrize(

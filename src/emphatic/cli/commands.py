@@ -123,6 +123,26 @@ def nexting(
     warm_up: Annotated[
         int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel="Live")
     ] = 100,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel="On a cluster"),
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="Parts to learn in; default: one per node.", rich_help_panel="On a cluster")
+    ] = None,
+    storage: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that all nodes share, for what a restart needs; default: .cluster in the output folder.",
+            rich_help_panel="On a cluster",
+        ),
+    ] = None,
+    block: Annotated[
+        int | None, typer.Option(help="Rows sent at a time; default: 1016.", rich_help_panel="On a cluster")
+    ] = None,
+    checkpoint_every: Annotated[
+        str | None, typer.Option(help="How often shards are saved; default: 30s.", rich_help_panel="On a cluster")
+    ] = None,
 ) -> None:
     """Learn to predict every signal of a table at several horizons, in one pass.
 
@@ -145,6 +165,11 @@ def nexting(
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
         raise typer.Exit(2)
+    on_ray = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
+    needs_ray = [f"--{name.replace('_', '-')}" for name, value in on_ray.items() if value is not None]
+    if needs_ray and ray is None:
+        typer.echo(f"Error: {needs_ray[0]} needs a cluster: --ray ADDRESS, or --ray local.", err=True)
+        raise typer.Exit(2)
     options = terminal.Options(
         sort=sort,
         pivot=pivot,
@@ -153,6 +178,8 @@ def nexting(
         offline=not no_offline,
         quiet=quiet,
         stepsize=stepsize,
+        ray=ray,
+        on_ray={name: value for name, value in on_ray.items() if value is not None},
     )
     code = terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, options)
     raise typer.Exit(code)

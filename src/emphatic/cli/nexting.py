@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import statistics
 import sys
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ class Options(NamedTuple):
     offline: bool = True
     quiet: bool = False
     stepsize: str | None = None
+    ray: str | None = None
+    on_ray: Mapping[str, Any] = {}
 
 
 def nexting(
@@ -53,15 +56,17 @@ def nexting(
                 return 0
             folder = out or _default_folder(path, options)
             with compile_notice(progress):
-                result = library.run(
-                    path, out=folder, config=settings, resume=options.resume, overwrite=options.overwrite,
-                    offline=options.offline, progress=progress, announce=None if options.quiet else _announce,
-                )  # fmt: skip
+                shared: dict[str, Any] = {
+                    "out": folder, "config": settings, "resume": options.resume, "overwrite": options.overwrite,
+                    "offline": options.offline, "progress": progress,
+                    "announce": None if options.quiet else _announce,
+                }  # fmt: skip
+                result = library.run(path, **shared) if options.ray is None else _on_ray(path, options, shared)
         if not options.quiet:
             _show(result, folder)
         return 0
 
-    return carry_out(command, lambda: _stopped(folder))
+    return carry_out(command, lambda: _stopped(folder, options))
 
 
 def _announce(text: str) -> None:
@@ -83,13 +88,27 @@ def _default_folder(path: str, options: Options) -> Path:
     return folder
 
 
-def _stopped(folder: Path | None) -> str:
+def _stopped(folder: Path | None, options: Options) -> str:
     """What to say after Ctrl-C."""
     from emphatic.nexting.unfinished import Unfinished
 
+    if options.ray is not None:
+        return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
     if folder is not None and Unfinished(folder).checkpoint.exists():
         return f"Stopped; continue with --resume --out {folder}."
     return "Stopped; nothing was saved."
+
+
+def _on_ray(path: str, options: Options, shared: dict[str, Any]) -> Any:
+    """The same on a cluster."""
+    from emphatic.cluster.connection import import_ray
+    from emphatic.cluster.nexting import run
+
+    try:
+        import_ray()
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    return run(path, address=options.ray, **options.on_ray, **shared)
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.gvf import GVF, Observations
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 from emphatic.tables import Hold
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
 
 
 def arguments(
-    saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any, rule: Rule | None = None
+    saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any, rule: AnyRule | None = None
 ) -> dict[str, Any]:
     """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
     if rule is None and saved["rule"] not in rules.names():

@@ -27,7 +27,7 @@ from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.gvf import GVF
-from emphatic.rules import AnyRule, Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["Episodes"]
 
@@ -53,7 +53,7 @@ class Episodes:
         *,
         sequences: int = 1,
         weights: str = "several",
-        rule: str | Rule = "true_online_etd",
+        rule: str | AnyRule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         warm_up: int = 0,

@@ -34,7 +34,7 @@ from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal, whole
 from emphatic.questions.gvf import GVF
 from emphatic.questions.ratios import Behaviour
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 try:
     import gymnasium
@@ -82,7 +82,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         *,
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str | Rule = "true_online_etd",
+        rule: str | AnyRule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         stepsize: Any = None,
@@ -145,7 +145,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], env: gymnasium.Env[Any, Any], *, mu: Behaviour = None,
-        rule: Rule | None = None,
+        rule: AnyRule | None = None,
     ) -> LearnGVFs:  # fmt: skip
         """Wrap ``env`` with what ``save`` wrote; continues bit for bit, even in the middle of an episode.
 
@@ -189,7 +189,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         weights: str = "one",
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str | Rule = "true_online_etd",
+        rule: str | AnyRule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         stepsize: Any = None,

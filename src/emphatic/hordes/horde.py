@@ -22,7 +22,7 @@ from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes import checkpoints
 from emphatic.hordes.horde_steps import HordeSteps
-from emphatic.hordes.reading import REWARD, probability
+from emphatic.hordes.reading import REWARD, probability, rows_of
 from emphatic.hordes.setup import Setup
 from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
@@ -30,7 +30,7 @@ from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.questions.gvf import GVF, Observations, action_name
 from emphatic.questions.ratios import Behaviour, check_behaviour
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 from emphatic.tables import Clock, Hold, Table, open_table
 
 __all__ = ["RATES", "Horde", "warm_up_rows"]
@@ -94,7 +94,7 @@ class Horde(HordeSteps):
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str | Rule = "true_online_etd",
+        rule: str | AnyRule = "true_online_etd",
         *,
         rates: float | Sequence[float] = RATES,
         alpha: float | Sequence[float] | None = None,
@@ -158,19 +158,22 @@ class Horde(HordeSteps):
         table = table if isinstance(table, Table) else open_table(table, words=self._words())
         if rows is None:
             rows = warm_up_rows(sum(len(part) for part in table.blocks()) if table.rows is None else table.rows)
-        block = next(table.blocks(rows))
         clock = table.clock()
         step = clock.step if self.step is None and clock is not None else self.step
-        evaluator = self._evaluator_of(table.names, table.categories, step)
+        return self._warm_up(table.names, table.categories, next(table.blocks(rows)), step)
+
+    def _warm_up(self, names: tuple[str, ...], categories: tuple[str, ...], block: Any, step: float | None) -> Horde:
+        """``warm_up`` on the rows of a block, or of anything that has its values, time and labels."""
+        evaluator = self._evaluator_of(names, categories, step)
         if evaluator.endless:
             warnings.warn(
-                f"{evaluator.endless[0]!r} has γ = 1 everywhere: its return is an infinite sum", UndiscountedWarning, 2
+                f"{evaluator.endless[0]!r} has γ = 1 everywhere: its return is an infinite sum", UndiscountedWarning, 3
             )
-        held, _ = Hold(len(table.names)).fill(block.values)
+        held, _ = Hold(len(names)).fill(block.values)
         for maker in self._makers:
-            maker.warm_up(held, names=table.names, time=block.time, labels=block.labels)
+            maker.warm_up(held, names=names, time=block.time, labels=block.labels)
         self.step = step
-        self._start(evaluator, evaluator.mean(Observations(table.names, block.values, block.labels)))
+        self._start(evaluator, evaluator.mean(Observations(names, block.values, block.labels)))
         return self
 
     def prepare(self, names: Sequence[str], observations: Any = ()) -> Horde:
@@ -224,6 +227,47 @@ class Horde(HordeSteps):
             answers = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)
         predictions: Array = answers[0]
         return predictions
+
+    def observe_many(
+        self,
+        observations: Mapping[str, Any] | Array,
+        *,
+        actions: Any = None,
+        mu: Any = None,
+        time: Any = None,
+        gap: Any = None,
+        learn: bool = True,
+    ) -> Array:
+        """``observe`` of many rows at once, which is quicker; predictions (B, Q).
+
+        ``observations`` are {name: column}, or the readings (B, C) in the order of the signals; ``actions``, ``mu`` and
+        ``time`` have one entry a row. ``gap`` says which rows do not follow on the row before, (B,).
+
+        >>> import numpy as np
+        >>> from emphatic import GVF, features as f
+        >>> horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rates=0.3)
+        >>> horde.warm_up({"x": np.sin(np.arange(1000.0))}).observe_many({"x": [0.1, 0.2, 0.3]}).shape
+        (3, 1)
+        """
+        self._require()
+        values, labels = rows_of(observations, self.signals, self.categories)
+        B = len(values)
+        given = {"actions": actions, "mu": mu, "time": time, "gap": gap}
+        for name, each in given.items():
+            if each is not None and len(each) != B:
+                raise refusal(name, "observe_many", f"have one entry a row, {B}", str(len(each)))
+        if not B:
+            return np.empty((0, len(self.questions)))
+        if actions is not None:
+            for action in actions:
+                if action is not None and not isinstance(action, np.ndarray):
+                    action_name(action)
+        chances = None if mu is None else [each for one in mu for each in probability(one, "observe_many") or [np.nan]]
+        when, after = None if time is None else np.asarray(time), np.zeros(B, bool)
+        if gap is not None:
+            after |= np.asarray(gap, bool)
+        with self._guard:
+            return self._learn_rows(values, when, labels, actions, chances, after, learn)
 
     def _words(self) -> set[str]:
         """The columns that are read as words: ON and OFF stay words there."""
@@ -315,7 +359,7 @@ class Horde(HordeSteps):
     # ------------------------------------------------------------------ loading
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None) -> Horde:
+    def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
         ``mu`` must be passed again if it was a function, and so must a ``rule`` of your own.
@@ -324,7 +368,7 @@ class Horde(HordeSteps):
 
     @staticmethod
     def load_with(
-        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: Rule | None = None
+        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> tuple[Horde, dict[str, Any]]:
         """The same, and the ``more`` that was saved with it."""
         with checkpoint.open_checkpoint(path) as (header, stored):

@@ -12,7 +12,7 @@ from emphatic.common.names import show
 from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import LARGEST
 
-__all__ = ["REWARD", "probability", "row_of"]
+__all__ = ["REWARD", "probability", "row_of", "rows_of"]
 
 Array = NDArray[np.float64]
 #: The signal that a transition has besides its observation.
@@ -35,6 +35,37 @@ def row_of(
     if len(wanted) < len(signals):
         readings.insert(signals.index(REWARD), _number(REWARD, reward, function))
     return np.array([readings]), labels
+
+
+def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]) -> tuple[Array, dict[str, Any]]:
+    """The rows (B, C) of all signals, NaN where a reading is missing, and labels, of ``observe_many``."""
+    wanted = f"be {{name: column}} or an array (B, {len(signals)})"
+    if not isinstance(observations, Mapping):
+        try:
+            values = np.array(observations, np.float64)
+        except (TypeError, ValueError):
+            raise refusal("observations", "observe_many", wanted, repr(observations)) from None
+        if values.ndim != 2 or values.shape[1] != len(signals):
+            raise refusal("observations", "observe_many", wanted, f"shape {values.shape}")
+        labels: dict[str, Any] = {name: np.full(len(values), None, object) for name in categories}
+    else:
+        lengths = {len(column) for column in observations.values()}
+        if len(lengths) != 1:
+            raise refusal("observations", "observe_many", "have columns of one length", str(sorted(lengths)))
+        B = lengths.pop()
+        values, labels = np.full((B, len(signals)), np.nan), {}
+        for c, name in enumerate(signals):
+            column = observations.get(name, ())
+            try:
+                values[: len(column), c] = np.asarray(column, np.float64)
+            except (TypeError, ValueError, OverflowError):
+                values[:, c] = [_number(name, reading, "observe_many") for reading in column]
+        for name in categories:
+            labels[name] = np.full(B, None, object)
+            for t, label in enumerate(observations.get(name, ())):
+                labels[name][t] = _label(name, label.item() if isinstance(label, np.generic) else label, "observe_many")
+    values[~np.isfinite(values)] = np.nan
+    return values, labels
 
 
 def probability(mu: Any, function: str) -> list[float] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import parameters
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["Setup"]
 
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 class Setup:
     """How a horde learns: see ``Horde``."""
 
-    rule: Rule
+    rule: AnyRule
     rates: tuple[float, ...]
     alpha: Any
     scaled: bool

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from emphatic.learning.learner import Learner
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["load"]
 
@@ -15,7 +15,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     engine: str | None = None,
-    rule: Rule | None = None,
+    rule: AnyRule | None = None,
     devices: Sequence[int] | None = None,
 ) -> Learner:
     """The learner that ``Learner.save`` wrote; it continues bit for bit on the same engine.

@@ -47,6 +47,12 @@ class NextingResult:
     _predictions: Any = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
 
+    @classmethod
+    def of(cls, job: Nexting, resume: bool = False) -> NextingResult:
+        """Run a job, and what it found."""
+        job.run(resume)
+        return cls(job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, job.out)
+
     @property
     def reading(self) -> dict[str, Any]:
         """How the table was read: its time, step and gaps, rows dropped and columns left out, each with the reason."""
@@ -142,7 +148,7 @@ def run(
         if out is not None:
             folder = Path(out)
             if not (overwrite or resume):
-                _check_free(folder)
+                check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
         job = Nexting(data, settings, folder, offline=offline)
@@ -150,11 +156,9 @@ def run(
             job.progress = progress
         if announce is not None:
             job.announce = announce
-        job.run(resume)
-        result = NextingResult(
-            job.summary, job.curves, job.horde, job.settings, job.rows, job.seconds, folder if out is not None else None
-        )
+        result = NextingResult.of(job, resume)
         if out is None:
+            result.out = None
             result._predictions = _read_predictions(folder)
             result._page = (folder / "report.html").read_text("utf-8")
     return result
@@ -170,7 +174,7 @@ def holds_results(folder: Path) -> bool:
     return any((folder / name).exists() for name in FILES) or Unfinished(folder).checkpoint.exists()
 
 
-def _check_free(folder: Path) -> None:
+def check_free(folder: Path) -> None:
     if not holds_results(folder):
         return
     with hold_folder(folder):  # a run that is still going on is refused as such

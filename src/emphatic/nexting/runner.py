@@ -129,13 +129,16 @@ class Nexting:
                 _log.info("wrote %s", self.out)
         except BaseException as error:
             # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
-            failed = isinstance(error, Exception) and state is None
-            if failed or not self.unfinished.checkpoint.exists():
+            if not self._is_resumable(error, state is not None):
                 self.unfinished.give_up()
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(self.out)  # a full disk does not say which
             raise
         return self.summary
+
+    def _is_resumable(self, error: BaseException, resumed: bool) -> bool:
+        """Whether what the run leaves after this error is there to resume from."""
+        return (resumed or not isinstance(error, Exception)) and self.unfinished.checkpoint.exists()
 
     def _log_learning(self) -> None:
         _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])

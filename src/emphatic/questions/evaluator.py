@@ -19,7 +19,7 @@ from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import GVF, LARGEST, Array, Observations, Quantity
 from emphatic.questions.quantities import Before, Quantities
 from emphatic.questions.ratios import Behaviour, Ratio
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["Evaluator", "Targets"]
 
@@ -84,7 +84,7 @@ class Evaluator:
         signals: Sequence[str],
         categories: Sequence[str],
         step: float | None,
-        rule: Rule,
+        rule: AnyRule,
         mu: Behaviour = None,
         chances: bool = False,
     ) -> None:

@@ -7,6 +7,7 @@ Sutton, Modayil, Delp, Degris, Pilarski, White & Precup (2011), "Horde".
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 
-__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name"]
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "takes_action"]
 
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
@@ -109,9 +110,24 @@ class Policy:
             elif not (callable(value) or isinstance(value, str) or (_is_number(value) and 0.0 < value <= 1.0)):
                 wanted = "be a probability above 0, a table of them, a column, a function or 'count'"
                 raise refusal(argument, "Policy", wanted, repr(value))
+            elif callable(value) and not takes_action(value):
+                raise refusal(argument, "Policy", "be a function of (observation, action)", repr(value))
             object.__setattr__(self, argument, value)
         if not isinstance(self.column, str | None):
             raise refusal("column", "Policy", "be the name of a column", repr(self.column))
+
+
+def takes_action(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with (observation, action), as far as its signature is known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
 
 
 def action_name(action: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from emphatic.learning.inputs import refusal
-from emphatic.questions.gvf import LARGEST, Array, Observations, Policy, action_name
+from emphatic.questions.gvf import LARGEST, Array, Observations, Policy, action_name, takes_action
 
 __all__ = ["Behaviour", "Ratio", "check_behaviour"]
 
@@ -142,7 +142,7 @@ def check_behaviour(mu: Any, function: str) -> Behaviour:
     """A stream's own μ, checked."""
     if isinstance(mu, Mapping):
         return {action_name(action): float(p) for action, p in mu.items()}
-    if mu is None or callable(mu):
+    if mu is None or (callable(mu) and takes_action(mu)):
         return mu  # type: ignore[no-any-return]
     value = _number(mu)
     if not 1.0 / LARGEST < value <= LARGEST:

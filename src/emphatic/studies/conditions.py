@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 
 __all__ = ["Conditions", "Progress", "on_one_thread", "silent"]
 
@@ -43,7 +43,7 @@ class Conditions:
     jobs: int = 1
     progress: Progress = silent
     folder: Path | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AnyRule, ...] = ()
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item], phase: str) -> list[Result]:
         """``[function(item) for item in items]`` on these processes, in the order of the items."""

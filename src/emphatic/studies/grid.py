@@ -14,7 +14,7 @@ from emphatic import rules, stepsizes
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 from emphatic.stepsizes import StepSize
 from emphatic.studies.values import numbers
 
@@ -28,7 +28,7 @@ _GIVEN = ("lambda_next", "pi", "mu")
 class GridSettings:
     """Settings of one rule: each of the K learners' parameters, by the names that files have (``lambda``)."""
 
-    rule: Rule
+    rule: AnyRule
     values: Mapping[str, NDArray[np.float64]]
     stepsize: StepSize | None = None
 
@@ -55,15 +55,12 @@ class GridSettings:
         return GridSettings(self.rule, {name: column[begin:end] for name, column in self.values.items()}, self.stepsize)
 
 
-def find_rule(rule: Any) -> Rule:
+def find_rule(rule: Any) -> AnyRule:
     """The rule of a name, or one of your own: whatever ``Learner`` takes."""
-    found = Learner(rule, 1, engine="reference").rule
-    if not isinstance(found, Rule):
-        raise refusal("rule", "sweep", "be linear: the axis 'stepsize' has the others", repr(found.name))
-    return found
+    return Learner(rule, 1, engine="reference").rule
 
 
-def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
+def parameters(rule: AnyRule) -> dict[str, tuple[float, float]]:
     """The parameters that a grid can set, and the range of each.
 
     ``eta`` can be set instead of ``beta``, where β = eta·α, and ``zeta`` instead of ABTD's ``xi``.
@@ -85,9 +82,9 @@ def parameters(rule: Rule) -> dict[str, tuple[float, float]]:
 def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[GridSettings, ...]:
     """All settings, a ``GridSettings`` for each rule of each grid.
 
-    A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several; a rule is a name or a ``Rule``. A rule
-    takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``. With ``stepsize``, names or objects
-    of ``emphatic.stepsizes``, ``alpha`` multiplies what they say, and may be left out.
+    A grid is {"rule": …, "alpha": …, "lambda": …, …}, each a value or several; a rule is a name, a ``Rule`` or an
+    ``ElementwiseRule``. A rule takes of the grid what it has: a grid for ``td`` and ``gtd`` may have ``eta``. With
+    ``stepsize``, names or objects of ``emphatic.stepsizes``, ``alpha`` multiplies what they say, and may be left out.
 
     >>> made = settings({"rule": ["td", "gtd"], "alpha": "2^-3..2^-1", "lambda": [0, 0.9], "eta": [0.1, 1]})
     >>> [(one.name, len(one)) for one in made]
@@ -97,7 +94,7 @@ def settings(grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[Gri
     if not grids or not all(isinstance(one, Mapping) for one in grids):
         raise refusal("grid", "sweep", "be {'rule': …, 'alpha': …, …} or a list of such", repr(grid))
     found = tuple(made for one in grids for made in _of(one))
-    by_name: dict[str, Rule] = {}
+    by_name: dict[str, AnyRule] = {}
     for some in found:
         if by_name.setdefault(some.name, some.rule) != some.rule:
             raise refusal("rule", "sweep", "have a name of its own", f"two rules called {some.name!r}")
@@ -109,7 +106,7 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     names, methods = given.pop("rule", None), _methods(given.pop("stepsize", None))
     chosen = list(names) if isinstance(names, Sequence) and not isinstance(names, str) else [names]
     if not chosen or names is None:
-        wanted = f"be one or several of {', '.join(rules.names())}, or a Rule of your own"
+        wanted = f"be one or several of {', '.join(rules.names())}, or a rule of your own"
         raise refusal("rule", "sweep", wanted, repr(names))
     found = [find_rule(rule) for rule in chosen]
     ranges_of = [(rule, parameters(rule)) for i, rule in enumerate(found) if rule not in found[:i]]
@@ -150,7 +147,7 @@ def named(method: StepSize) -> str:
 
 
 def _product(
-    rule: Rule, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
+    rule: AnyRule, values: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
 ) -> GridSettings:
     own = {name: column for name, column in values.items() if name in ranges}
     for name, column in own.items():

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 from emphatic.studies.conditions import on_one_thread
 from emphatic.studies.grid import GridSettings, settings
 from emphatic.studies.recorded import Recorded
@@ -102,14 +103,12 @@ class SweepPlan:
     @cached_property
     def identity(self) -> str:
         """A hash that identifies the plan, so that a sweep resumes only from its own finished tasks."""
-        from emphatic import __version__
-
         grids: list[Any] = [
             [one.name, fingerprint(one.rule), {name: column.tolist() for name, column in one.values.items()}]
             + ([] if one.stepsize is None else [one.stepsize.config()])
             for one in self.settings
         ]
-        content = [__version__, self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
+        content = [version("emphatic"), self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
         content += [self.first_run] if self.first_run else []
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -119,7 +118,7 @@ class SweepPlan:
         return replace(self, settings=some, runs=runs, first_run=self.first_run + self.runs)
 
 
-def fingerprint(rule: Rule) -> str:
+def fingerprint(rule: AnyRule) -> str:
     """A hash of a rule: all its fields, and the source of its functions, not only its name."""
     digest = hashlib.sha256()
     for field in fields(rule):

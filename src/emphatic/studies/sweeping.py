@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,9 +59,10 @@ def sweep(
 
     ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
     run, if it takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one
-    or several values, or text such as "2^-10..2^-2"; or a list of such grids. A rule is a name or a ``Rule`` of your
-    own. All settings of a rule learn side by side in one horde, from the same ``runs`` streams (10 by default) of
-    ``steps`` steps (10,000), beginning with the weights ``theta`` (0); a log is one run, of its own length.
+    or several values, or text such as "2^-10..2^-2"; or a list of such grids. A rule is a name, or a ``Rule`` or
+    ``ElementwiseRule`` of your own. All settings of a rule learn side by side in one horde, from the same ``runs``
+    streams (10 by default) of ``steps`` steps (10,000), beginning with the weights ``theta`` (0); a log is one run, of
+    its own length.
 
     The error is the root mean square value error weighted by d_μ·I, or by ``d`` (S,), before each ``every``-th update,
     of ``Tasks`` their mean; on a log it is that of the return. Its mean over the steps, its last value and those at
@@ -97,10 +99,9 @@ def sweep(
         source: Simulated | Recorded = problem
     else:
         made = get(problem) if isinstance(problem, str) else problem
-        if not isinstance(made, MDP | Tasks) and not callable(made):
-            raise refusal(
-                "problem", "sweep", "be a name, an MDP, Tasks, a function that makes one, or Recorded", repr(problem)
-            )
+        if not isinstance(made, MDP | Tasks) and not _makes_problems(made):
+            wanted = "be a name, an MDP, Tasks, a function (of nothing, or of a seed) that makes one, or Recorded"
+            raise refusal("problem", "sweep", wanted, repr(problem))
         source = Simulated(
             made,
             whole("steps", 10_000 if steps is None else steps, "sweep"),
@@ -130,6 +131,16 @@ def sweep(
     if track is not None:
         _send(result, track)
     return result
+
+
+def _makes_problems(function: Any) -> bool:
+    """Whether it can be called without arguments, or with a seed alone."""
+    try:
+        signature = inspect.signature(function)
+        signature.bind(**({"seed": 0} if "seed" in signature.parameters else {}))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _carry_out(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from emphatic.rules import Rule
+from emphatic.rules import AnyRule
 from emphatic.studies.grid import parameters
 
 __all__ = [
@@ -88,7 +88,7 @@ def grids(quick: bool, rules: tuple[str, ...]) -> list[dict[str, Any]]:
     return made
 
 
-def own_grid(rule: Rule, quick: bool) -> dict[str, Any]:
+def own_grid(rule: AnyRule, quick: bool) -> dict[str, Any]:
     """The published α and λ for another rule, its other parameters as they are by default; quick, few of them."""
     alphas, lambdas = (ALPHAS[3:17:2], (0.0, 0.5, 0.9, 1.0)) if quick else (ALPHAS, LAMBDAS)
     return {"rule": rule, "alpha": alphas} | ({"lambda": lambdas} if "lambda" in parameters(rule) else {})

@@ -1,0 +1,235 @@
+"""K learners of one rule, cut into shards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic import engines
+from emphatic.cluster.base import BLOCK, Cluster, OnCheckpoint, Predictions, numbered
+from emphatic.cluster.cuts import cut, grain
+from emphatic.cluster.driver import Parcel
+from emphatic.learning.active import Active
+from emphatic.learning.inputs import refusal, whole
+from emphatic.learning.joining import join
+from emphatic.learning.learner import Learner
+
+__all__ = ["ClusterLearner"]
+
+#: What all shards are sent alike; of everything else each has its own columns.
+_SHARED = ("Phi", "Phi_next")
+
+
+@dataclass(frozen=True)
+class _LearnerPart:
+    """The ``ShardPart`` of some of the learners, from ``first`` on."""
+
+    rule: Any
+    n: int
+    K: int
+    first: int
+    kind: Mapping[str, Any]
+
+    def make(self) -> Learner:
+        return Learner(self.rule, self.n, self.K, **self.kind)
+
+    def load(self, path: Path) -> tuple[Learner, dict[str, Any]]:
+        rule = None if isinstance(self.rule, str) else self.rule
+        return Learner.load_with(path, rule=rule)
+
+    def learn(self, model: Learner, shared: Any, own: Any, predict: bool) -> tuple[int, Any]:
+        before = model.position
+        made = model.run(**shared, **own, predictions=predict, on_divergence="freeze")
+        return model.position - before, made
+
+    def columns(self, predictions: NDArray[Any]) -> dict[str, Any]:
+        import pyarrow as pa
+
+        flat = pa.array(np.ascontiguousarray(predictions).reshape(-1))
+        return {f"learners from {self.first}": pa.FixedSizeListArray.from_arrays(flat, self.K)}
+
+
+class ClusterLearner(Cluster):
+    """K learners of one rule on one stream of features, cut into shards: ``Learner`` beyond one machine.
+
+    Each of ``shards`` (default: one a node) is an ordinary ``Learner`` in a Ray actor. ``address`` is host:port of a
+    Ray cluster's head node; without one, a Ray is started on this machine, and stopped again. ``storage`` is a folder
+    that all nodes share by the same path: shards save themselves there ``checkpoint_every`` so often, and after a death
+    go on from it, with the same bits. If it holds a run of the same set-up, that goes on (``resume``: True insists on
+    one, False on none); ``position`` says from which row.
+
+    ``engine`` is decided here and never in a shard; "auto" chooses as for features that are not sparse. ``threads`` is
+    what a shard may use, and how many CPUs it is given. Blocks of ``block`` steps are sent, the features once a node;
+    the fastest shard is at most ``ahead`` of them ahead of the slowest. Where ``exact`` the bits are those of one
+    Learner, else of the same shards in one process, ``emphatic.cluster.local``. A learner that diverges is frozen.
+
+    >>> import numpy as np
+    >>> from emphatic.cluster import local
+    >>> with local("true_online_td", 1, 4, shards=2, engine="dense") as learner:
+    ...     predictions = learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=[[0.5, 0.5, 0.25, 0.25]])
+    >>> predictions[:, 0]
+    array([0.   , 0.5  , 0.875])
+    """
+
+    def __init__(
+        self,
+        rule: Any,
+        n: int,
+        K: int,
+        *,
+        shards: int | None = None,
+        address: str | None = None,
+        storage: str | os.PathLike[str] | None = None,
+        dtype: str = "float64",
+        engine: str = "auto",
+        threads: int | None = None,
+        block: int = BLOCK,
+        ahead: int = 4,
+        checkpoint_every: str | float = "30s",
+        resume: bool | None = None,
+    ) -> None:
+        K = whole("K", K, "ClusterLearner")
+        name = engines.choose(whole("n", n, "ClusterLearner"), K, block, None) if engine == "auto" else engine
+        # Says at once what is wrong with any of them.
+        probe = Learner(rule, n, 1, dtype=dtype, engine="dense" if name.startswith("cuda") else name)
+        self.rule, self.n, self.K, self.dtype, self.engine = probe.rule, n, K, probe.dtype, name
+        setup = {"kind": "learner", "rule": self.rule.name, "n": n, "K": K, "dtype": self.dtype, "engine": name}
+        super().__init__(setup, shards, address, storage, name, block, ahead, checkpoint_every, threads, resume)
+        try:
+            cuts = cut(K, self._shards, block, grain(self.rule, n, self.dtype, name))
+        except ValueError:
+            self.close()
+            raise
+        self._parts, self._exact = list(cuts), cuts.exact
+        kind = {"dtype": self.dtype, "engine": name, "threads": self._threads}
+        own = rule if isinstance(rule, str) else self.rule
+        parts = [_LearnerPart(own, n, part.stop - part.start, part.start, kind) for part in cuts]
+        self._launch(parts, {"cuts": [part.start for part in cuts]})
+
+    def run(
+        self, Phi: Any, R: Any, gamma_next: Any, *, Phi_next: Any = None, predictions: Predictions | bool = "driver",
+        **parameters: Any,
+    ) -> Any:  # fmt: skip
+        """``Learner.run``, in blocks: the predictions (T, K), made before each update, if they go to the "driver".
+
+        With "shard" each shard keeps those of its own learners, in ``predictions-00003.parquet`` in the storage: a
+        column ``row`` and one of lists. None makes none.
+        """
+        mode: Any = "driver" if predictions is True else None if predictions is False else predictions
+        T = _length(Phi) - (Phi_next is None)
+        if T < 0:
+            raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
+        whole_log = {"R": R, "gamma_next": gamma_next} | parameters
+        named = {name: _series(name, value, T, self.K) for name, value in whole_log.items()}
+
+        def blocks() -> Iterator[Mapping[str, Any]]:
+            for begin in range(0, T, self._block):
+                end = min(T, begin + self._block)
+                block = {name: p[begin:end] if np.ndim(p) and len(p) == T else p for name, p in named.items()}
+                block["Phi"] = Phi[begin : end + (Phi_next is None)]
+                if Phi_next is not None:
+                    block["Phi_next"] = Phi_next[begin:end]
+                yield block
+
+        made = [block for block in self.stream(blocks(), predictions=mode) if block is not None]
+        if mode != "driver":
+            return None
+        return np.concatenate(made) if made else np.empty((0, self.K), self.dtype)
+
+    def stream(
+        self,
+        blocks: Iterable[Mapping[str, Any] | None] | Callable[[int], Iterable[Mapping[str, Any] | None]],
+        *,
+        predictions: Predictions = "driver",
+        on_checkpoint: OnCheckpoint | None = None,
+    ) -> Iterator[Any]:
+        """Learn from blocks as they come, each the arguments of ``Learner.run``; each one's predictions, in order.
+
+        ``blocks`` is any iterable, in order, or a function of the first step's number that gives one, for a run that
+        may be resumed. None among them is a gap: ``cut``. Before the manifest moves on to a number of steps,
+        ``on_checkpoint`` is called with it; what it returns, which JSON must be able to hold, is then ``more``.
+        """
+        parcels = (None if block is None else self._parcel(block) for block in numbered(blocks, self.position))
+        for answers in self._stream(parcels, predictions, on_checkpoint):
+            yield np.concatenate(answers, axis=1) if predictions == "driver" else None
+
+    @property
+    def theta(self) -> NDArray[Any]:
+        """θ of all learners, (K, n): as large as that is."""
+        return np.concatenate(self._read("theta"))
+
+    @property
+    def frozen(self) -> NDArray[np.bool_]:
+        """Which learners stand still since they would have diverged, (K,)."""
+        return np.concatenate(self._read("frozen"))
+
+    def gather(self) -> Learner:
+        """All learners as one, in this process, as they were saved last."""
+        driver = self._running()
+        name = f"{driver.manifest.block:012d}-{driver.manifest.session}.safetensors"
+        rule = self.rule
+        if driver.manifest.block == 0:
+            return Learner(rule, self.n, self.K, dtype=self.dtype, engine=self.engine)
+        files = [self.storage / f"shard-{shard:05d}" / name for shard in range(self._shards)]
+        return join([Learner.load_with(path, rule=None if rule.name in _built_in() else rule)[0] for path in files])
+
+    def __repr__(self) -> str:
+        kind = f"K={self.K}, dtype={self.dtype!r}, engine={self.engine!r}, shards={self._shards}"
+        return f"ClusterLearner({self.rule.name!r}, n={self.n}, {kind})"
+
+    def _parcel(self, block: Mapping[str, Any]) -> Parcel:
+        """What all shards are sent, and each one's own columns."""
+        if "Phi" not in block:
+            raise refusal("blocks", "stream", "have 'Phi', and the other arguments of Learner.run", repr(list(block)))
+        shared = {name: value for name, value in block.items() if name in _SHARED and value is not None}
+        T = _length(block["Phi"]) - ("Phi_next" not in shared)
+        rest = {name: _series(name, p, T, self.K) for name, p in block.items() if name not in _SHARED}
+        own = [{name: _columns(p, part) for name, p in rest.items()} for part in self._parts]
+        nbytes = sum(_bytes(value) for value in (*shared.values(), *rest.values()))
+        return Parcel(T, shared, own, nbytes)
+
+
+def _built_in() -> tuple[str, ...]:
+    from emphatic import rules
+
+    return rules.names()
+
+
+def _length(Phi: Any) -> int:
+    return len(Phi) if isinstance(Phi, Active) or not hasattr(Phi, "shape") else int(Phi.shape[0])
+
+
+def _series(name: str, value: Any, T: int, K: int) -> Any:
+    """A parameter as a number, (T, 1), (1, K) or (T, K): what a shard is sent must not be ambiguous there."""
+    if isinstance(value, str) or not hasattr(value, "__len__"):
+        return value
+    array = np.asarray(value)
+    if array.ndim == 1:
+        if len(array) == T == K:
+            raise refusal(name, "run", f"be (T, 1) or (1, K) where T = K = {T}", f"shape {array.shape}")
+        if len(array) not in (T, K):
+            raise refusal(
+                name, "run", f"be a number, (T,), (K,) or (T, K) with T = {T}, K = {K}", f"shape {array.shape}"
+            )
+        return array[:, None] if len(array) == T else array[None]
+    if array.ndim != 2 or array.shape[0] not in (1, T) or array.shape[1] not in (1, K):
+        raise refusal(name, "run", f"be a number, (T,), (K,) or (T, K) with T = {T}, K = {K}", f"shape {array.shape}")
+    return array
+
+
+def _columns(value: Any, part: slice) -> Any:
+    if np.ndim(value) < 2 or np.shape(value)[1] == 1:
+        return value
+    return np.ascontiguousarray(value[:, part])
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, Active):
+        return value.indices.nbytes + value.values.nbytes
+    return int(getattr(value, "nbytes", 8))

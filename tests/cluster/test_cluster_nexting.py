@@ -1,0 +1,166 @@
+"""``emphatic nexting --ray``: the same files as without, whatever was interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import emphatic
+from emphatic.cluster.base import IN_PROCESS
+from emphatic.cluster.manifest import Manifest
+from emphatic.cluster.nexting import ClusterNexting
+from emphatic.nexting.job import NextingResult
+from emphatic.nexting.settings import Settings
+
+FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "log.csv"
+    t = np.arange(ROWS)
+    x, y = np.sin(t / 30.0), np.cos(t / 100.0)
+    y[300:320] = np.nan
+    when = np.datetime64("2024-01-01", "s") + (60 * t + np.where(t > 1700, 86400, 0)).astype("timedelta64[s]")
+    pa.csv.write_csv(pa.table({"time": when, "x": x, "y": y, "mode": np.where(t % 100 < 50, "red", "blue")}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("alone") / "out"
+    emphatic.nexting.run(table, out=out)
+    return out
+
+
+def job(table: Path, out: Path, settings: Settings | None = None, **options: Any) -> ClusterNexting:
+    return ClusterNexting(str(table), settings or Settings(), out, address=IN_PROCESS, shards=3, **options)
+
+
+def compare(out: Path, alone: Path, tolerance: float = 1e-9) -> None:
+    assert sorted(os.listdir(out)) == FILES
+    one, other = (pq.read_table(folder / "predictions.parquet") for folder in (out, alone))
+    assert one.schema == other.schema
+    for name in one.column_names[2:]:
+        assert np.allclose(one.column(name), other.column(name), rtol=0, atol=tolerance)
+    assert one.column("time").equals(other.column("time"))
+    scores, expected = (json.loads((folder / "summary.json").read_text()) for folder in (out, alone))
+    assert [score.keys() for score in scores] == [score.keys() for score in expected]
+    assert scores[0]["rmse"] == pytest.approx(expected[0]["rmse"], abs=tolerance)
+    models = [emphatic.Horde.load(folder / "model.safetensors") for folder in (out, alone)]
+    assert models[0].names == models[1].names
+    assert np.allclose(models[0].learner.theta, models[1].learner.theta, rtol=0, atol=tolerance)
+    next_row = {"x": 0.5, "y": 0.25, "mode": "red"}
+    answers = [model.observe(next_row, time=1.75e9) for model in models]
+    assert np.allclose(answers[0], answers[1], rtol=0, atol=tolerance)
+
+
+def test_the_same_files(table: Path, alone: Path, tmp_path: Path) -> None:
+    result = NextingResult.of(job(table, tmp_path / "out", block=500))
+    assert result.rows == ROWS
+    compare(tmp_path / "out", alone)
+
+
+class Stop(BaseException):
+    """As an interruption is."""
+
+
+@pytest.mark.parametrize(("at", "block"), [(1, 200), (1400, 100), (700, 51), (ROWS, 200)])
+@pytest.mark.parametrize("waiting", [1 << 20, 1])
+def test_an_interrupted_run_resumes(
+    waiting: int, at: int, block: int, table: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emphatic.cluster.nexting.WAITING", waiting)  # with 1, parts run ahead of the manifest
+    out, storage = tmp_path / "out", tmp_path / "storage"
+
+    def stop(phase: str, done: int, total: int) -> None:
+        if phase == "learning" and done >= at:
+            raise Stop
+
+    options: dict[str, Any] = {"block": block, "checkpoint_every": 0.0, "storage": storage}
+    with pytest.raises(Stop):
+        job(table, out, progress=stop, **options).run()
+    manifest = Manifest.read(storage)
+    assert manifest is not None
+    assert manifest.rows >= min(at, ROWS - 1) > 0  # the block that was being looked at is there
+    with pytest.raises(ValueError, match="add --resume, or give another --storage"):
+        job(table, out, **options).run()
+    with pytest.raises(ValueError, match="another table or with other settings"):
+        job(table, out, settings=Settings(rates=(0.1,)), **options).run(resume=True)
+    with pytest.raises(ValueError, match="give the same --out"):
+        job(table, tmp_path / "other", **options).run(resume=True)
+    assert not (tmp_path / "other").exists()
+    job(table, out, **options).run(resume=True)
+    compare(out, alone)
+    assert not storage.exists()
+
+
+def test_an_error_leaves_what_was_there(table: Path, tmp_path: Path) -> None:
+    def fail(phase: str, done: int, total: int) -> None:
+        if phase == "learning":
+            raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        job(table, tmp_path / "out", progress=fail).run()
+    assert list(tmp_path.iterdir()) == []
+
+
+def run_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "emphatic.cli", "nexting", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, **options)
+
+
+@pytest.mark.parametrize("flag", ["--shards", "--storage", "--block", "--checkpoint-every"])
+def test_flags_that_need_a_cluster(flag: str) -> None:
+    from typer.testing import CliRunner
+
+    from emphatic.cli import app
+
+    done = CliRunner().invoke(app, ["nexting", "log.csv", flag, "2"])
+    assert done.exit_code == 2
+    assert f"{flag} needs a cluster: --ray ADDRESS" in done.output
+
+
+@pytest.mark.cluster
+def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
+    out, storage = tmp_path / "out", tmp_path / "storage"
+    flags = ["--ray", "local", "--shards", "2", "--block", "100", "--checkpoint-every", "100ms"]
+    arguments = [str(table), "--out", str(out), "--storage", str(storage), *flags]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "emphatic.cli", "nexting", *arguments]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    until = time.monotonic() + 60
+    while not ((found := Manifest.read(storage)) and found.rows) and time.monotonic() < until:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert errors.splitlines()[-1].startswith("Stopped; continue with --resume --out")
+    done = run_command(*arguments, "--resume", timeout=120)
+    assert done.returncode == 0, done.stderr
+    compare(out, alone)
+    assert not storage.exists()
+
+
+@pytest.mark.cluster
+def test_the_command_with_no_cluster_at_the_address(table: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
+    done = run_command(str(table), "--out", str(tmp_path / "out"), "--ray", "127.0.0.1:1", timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: No Ray answers at 127.0.0.1:1")
+    assert not (tmp_path / "out").exists()

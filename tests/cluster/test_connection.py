@@ -1,0 +1,176 @@
+"""Clusters that are given, that are not there, or that lose a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic.cluster import ClusterError, ClusterLearner
+from tests.cluster.support import RULE, SETUP, STEPS, K, N, stream, undisturbed
+
+ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[str]:
+    """A cluster that was started by ``ray start --head``: its address."""
+    pytest.importorskip("ray")
+    command = Path(sys.executable).with_name("ray")
+    port = free_port()
+    flags = ["--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", "--block"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    running = subprocess.Popen(
+        [str(command), "start", "--head", f"--port={port}", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, env=environment,
+    )  # fmt: skip
+    address = ""
+    assert running.stdout is not None
+    for line in running.stdout:
+        found = re.search(r"Local node IP: ([0-9.]+)", line)
+        address = f"{found[1]}:{port}" if found else address
+        if "Ray runtime started" in line:
+            break
+    assert address
+    yield address
+    running.terminate()
+    running.wait(30)
+    running.stdout.close()
+
+
+def expect_one_line(error: BaseException, began: float) -> None:
+    assert "\n" not in str(error)
+    assert time.monotonic() - began < 10
+
+
+def test_a_given_cluster_is_used_and_goes_on(head: str, tmp_path: Path) -> None:
+    made, theta = undisturbed(6)
+    for folder in ("a", "b"):  # twice: the first time leaves it running, and its CPUs free
+        with ClusterLearner(RULE, N, K, **SETUP, address=head, storage=tmp_path / folder) as learner:
+            names = [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)]
+            session = json.loads((tmp_path / folder / "manifest.json").read_text())["session"]
+            assert sorted(names) == [f"emphatic-{session}-shard-{i}" for i in (0, 1)]
+            assert np.array_equal(np.concatenate(list(learner.stream(stream(0, 6)))), np.concatenate(made))
+            assert np.array_equal(learner.theta, theta)
+        assert not ray.is_initialized()
+    ray.init(address=head, log_to_driver=False)
+    assert ray.util.list_named_actors(all_namespaces=True) == []
+    ray.shutdown()
+
+
+def test_too_few_cpus(head: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(
+        ClusterError, match="3 shards with 1 thread each need 3 CPUs: the cluster's nodes have 2"
+    ) as caught:
+        ClusterLearner(RULE, N, K, engine="dense", shards=3, address=head, storage=tmp_path)
+    expect_one_line(caught.value, began)
+    assert not list(tmp_path.iterdir())
+    assert not ray.is_initialized()
+
+
+def test_storage_that_a_shard_cannot_see(head: str, tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:  # a path that is another one in every process
+        with pytest.raises(ClusterError, match=r"shards 0, 1 do not see this folder") as caught:
+            ClusterLearner(RULE, N, K, **SETUP, address=head, storage=f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_version_of_python(head: str, tmp_path: Path) -> None:
+    alter = (
+        "import json, ray\n"
+        "from ray.experimental.internal_kv import _internal_kv_get as get, _internal_kv_put as put\n"
+        f"ray.init(address={head!r}, log_to_driver=False)\n"
+        "key, space = b'CLUSTER_METADATA', b'cluster'\n"
+        "data = json.loads(get(key, namespace=space))\n"
+        "version, data['python_version'] = data['python_version'], {version!r} or '3.1.4'\n"
+        "put(key, json.dumps(data).encode(), overwrite=True, namespace=space)\n"
+        "print(version)\n"
+    )
+    own = ".".join(map(str, sys.version_info[:3]))
+    before = subprocess.run([sys.executable, "-c", alter.replace("{version!r}", "''")], capture_output=True, text=True)
+    assert before.stdout.strip().endswith(own), before.stderr
+    began = time.monotonic()
+    with pytest.raises(ClusterError, match=r"3\.1\.4") as caught:
+        ClusterLearner(RULE, N, K, **SETUP, address=head, storage=tmp_path)
+    expect_one_line(caught.value, began)
+
+
+@pytest.mark.skipif(
+    tuple(map(int, ray.__version__.split(".")[:2])) < (2, 60), reason="earlier versions of Ray let everyone in"
+)
+def test_a_cluster_that_wants_a_token(head: str, tmp_path: Path) -> None:
+    connect = (
+        "import sys; from emphatic.cluster import ClusterLearner as C\n"
+        "C('td', 9, 9, shards=1, address=sys.argv[1], storage=sys.argv[2])"
+    )
+    without = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    environment = without | {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", connect, head, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert "wants a token" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("listening", [False, True])
+def test_nothing_at_the_address(listening: bool, tmp_path: Path) -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        if listening:
+            one.listen()
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match=r"No Ray answers at 127\.0\.0\.1:") as caught:
+            ClusterLearner(RULE, N, K, **SETUP, address=f"127.0.0.1:{one.getsockname()[1]}", storage=tmp_path)
+    expect_one_line(caught.value, began)
+
+
+@pytest.mark.parametrize("address", ["somewhere", "ray://localhost:10001", "localhost:"])
+def test_no_address(address: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'address' parameter of a cluster must be host:port"):
+        ClusterLearner(RULE, N, K, **SETUP, address=address, storage=tmp_path)
+
+
+def test_a_node_dies(tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    blocks = 24
+    made, theta = undisturbed(blocks)
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        cluster.wait_for_nodes()
+        with ClusterLearner(
+            RULE, N, K, **SETUP, address=cluster.address, storage=tmp_path, checkpoint_every=0.0
+        ) as learner:
+            got = []
+            for one in learner.stream(stream(0, blocks, pause=0.05)):
+                got.append(one)
+                if len(got) == 9:
+                    cluster.add_node(num_cpus=1)
+                    cluster.remove_node(nodes[0], allow_graceful=False)
+            assert learner.status.restarts >= 1
+            assert np.array_equal(np.concatenate(got), np.concatenate(made))
+            assert np.array_equal(learner.theta, theta)
+            assert learner.position == blocks * STEPS
+    finally:
+        ray.shutdown()
+        cluster.shutdown()

@@ -1,0 +1,313 @@
+"""Real Ray, real deaths: whatever is killed, every bit is that of the same shards in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic.cluster import ClusterHorde, ClusterLearner, local
+from emphatic.cluster.manifest import Manifest
+from tests.cluster.support import BLOCKS, RULE, SETUP, STEPS, K, N, kill, shard_processes, stream, undisturbed
+from tests.cluster.test_local import features, log, questions
+
+ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]
+
+KILLS: list[int] = []
+
+
+@pytest.fixture(scope="module")
+def one_ray() -> Iterator[None]:
+    """A Ray that this process is connected to, and that no cluster of ours may stop."""
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, namespace="tests")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def expected() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    made, theta = undisturbed()
+    return np.concatenate(made), theta
+
+
+def kill_one(pids: list[int]) -> None:
+    if pids and kill(random.choice(pids)):
+        KILLS.append(1)
+
+
+class Killer(threading.Thread):
+    """Kills a shard's process each time that ``due`` says so, until stopped."""
+
+    def __init__(self, due: Callable[[], list[int]], times: int, pause: float) -> None:
+        super().__init__(daemon=True)
+        self._due, self.left, self._pause, self.stopped = due, times, pause, False
+
+    def run(self) -> None:
+        while self.left and not self.stopped:
+            pids = self._due()
+            if pids and kill(random.choice(pids)):
+                KILLS.append(1)
+                self.left -= 1
+                time.sleep(self._pause)
+            else:
+                time.sleep(0.0005)
+
+
+def saving(storage: Path) -> list[int]:
+    """The processes that are writing a state at this moment."""
+    partial = list(storage.glob("shard-*/.*.partial"))
+    return shard_processes() if partial else []
+
+
+def check(learner: ClusterLearner, got: list[Any], expected: Any) -> None:
+    assert np.array_equal(np.concatenate(got), expected[0])
+    assert np.array_equal(learner.theta, expected[1])
+    assert learner.status.manifest == learner.status.block
+    for folder in learner.storage.glob("shard-*"):
+        assert len(list(folder.glob("*.safetensors"))) <= 2
+
+
+@pytest.mark.parametrize(("every", "seed"), [(0.0, 0), (0.5, 1)])
+def test_actors_killed_while_learning(every: float, seed: int, one_ray: None, expected: Any, tmp_path: Path) -> None:
+    random.seed(seed)
+    times = sorted(random.sample(range(1, BLOCKS - 1), 6))
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every=every) as learner:
+        got = []
+        for one in learner.stream(stream(pause=0.01)):
+            got.append(one)
+            if len(got) in times:
+                threading.Timer(random.uniform(0, 0.05), lambda: kill_one(shard_processes())).start()
+        assert learner.status.restarts >= 1
+        check(learner, got, expected)
+
+
+def test_actors_killed_while_saving(one_ray: None, expected: Any, tmp_path: Path) -> None:
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every=0.0) as learner:
+        killer = Killer(lambda: saving(tmp_path), 3, 2.0)
+        killer.start()
+        got = list(learner.stream(stream(pause=0.3)))
+        killer.stopped = True
+        killer.join()
+        check(learner, got, expected)
+        assert killer.left < 3
+
+
+def test_an_actor_killed_after_its_last_block(one_ray: None, expected: Any, tmp_path: Path) -> None:
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every="1h") as learner:
+        got = []
+        for one in learner.stream(stream()):
+            got.append(one)
+            if len(got) == BLOCKS:
+                kill_one(shard_processes())
+        check(learner, got, expected)
+
+
+def test_actors_killed_before_their_first_save_and_twice_in_a_row(one_ray: None, expected: Any, tmp_path: Path) -> None:
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every="1h") as learner:
+        got = []
+        for one in learner.stream(stream()):
+            got.append(one)
+            if len(got) == 3:
+                before = shard_processes()
+                kill_one(before[:1])
+                until = time.monotonic() + 30
+                while time.monotonic() < until:  # the one that takes its place
+                    new = [pid for pid in shard_processes() if pid not in before]
+                    if new:
+                        kill_one(new)
+                        break
+                    time.sleep(0.01)
+        check(learner, got, expected)
+        assert Manifest.read(tmp_path).block > BLOCKS  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("predictions", ["shard", None])
+def test_deaths_where_predictions_stay_in_the_shard(
+    predictions: Any, one_ray: None, expected: Any, tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every=0.3) as learner:
+        killer = Killer(shard_processes, 3, 2.0)
+        killer.start()
+        list(learner.stream(stream(pause=0.25), predictions=predictions))
+        killer.stopped = True
+        killer.join()
+        assert np.array_equal(learner.theta, expected[1])
+    if predictions == "shard":
+        parts = [pq.read_table(tmp_path / f"predictions-0000{i}.parquet") for i in (0, 1)]
+        assert all(part.column("row").to_pylist() == list(range(BLOCKS * STEPS)) for part in parts)
+        kept = [np.stack(part.column(1).to_numpy(zero_copy_only=False)) for part in parts]
+        assert np.array_equal(np.concatenate(kept, axis=1), expected[0])
+        assert not list(tmp_path.glob("shard-*/predictions-*"))
+
+
+def test_storage_that_fails_once(one_ray: None, expected: Any, tmp_path: Path) -> None:
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every="1h") as learner:
+        session = Manifest.read(tmp_path).session  # type: ignore[union-attr]
+        end = BLOCKS + len([b for b in range(BLOCKS) if b % 7 == 3])
+        # A folder where the file is to be: it cannot be written while that is there.
+        obstacle = tmp_path / "shard-00000" / f"{end:012d}-{session}.safetensors"
+        got = []
+        for one in learner.stream(stream()):
+            got.append(one)
+            if len(got) == BLOCKS:
+                obstacle.mkdir()
+                threading.Timer(1.0, obstacle.rmdir).start()
+        check(learner, got, expected)
+
+
+def test_storage_that_keeps_failing_is_named_in_one_line(one_ray: None, tmp_path: Path) -> None:
+    learner = ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every="1h")
+    session = Manifest.read(tmp_path).session  # type: ignore[union-attr]
+    obstacle = tmp_path / "shard-00000" / f"{3:012d}-{session}.safetensors"
+    running = learner.stream(stream(0, 3))
+    next(running)
+    obstacle.mkdir()
+    began = time.monotonic()
+    with pytest.raises(OSError, match="is not a file"):
+        list(running)
+    assert time.monotonic() - began < 10
+    obstacle.rmdir()
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, resume=True) as again:
+        assert again.position == 0
+        made, theta = undisturbed(3)
+        assert np.array_equal(np.concatenate(list(again.stream(stream(0, 3)))), np.concatenate(made))
+
+
+def test_a_refused_block_on_ray_changes_nothing(one_ray: None, expected: Any, tmp_path: Path) -> None:
+    bad: Any = next(stream(0, 1))
+    bad = dict(bad)
+    bad["R"] = np.full((STEPS, K), np.nan)
+    blocks = list(stream())
+    with ClusterLearner(RULE, N, K, **SETUP, storage=tmp_path, checkpoint_every=0.0) as learner:
+        with pytest.raises(ValueError, match="'R' parameter") as caught:
+            list(learner.stream([*blocks[:9], bad, *blocks[9:]]))
+        assert "\n" not in str(caught.value)
+        rows = learner.position
+        assert rows == 8 * STEPS
+        rest = list(learner.stream(blocks[9:]))
+        assert np.array_equal(np.concatenate(rest), expected[0][rows:])
+        assert np.array_equal(learner.theta, expected[1])
+
+
+def test_a_horde_survives(one_ray: None, tmp_path: Path) -> None:
+    table = log(6000)
+    setup: dict[str, Any] = {"shards": 2, "engine": "sparse", "block": 100}
+    with local(questions(), features(), **setup) as horde:
+        expected = horde.run(table)
+    with ClusterHorde(questions(), features(), **setup, storage=tmp_path, checkpoint_every=0.2) as horde:
+        horde.warm_up(table)
+
+        def slowly(row: int) -> Iterator[Any]:
+            for b in range(row, 6000, 100):
+                time.sleep(0.15)
+                yield {c: v[b : b + 100] for c, v in table.items()}
+
+        killer = Killer(shard_processes, 3, 2.0)
+        killer.start()
+        got = list(horde.stream(slowly))
+        killer.stopped = True
+        killer.join()
+        assert np.array_equal(np.concatenate(got), expected)
+        assert horde.gather().rows == 6000
+
+
+# ---------------------------------------------------------------------- the driver, and a node
+
+DRIVER = """
+import json, os, sys, time
+import numpy as np
+from emphatic.cluster import ClusterLearner
+from tests.cluster.support import *
+storage, out = sys.argv[1:3]
+kept = []
+def on_checkpoint(rows):
+    return {"rows": rows}
+learner = ClusterLearner(RULE, N, K, **SETUP, storage=storage, checkpoint_every=0.2, address=None)
+first = row = learner.position
+print("from", row, flush=True)
+try:
+    for one in learner.stream(lambda row: stream(row, pause=0.2), on_checkpoint=on_checkpoint):
+        np.save(f"{out}/{row:09d}.npy", one)
+        row += STEPS
+        print("row", row, flush=True)
+finally:
+    learner.close()
+print("done", flush=True)
+"""
+
+
+def drive(storage: Path, out: Path) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(storage), str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment, start_new_session=True,
+    )  # fmt: skip
+
+
+def wait_for(process: subprocess.Popen[str], rows: int) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("row") and int(line.split()[1]) >= rows:
+            return
+    raise AssertionError(process.stderr.read() if process.stderr else "")
+
+
+def test_the_driver_is_killed_and_another_goes_on(expected: Any, tmp_path: Path) -> None:
+    storage, out = tmp_path / "storage", tmp_path / "out"
+    out.mkdir()
+    for rows in (6 * STEPS, 18 * STEPS):
+        process = drive(storage, out)
+        wait_for(process, rows)
+        process.kill()
+        process.communicate()
+        KILLS.append(1)
+        manifest = Manifest.read(storage)
+        assert manifest is not None
+        for path in out.iterdir():  # what was kept past the manifest is dropped
+            if int(path.stem) >= manifest.rows:
+                path.unlink()
+    process = drive(storage, out)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert manifest is not None
+    assert int(output.split()[1]) == manifest.rows > 0
+    assert np.array_equal(np.concatenate([np.load(path) for path in sorted(out.iterdir())]), expected[0])
+
+
+def test_ctrl_c_saves_and_leaves_nothing_behind(expected: Any, tmp_path: Path) -> None:
+    storage, out = tmp_path / "storage", tmp_path / "out"
+    out.mkdir()
+    process = drive(storage, out)
+    wait_for(process, 6 * STEPS)
+    shards = shard_processes(process.pid)
+    assert len(shards) == 2
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    manifest = json.loads((storage / "manifest.json").read_text())
+    assert manifest["rows"] == manifest["more"]["rows"] == len(list(out.iterdir())) * STEPS  # all that was handed over
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in shards) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in shards)
+    process = drive(storage, out)
+    process.communicate(timeout=120)
+    assert np.array_equal(np.concatenate([np.load(path) for path in sorted(out.iterdir())]), expected[0])
+
+
+def test_there_were_enough_deaths() -> None:
+    assert len(KILLS) >= 20
