@@ -26,9 +26,9 @@ Vector = NDArray[Any]
 
 
 class NumPySeed:
-    """The seed's ``learn``, written for speed in plain NumPy: the default alternative.
+    """``learn`` of Sutton (2015), written for speed in plain NumPy: the default alternative.
 
-    The fastest of the forms tried that keep the seed's lines: ``dot`` beats ``@`` on short vectors, scalars
+    The fastest of the forms tried that keep the guide's lines: ``dot`` beats ``@`` on short vectors, scalars
     are Python floats, every vector operation writes in place.
     """
 
@@ -69,7 +69,7 @@ class NumPySeed:
 class NumPyProduct:
     """The same step rearranged: θ, e and φ as rows of one matrix, three small matrix products a step.
 
-    The fastest NumPy found, but not the seed's lines: it rests on the identities of this library's engines.
+    The fastest NumPy found, but not the guide's lines: it rests on the identities of this library's engines.
     """
 
     def __init__(self, n: int, dtype: DTypeLike = np.float64) -> None:

@@ -1,4 +1,4 @@
-"""The seed over K learners in NumPy, as fast as we could make it: the hardest comparison, no longer the seed's lines.
+"""Sutton's pseudocode over K learners in NumPy, as fast as we could make it: the hardest comparison, not line for line.
 
 Learners are the columns. Each in its best blocks, (n, K) is within a tenth of (K, n) at n = K = 1024 and twice as fast
 for few features and for the robot: a number a learner then goes along the rows that lie together in memory.

@@ -94,7 +94,7 @@ _MODULES = (
 def __getattr__(name: str) -> Any:
     """Public names are imported when they are first used, so that ``import emphatic`` stays light.
 
-    A rule brings a name of its own for its learners, its ``class_name``; those above are for type checkers.
+    Each rule's ``class_name`` is a name for its learners; those above are for type checkers.
     """
     if name in _MODULE:
         value = getattr(importlib.import_module(f"emphatic.{_MODULE[name]}"), name)

@@ -1,4 +1,4 @@
-"""Modules that were elsewhere until 0.2: they can still be imported by those names, and are the same modules."""
+"""Old module names, from before 0.2: they can still be imported, and give the same modules."""
 
 from __future__ import annotations
 
@@ -106,5 +106,5 @@ class _Loader(Loader):
 
 
 def install() -> None:
-    """Find them from now on."""
+    """Install the finder of the old names."""
     sys.meta_path.append(_Finder())

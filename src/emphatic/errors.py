@@ -1,4 +1,4 @@
-"""The two errors of this library that are not a plain ``ValueError``."""
+"""The two exceptions that this library defines besides plain ``ValueError``s."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["CheckpointError", "Diverged"]
 
 
 class Diverged(ArithmeticError):
-    """A step would have made a number infinite or NaN; the learner stands as it was before that step.
+    """A step would have made a number infinite or NaN; the learner is left as it was before that step.
 
     ``step`` counts the rows of the call to ``run`` (from 0); in ``learn`` it is ``learner.steps``, the steps
     learned so far. ``learner`` is the index k of the first learner to diverge.
@@ -15,7 +15,7 @@ class Diverged(ArithmeticError):
     def __init__(self, step: int, learner: int = 0, of: str = "run") -> None:
         super().__init__(
             f"Learner {learner} diverged at step {step} of {of}: its update is no longer a finite number. "
-            "Every learner stands as it was before that step. Try a smaller alpha, or smaller rho or I."
+            "Every learner is left as it was before that step. Try a smaller alpha, or smaller rho or I."
         )
         self.step = step
         self.learner = learner
@@ -26,4 +26,4 @@ class Diverged(ArithmeticError):
 
 
 class CheckpointError(ValueError):
-    """A file that is not a whole, well-formed checkpoint of this library."""
+    """The file is not a complete, well-formed checkpoint of this library."""

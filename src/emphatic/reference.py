@@ -1,7 +1,8 @@
-"""True online emphatic TD(λ), the seed's pseudocode line for line in plain NumPy.  Read this first.
+"""True online emphatic TD(λ): the pseudocode of Sutton (2015), line for line, in plain NumPy.  Read this first.
 
 Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", section 3. Slow and obvious:
-every fast path of this library is compared with it. Three things the guide leaves open, and what holds here:
+every fast path of this library is compared with it. Three points that the guide leaves open, and how they are settled
+here:
 
 - **The terminal state's interest.** An episodic task is one sequence in which the terminal state is a special state
   with γ = 0 and φ = 0. Give it I = 0 (its φ is zero, so it can learn nothing, and with γ = 0 nothing of F survives
@@ -21,7 +22,7 @@ __all__ = ["TrueOnlineETD"]
 
 
 class TrueOnlineETD:
-    """The seed's ``init``, ``learn`` and ``predict``.
+    """``init``, ``learn`` and ``predict`` as in Sutton (2015).
 
     >>> learner = TrueOnlineETD(2)
     >>> learner.learn(0.1, 1.0, 0.9, np.array([1.0, 0.0]), 1.0, 0.5, np.array([0.0, 1.0]), 0.95)
@@ -47,7 +48,7 @@ class TrueOnlineETD:
         phi_next: NDArray[np.float64],
         gamma_next: float,
     ) -> float:
-        """One step; alpha thru rho are at t, the rest are at t+1. Returns δ."""
+        """One step; alpha through rho are at t, the rest are at t+1. Returns δ."""
         delta = R + gamma_next * self.theta @ phi_next - self.theta @ phi
         self.F = self.F + I  # F was ρ_{t−1} γ_t F_{t−1}; now it is F_t
         M = lambda_ * I + (1 - lambda_) * self.F

@@ -21,6 +21,7 @@ import emphatic
 from emphatic import Active, Learner
 from emphatic.engines import compiled
 from emphatic.engines.dense import engine as dense
+from tests.support.plain import COMPILED_ON_IMPORT
 from tests.support.processes import Forked, run
 
 ROOT = Path(__file__).parents[2]
@@ -348,6 +349,13 @@ learner.predict([1.0, 2.0])
 learner.cut()
 print([name for name in heavy if name in sys.modules])
 """
+
+
+def test_plain_tests_know_every_module_that_is_compiled_on_import() -> None:
+    """Imported first by a plain test, a module missing from the list would stay plain for all tests after it."""
+    source = ROOT / "src"
+    paths = [path for path in source.rglob("*.py") if "\n@jit_for(" in path.read_text(encoding="utf-8")]
+    assert sorted(COMPILED_ON_IMPORT) == sorted(".".join(p.relative_to(source).with_suffix("").parts) for p in paths)
 
 
 def test_importing_is_light() -> None:

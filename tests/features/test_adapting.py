@@ -175,12 +175,12 @@ def test_damaged_ranges_are_refused(name: str) -> None:
         damaged = {k: a for k, a in (arrays | {name: spoiled}).items() if a is not None}
         if spoiled is None and name == "recent":
             continue  # as before ranges adapted
-        with pytest.raises(emphatic.CheckpointError, match="not saved features"):
+        with pytest.raises(emphatic.CheckpointError, match="not valid saved features"):
             f.Features.load(header, damaged)
     if name == "recent":
         for memory in (math.nan, 0.5, -1.0):
             arrays[name][0, 0] = memory
-            with pytest.raises(emphatic.CheckpointError, match="not saved features"):
+            with pytest.raises(emphatic.CheckpointError, match="not valid saved features"):
                 f.Features.load(header, arrays)
 
 

@@ -379,7 +379,7 @@ def test_saved_in_mid_stream_it_goes_on_bit_for_bit() -> None:
 def test_a_damaged_save_is_refused(spoil: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
     header, arrays = everything()[0].save()
     spoil(header, arrays)
-    with pytest.raises(emphatic.CheckpointError, match="not saved features"):
+    with pytest.raises(emphatic.CheckpointError, match="not valid saved features"):
         f.Features.load(header, arrays)
 
 
@@ -522,7 +522,7 @@ def test_bad_parts_are_refused(make: Callable[[], Any], message: str) -> None:
         (f.TimeOfDay(), {"time": np.zeros(3)}, "'time' parameter of Features must be 2 times"),
         (f.TimeOfDay(), {"time": ["a", "b"]}, "'time' parameter of Features must be 2 times"),
         (f.OneHot("turn"), {}, "'labels' parameter of warm_up must have 'turn'"),
-        (f.OneHot("turn"), {"labels": {"turn": ["a"]}}, "a label a row, 2 in all"),
+        (f.OneHot("turn"), {"labels": {"turn": ["a"]}}, "one label per row, 2 in all"),
         (f.OneHot("turn"), {"labels": {"turn": [None, None]}}, "'labels' parameter of warm_up"),
     ],
 )

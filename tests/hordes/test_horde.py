@@ -556,7 +556,7 @@ def test_goes_on_with_the_same_bits(at: int, tmp_path: Path) -> None:
     assert go_on(other, at, 140) == go_on(horde, at, 140)
     rest = {name: column[140:] for name, column in log().items()}
     assert other.run(rest).tolist() == horde.run(rest).tolist()
-    with pytest.warns(UserWarning, match=r"model' holds a Horde, .* alone: emphatic\.Horde\.load opens the whole"):
+    with pytest.warns(UserWarning, match=r"model' holds a Horde; .* its learner\. emphatic\.Horde\.load opens"):
         learner = emphatic.load(tmp_path / "model")
     assert learner.K == horde.learner.K
     assert learner.steps == steps
@@ -666,7 +666,7 @@ def test_damaged_files(name: str, model: bytes, tmp_path: Path) -> None:
 def test_files_of_others(model: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model"
     emphatic.TrueOnlineETD(3).save(path)
-    with pytest.raises(CheckpointError, match=r"no horde: emphatic\.load"):
+    with pytest.raises(CheckpointError, match=r"not a Horde: use emphatic\.load"):
         Horde.load(path)
     for size in (0, 7, 100, len(model) // 2, len(model) - 1):
         path.write_bytes(model[:size])

@@ -985,5 +985,5 @@ def test_what_has_no_rows_to_take() -> None:
         with pytest.raises(TypeError, match=r"Active of shape \(2,\) is one φ and has no rows to take"):
             phi[rows]
     for bad in ([0], (0, 1), np.array([True]), 0.0, None, "a"):
-        with pytest.raises(TypeError, match="taken by a slice or a whole number"):
+        with pytest.raises(TypeError, match="indexed by a slice or an integer"):
             Phi[bad]

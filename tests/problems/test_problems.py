@@ -571,7 +571,7 @@ def test_behaviour_must_cover_the_target() -> None:
 
 
 def test_a_sum_without_end_has_no_value() -> None:
-    with pytest.raises(ValueError, match=r"follows state 0 under 'pi' has no end.*Give a 'gamma' below 1"):
+    with pytest.raises(ValueError, match=r"follows state 0 under 'pi' is infinite.*Give a 'gamma' below 1"):
         _ = MDP(GO, 1.0, 1.0, [0.5, 0.5]).v_pi
     with pytest.raises(ValueError, match=r"follows state 1 "):
         _ = MDP([[[0, 0, 1]], [[0, 1, 0]]], 1.0, 1.0, [1.0]).v_pi
@@ -625,7 +625,7 @@ def test_bad_simulations_are_refused(arguments: dict[str, Any], message: str) ->
 
 def test_a_stream_of_several_runs_is_not_an_input() -> None:
     stream = problems.chain().simulate(5, runs=2)
-    with pytest.raises(ValueError, match=r"this stream has 2: say stream\[i\]"):
+    with pytest.raises(ValueError, match=r"this stream has 2: use stream\[i\]"):
         stream.inputs("td")
     with pytest.raises(TypeError, match="single run"):
         _ = stream[0][0]

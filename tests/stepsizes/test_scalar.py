@@ -215,7 +215,7 @@ def test_cut_forgets_the_traces_and_leaves_the_method_what_it_has_seen() -> None
 
 def test_a_rule_that_does_not_say_its_effective_step_has_no_method() -> None:
     rule = replace(emphatic.rules.get("td"), effective_step=None)
-    with pytest.raises(ValueError, match="does not say what its effective step is"):
+    with pytest.raises(ValueError, match="does not define its effective step"):
         emphatic.Learner(rule, 3, stepsize="auto")
 
 

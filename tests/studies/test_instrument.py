@@ -192,7 +192,7 @@ def test_a_rule_without_interest_where_the_policy_is_undefined() -> None:
     grid = {"rule": "htd", "alpha": 0.01, "lambda": 0}
     assert sweep("four_rooms", grid, runs=1, steps=50).mean.shape == (1, 1)
     with pytest.raises(
-        ValueError, match=r"must take interest, as chain\(I=.*\) has it where its target policy is defined"
+        ValueError, match=r"must use interest, which chain\(I=.*\) has where its target policy is defined"
     ):
         sweep(functools.partial(problems.chain, I=[1, 2, 1, 1, 1]), grid, runs=1, steps=50)
 

@@ -194,16 +194,16 @@ def test_a_seed_that_is_given_stays() -> None:
 def test_rules_that_would_learn_something_else_are_refused() -> None:
     """GQ is for action values: of state values it learns those of behaviour."""
     grid = {"rule": "gq", "alpha": 0.01, "lambda": 0}
-    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn values of states"):
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn state values"):
         sweep("chain", grid, runs=1, steps=10)
     Simulated(problems.random_walk, 10).check(settings(grid)[0])  # on-policy it is gtd
-    with pytest.raises(ValueError, match="'rule' parameter of sweep must take interest, as example_9_4 has it"):
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must use interest, which example_9_4 has"):
         sweep("example_9_4", grid | {"rule": "htd"}, runs=1, steps=10)
     T = 400
     outcome = (np.zeros(T), np.ones(T, bool))
-    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn values of states"):
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must learn state values"):
         sweep(Recorded(**log(), rho=np.zeros(T), outcome=outcome), grid)
-    with pytest.raises(ValueError, match="'rule' parameter of sweep must take interest, as the log has it"):
+    with pytest.raises(ValueError, match="'rule' parameter of sweep must use interest, which the log has"):
         sweep(Recorded(**log(), I=0.5), grid | {"rule": "vtrace"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,15 +12,30 @@ import pytest
 from emphatic.engines.chunked.engine import Chunked
 from emphatic.engines.dense import engine as dense
 
-__all__ = ["CHUNK", "WIDE", "plain_python"]
+__all__ = ["CHUNK", "COMPILED_ON_IMPORT", "WIDE", "plain_python"]
 
 #: Steps a chunk; features from which on they are looked over ahead.
 CHUNK, WIDE = 13, 30
+#: Modules whose functions are compiled when they are imported.
+COMPILED_ON_IMPORT = (
+    "emphatic.engines.magnitude",
+    "emphatic.engines.scan",
+    "emphatic.features.kernels",
+    "emphatic.hordes.blend_kernels",
+    "emphatic.learning.sequence_kernels",
+    "emphatic.problems.kernels",
+    "emphatic.scores.kernels",
+)
 
 
 @contextmanager
 def plain_python() -> Iterator[None]:
-    """Within it, learners are made whose kernels are not compiled, as with NUMBA_DISABLE_JIT=1."""
+    """Within it, learners are made whose kernels are not compiled, as with NUMBA_DISABLE_JIT=1.
+
+    What is compiled on import is imported before: it would remain plain for the rest of the process.
+    """
+    for module in COMPILED_ON_IMPORT:
+        importlib.import_module(module)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba.core.config, "DISABLE_JIT", 1)
         patch.setattr(Chunked, "length", CHUNK)

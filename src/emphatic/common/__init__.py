@@ -1,1 +1,1 @@
-"""What every package may use: files written whole or not at all, unknown names, versions."""
+"""Utilities for every package: atomic files, locks, thread guards, messages for unknown names, versions."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic files: written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of ``path`` when the block ends without an error.
 
     It is written under another name in the same folder, synced to the disk and renamed, so that at any moment the
-    path holds a whole file: the old one or the new one. The new file has the old one's permissions, and its owner
-    where this process may give that. What a writer of the same path left when it was killed is removed.
+    path holds a complete file: the old one or the new one. The new file has the old one's permissions, and its owner
+    where this process may set that. Partial files that a killed writer of the same path left are removed.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -37,7 +37,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
             if os.name == "nt":  # an open file cannot be renamed there
                 file.close()
-            os.replace(partial, target)  # while it is still locked: an unlocked one is taken for abandoned
+            os.replace(partial, target)  # while it is still locked: an unlocked one counts as abandoned
     except BaseException:
         with suppress(OSError):
             partial.unlink()
@@ -51,7 +51,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _partial_prefix(target: Path) -> str:
-    """How the names of unfinished files for this target begin; short, as the target's own name may be long."""
+    """The prefix of unfinished files for this target; short, as the target's own name may be long."""
     return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-"
 
 
@@ -67,7 +67,7 @@ def _open_partial(target: Path) -> tuple[BinaryIO, Path]:
         descriptor = os.open(partial, flags, 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o600)
         try:
             lock(descriptor, wait=True)
-            if os.name != "nt" and not os.fstat(descriptor).st_nlink:  # another took it for abandoned, in between
+            if os.name != "nt" and not os.fstat(descriptor).st_nlink:  # another removed it as abandoned in between
                 os.close(descriptor)
                 continue
             if old is not None and os.name != "nt":
@@ -83,7 +83,7 @@ def _open_partial(target: Path) -> tuple[BinaryIO, Path]:
 
 
 def _remove_partial_files(target: Path) -> None:
-    """What killed writers of this target have left."""
+    """Remove what killed writers of this target have left."""
     prefix = _partial_prefix(target)
     with suppress(OSError), os.scandir(target.parent) as entries:
         left = [entry.name for entry in entries if entry.name.startswith(prefix) and entry.name.endswith(".partial")]

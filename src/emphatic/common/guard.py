@@ -1,9 +1,9 @@
-"""One thread at a time: whoever comes second is refused, instead of waiting or doing harm.
+"""One thread at a time: a second thread gets an error instead of waiting or corrupting state.
 
 An object has a ``Guard``. Its ``users`` is 0 when nobody uses the object, −1 when one thread uses it alone, n > 0 when
 n threads only read, and below −1 when one waits for these to end. There is no lock: the interpreter changes threads
-when a function is entered, after a call and on a jump backwards, and none of these stands between the look at ``users``
-and the assignment, here and wherever it is written out for speed.
+when a function is entered, after a call and on a jump backwards, and none of these comes between the read of ``users``
+and its assignment, here and wherever this is inlined for speed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from types import TracebackType
 
 __all__ = ["Guard"]
 
-#: Seconds for which a thread that comes to learn waits for those that read. They are quick, and no more are let in.
+#: Seconds for which a thread that learns waits for those that read. They are quick, and no more are admitted.
 _PATIENCE = 1.0
 #: More than will ever read.
 _MANY = 1 << 40
 
 
 class Guard:
-    """``with guard:`` for use alone, ``with guard.shared:`` to read beside others that read."""
+    """``with guard:`` for exclusive use, ``with guard.shared:`` to read while others read."""
 
     __slots__ = ("users", "what")
 
@@ -33,13 +33,13 @@ class Guard:
         return _Shared(self)
 
     def wait(self) -> None:
-        """Have it alone as soon as those that read have ended; RuntimeError if that cannot be, or takes too long.
+        """Wait for exclusive use until all readers have ended; RuntimeError if that is impossible or takes too long.
 
-        ``users`` is then below 0, and to be set to −1.
+        ``users`` is then below 0, and must be set to −1.
         """
         if self.users < 0:
             raise self.refusal()
-        self.users -= _MANY  # from here on nobody else is let in
+        self.users -= _MANY  # from here on no other thread is admitted
         try:
             end = time.monotonic() + _PATIENCE
             while self.users != -_MANY:
@@ -51,7 +51,7 @@ class Guard:
             raise
 
     def refusal(self) -> RuntimeError:
-        """The error for whoever comes second."""
+        """The error for a second thread."""
         return RuntimeError(
             f"This {self.what} is in use by another thread. It belongs to one thread at a time: lock it, or give each "
             "thread a copy()."

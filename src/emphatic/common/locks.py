@@ -1,7 +1,7 @@
 """Locks on files, which the system releases when their holder ends, however it ends.
 
-They are ``flock``'s: between processes, and between two openings of a file in one process. Where there is no such thing
-(Windows, some network file systems) nothing is ever found to be locked, and nothing to be abandoned.
+They use ``flock``: between processes, and between two open handles in one process. Where it is unavailable (Windows,
+some network file systems) nothing is ever found to be locked or abandoned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if sys.platform != "win32":
 __all__ = ["InUseError", "RunLock", "hold_folder", "hold_lock", "lock", "remove_abandoned"]
 
 
-#: The folder inside an output folder for what is unfinished, and in that the file that is locked.
+#: The folder for unfinished files inside an output folder, and the file in it that is locked.
 UNFINISHED, LOCK = ".unfinished", "lock"
 
 
@@ -42,7 +42,7 @@ def lock(descriptor: int, *, wait: bool = False) -> bool | None:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove a file that its writer locked for as long as it lived, if it lives no more."""
+    """Remove a file whose writer held a lock on it, if that process has ended."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
         try:
@@ -53,7 +53,7 @@ def remove_abandoned(path: Path) -> None:
 
 
 class RunLock:
-    """A file that is locked as long as this process writes to a folder or a file; it holds the process's number.
+    """A file that is locked while this process writes to a folder or a file; it contains the process id.
 
     ``of`` is what it is for.
     """
@@ -62,7 +62,7 @@ class RunLock:
         self.path, self._of, self._descriptor = path, of, -1
 
     def acquire(self) -> None:
-        """``InUseError`` where another has it; nothing has then changed."""
+        """Take the lock; ``InUseError`` if another process has it, and then nothing has changed."""
         while self._descriptor < 0:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -103,7 +103,7 @@ class RunLock:
 
 @contextmanager
 def hold_lock(path: Path, of: Path) -> Iterator[None]:
-    """Hold a ``RunLock`` in this file. Folders that had to be made for it are removed if nothing else is put there."""
+    """Hold a ``RunLock`` in this file. Folders created for it are removed if they stay empty."""
     new = [folder for folder in path.parents if not folder.exists()]
     held = RunLock(path, of)
     try:
@@ -122,9 +122,9 @@ def hold_lock(path: Path, of: Path) -> Iterator[None]:
 
 @contextmanager
 def hold_folder(out: Path) -> Iterator[Path]:
-    """The folder for what is unfinished in an output folder, for this run alone."""
+    """The folder for unfinished files in an output folder, held by this run alone."""
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out}: there is a file of this name, where a folder is to be written.")
+        raise ValueError(f"{out}: there is a file of this name, where a folder must be created.")
     folder = out / UNFINISHED
     try:
         with hold_lock(folder / LOCK, out):
@@ -135,7 +135,7 @@ def hold_folder(out: Path) -> Iterator[Path]:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether this open file is the one of that name."""
+    """Whether this open file is still the one at that path."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:

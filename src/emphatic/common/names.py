@@ -1,4 +1,4 @@
-"""Names that are not known: what was meant, perhaps, and what there is."""
+"""Messages for unknown names: the closest match, and the list of known names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["check_names", "show", "suggestion"]
 
 
 def show(value: object, most: int = 60) -> str:
-    """A value as text for a message: short, and whatever the value is.
+    """A short text of any value, for a message.
 
     >>> show([1, 2])
     '[1, 2]'
@@ -32,7 +32,7 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 def check_names(given: Iterable[str], known: Iterable[str], where: str, kind: str = "setting") -> None:
-    """ValueError for the first name that is not known, with what it may have meant and all that there is."""
+    """ValueError for the first unknown name, with the closest match and all known names."""
     known = list(known)
     for name in given:
         if name not in known:

@@ -1,4 +1,4 @@
-"""The versions of what took part in a result."""
+"""The versions of the software behind a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["versions"]
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of Python, of this library, of NumPy and numba, and of these packages besides."""
+    """The versions of Python, this library, NumPy, numba and the given packages."""
     return {"python": platform.python_version()} | {
         name: version(name) for name in ("emphatic", "numpy", "numba", *packages)
     }

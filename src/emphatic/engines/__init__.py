@@ -1,4 +1,4 @@
-"""Engines: HOW vectors move.  One file an engine; each runs any rule."""
+"""Engines: HOW vectors move.  One file per engine; each runs any rule."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 __all__ = ["available", "choose", "make"]
 
-#: Up to so many features the dense engine's learners go side by side (``lanes``).
+#: Up to this many features the dense engine runs learners side by side (``lanes``).
 _FEW = 16
 
 
 def available() -> tuple[str, ...]:
-    """The engines that can be had here.
+    """The engines that can be used on this machine.
 
     >>> available()[:4]
     ('reference', 'dense', 'sparse', 'chunked')
 
-    "cuda" comes last where there is a GPU beside torch and triton, or where Triton interprets (TRITON_INTERPRET=1).
+    "cuda" comes last if there is a GPU, torch and triton, or if Triton interprets (TRITON_INTERPRET=1).
     """
     return ("reference", "dense", "sparse", "chunked") + ("cuda",) * (_has_cuda() and _has_gpu())
 
 
 def known(name: object) -> bool:
-    """Whether this is an engine's name, be it for this machine or not."""
+    """Whether this is an engine's name, available on this machine or not."""
     return isinstance(name, str) and name in ("reference", "dense", "sparse", "chunked", "cuda", "cuda-tf32")
 
 
 def missing(name: str) -> str:
-    """What this machine lacks for an engine; nothing if it can be had."""
+    """What this machine lacks for an engine; empty if it is available."""
     if not name.startswith("cuda"):
         return ""
     return "" if _has_cuda() and _has_gpu() else "a GPU" if _has_cuda() else "pip install 'emphatic[cuda]'"
@@ -48,29 +48,29 @@ def _has_cuda() -> bool:
 
 
 def _has_gpu() -> bool:
-    """Whether a driver is there: a look that does not import torch."""
+    """Whether there is a GPU driver, found without importing torch."""
     devices = ("/dev/nvidiactl", "/dev/dxg")
     return os.environ.get("TRITON_INTERPRET") == "1" or any(os.path.exists(path) for path in devices)
 
 
 def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: bool = False) -> str:
-    """The engine for ``engine="auto"``, from the first call's n, K, T and active features a step (None: all of them).
+    """The engine for ``engine="auto"``, from the first call's n, K, T and active features per step (None: all of them).
 
-    Elementwise rules are for dense and sparse alone, whichever the features are.
+    Elementwise rules use dense or sparse, according to the form of the features.
 
-    One learner (K=None), and a horde that goes a step at a time, take features that are given by index as they are. For
-    a horde and a log, what a step costs a learner, in units of 0.65 ns, which is one feature of the dense engine. The
-    numbers are fitted to the times in benchmarks/results/hordes.md ("auto" and "growth", true_online_etd):
+    A single learner (K=None), and a horde that runs one step at a time, use features given by index as they are. For a
+    horde and a log, these are the costs per step and learner, in units of 0.65 ns, the time of one feature in the dense
+    engine, fitted to the times in benchmarks/results/hordes.md ("auto" and "growth", true_online_etd):
 
-    - dense: one a feature, and 30 if there are too many features for learners to go side by side.
-    - chunked, with L steps a chunk: the products with the chunk, a quarter a feature, and 4/L for reading and writing
-      the weights; L/8 and 20 for the steps within; and, shared by all learners, the products of the features with each
-      other, and what a step and a call take to set up.
-    - sparse: 3 an active feature, besides a fixed 100 (30 as measured: the rest leaves small problems to the dense
-      engine, which compiles sooner); and 0.8 for each feature whose trace is still alive, which is
-      visited when some learner's traces have faded: those of the last 200 steps, as far as the call goes.
+    - dense: 1 per feature, and 30 if there are too many features for learners to run side by side.
+    - chunked, with L steps per chunk: the products with the chunk, a quarter per feature, and 4/L for reading and
+      writing the weights; L/8 and 20 for the steps within; and, shared by all learners, the products of the features
+      with each other, and the setup of a step and of a call.
+    - sparse: 3 per active feature, and a fixed 100 (30 as measured: the rest leaves small problems to the dense
+      engine, which compiles sooner); and 0.8 for each feature with a live trace, which is visited when some learner's
+      traces have decayed: those of the last 200 steps, as far as the call goes.
 
-    Features given by index are first expanded for the others, once for all learners.
+    For the other engines, features given by index are first expanded, once for all learners.
     """
     if K is None or T <= 1 or elementwise:
         return "dense" if active is None else "sparse"

@@ -1,4 +1,4 @@
-"""What every engine is: a holder of X and of the rule's scalars that can take steps."""
+"""The base class of engines, which hold X and the rule's scalars and run steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNFIT", "Arrays", "Engine", "Features"]
 
-#: The status of a run whose features are not all finite: it stopped somewhere, and its state means nothing.
+#: The status of a run whose features are not all finite: it stopped somewhere, and its state is invalid.
 UNFIT = -2
 
 Features = NDArray[Any] | Rows
@@ -53,40 +53,40 @@ class Engine(ABC):
         raise NotImplementedError(f"{self.name} has no kernels")
 
     def _compiled(self, name: str) -> Any:
-        """The same, made when it is first wanted."""
+        """The same, compiled on first use."""
         made = self._kernels.get(name)
         if made is None:
             made = self._kernels[name] = self.make_kernel(name)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kernels": {}}  # machine code is good for one process only
+        return self.__dict__ | {"_kernels": {}}  # machine code is valid in one process only
 
     @property
     @abstractmethod
     def grain(self) -> tuple[int, int]:
-        """(steps, learners), 0 being all of them.
+        """(steps, learners), 0 meaning all of them.
 
-        A run in pieces of multiples of these steps, the last of any length, and a horde in parts of multiples of these
-        learners learn the same to the bit as the whole.
+        A run in pieces whose lengths are multiples of these steps (the last of any length), and a horde in parts that
+        are multiples of these learners, give the same bits as the whole.
         """
 
     @property
     def counts(self) -> NDArray[np.float64]:
-        """The steps that each learner has taken, (K,)."""
+        """The number of steps of each learner, (K,)."""
         return self.scalars[:, -1]
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:
-        """Take T steps; −1, or t·K + k if learner k would diverge at step t (then every learner stands before step t).
+        """Run T steps; −1, or t·K + k if learner k would diverge at step t (then every learner is as before step t).
 
         ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``. Fills
         ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows; if it has one row more than there are steps, that is
         θ·φ' after the last of them. ``delta`` is then the last step's δ.
 
         A frozen learner predicts with the weights it has, and has a δ. With ``watch.freeze`` one that would diverge is
-        frozen before that step, and the status is −1. Errors are written down as ``watch`` says.
+        frozen before that step, and the status is −1. Errors are recorded as ``watch`` specifies.
         """
         T = len(phi)
         if watch.probe is None:
@@ -122,28 +122,28 @@ class Engine(ABC):
     def take(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:
-        """``run`` without errors: what an engine does in its own way."""
+        """``run`` without recording errors: each engine's own implementation."""
 
     def stepper(self, single: bool) -> Callable[..., Any] | None:
-        """A function that takes one step and returns δ; None where there is no faster way than ``run`` with T = 1.
+        """A function that runs one step and returns δ; None if nothing is faster than ``run`` with T = 1.
 
-        For a ``single`` learner it takes (phi, phi_next, *step), a number a parameter, and returns a number; for a
-        horde (phi, phi_next, parameters, frozen), (1, K) a parameter, and returns (K,). It looks at everything but
-        types, and returns NaN or None, having changed nothing, where anything is amiss.
+        For a ``single`` learner it takes (phi, phi_next, *step), one number per parameter, and returns a number; for a
+        horde (phi, phi_next, parameters, frozen), (1, K) per parameter, and returns (K,). It checks everything except
+        types, and returns NaN or None, having changed nothing, if anything is invalid.
         """
         return None
 
     @property
     def looks_over(self) -> bool:
-        """Whether ``run`` itself finds features that are not finite: it then stops, and ``restore`` is due."""
+        """Whether ``run`` itself detects features that are not finite: it then stops, and ``restore`` must follow."""
         return False
 
     def snapshot(self) -> Any:
-        """What ``restore`` needs to undo a run; of engines that look features over."""
+        """What ``restore`` needs to undo a run; for engines that check features."""
         raise NotImplementedError(f"{self.name} does not look features over")
 
     def restore(self, snapshot: Any) -> None:
-        """The state as it was at that snapshot."""
+        """Restore the state of that snapshot."""
         raise NotImplementedError(f"{self.name} does not look features over")
 
     @abstractmethod
@@ -168,7 +168,7 @@ class Engine(ABC):
         """Bytes of state."""
 
     def predictor(self) -> Callable[[Any], float] | None:
-        """A function of one φ that returns θ·φ, or NaN where anything is amiss; None as for ``stepper``."""
+        """A function of one φ that returns θ·φ, or NaN if anything is invalid; None as for ``stepper``."""
         return None
 
     def room(self, T: int) -> Any:
@@ -176,11 +176,11 @@ class Engine(ABC):
         return np.empty((T, self.K), self.dtype)
 
     def pending(self) -> dict[str, NDArray[Any]]:
-        """What must be saved besides vectors and memory, that a loaded learner may go on with the same bits."""
+        """What must be saved besides vectors and memory for a loaded learner to continue bit for bit."""
         return {}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:  # noqa: B027
-        """Take up what ``pending`` gave; ValueError if it is not sound."""
+        """Restore what ``pending`` returned; ValueError if it is invalid."""
 
     def put(self, r: int, value: NDArray[Any]) -> None:
         """``set_vector`` and its bound."""
@@ -189,7 +189,7 @@ class Engine(ABC):
         self.scalars[:, self.M + r] = np.maximum(value.max(axis=1), -value.min(axis=1))
 
     def cut(self) -> None:
-        """Forget the traces and all memory but what lasts."""
+        """Forget the traces and all memory that does not persist."""
         self.clear_traces()
         self.scalars[:, : self.M - len(self.rule.lasting)] = 0.0
 
@@ -207,14 +207,14 @@ class Engine(ABC):
         return other
 
     def join(self, parts: Sequence[Engine]) -> None:
-        """Take up the state of these engines, one after the other along K."""
+        """Copy the state of these engines, one after the other along K."""
         for r in range(len(self.rule.vectors)):
             self.set_vector(r, np.concatenate([part.vector(r) for part in parts]))
         self.resume(_joined([part.pending() for part in parts]))
         np.concatenate([part.scalars for part in parts], out=self.scalars)
 
     def view(self, r: int) -> NDArray[Any]:
-        """``vector`` without a copy, where there is such a thing."""
+        """``vector`` without a copy, where possible."""
         return self.vector(r)
 
     def blocks(self, r: int) -> Iterator[NDArray[Any]]:
@@ -222,7 +222,7 @@ class Engine(ABC):
         yield self.view(r)
 
     def like(self, K: int) -> Engine:
-        """A fresh engine of the same kind for K learners."""
+        """A new engine of the same kind for K learners."""
         return type(self)(self.rule, self.n, K, self.dtype)
 
 

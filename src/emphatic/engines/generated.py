@@ -1,7 +1,7 @@
-"""Kernels' source made for one rule: a module from text, kept in a file that is named after its content.
+"""Kernel source generated for one rule: a module from text, stored in a file named after its content.
 
-The file is what compilers need that look for a function's source, and where they keep what they made of it. An edited
-rule or engine never meets an old kernel. Where no folder can be written the text is kept in memory.
+Compilers need the file to find a function's source, and store their output next to it. An edited rule or engine never
+uses an old kernel. Where no folder can be written the text is kept in memory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PREFIX = "emphatic_"
 
 
 def cache_folder() -> Path | None:
-    """Where generated kernels go: $EMPHATIC_CACHE_DIR or the user's cache folder; None if it cannot be used.
+    """The folder for generated kernels: $EMPHATIC_CACHE_DIR or the user's cache folder; None if it cannot be used.
 
-    Code is loaded from there. So it must belong to this user, and nobody else may write to it: where that is not so
-    there is one warning, and kernels are compiled in memory.
+    Code is loaded from there, so it must belong to this user, and nobody else may write to it: otherwise there is one
+    warning, and kernels are compiled in memory.
     """
     try:
         folder = _find_folder()
@@ -47,7 +47,7 @@ def cache_folder() -> Path | None:
     return folder
 
 
-_REMEDY = "Give EMPHATIC_CACHE_DIR a folder of your own, and take from others the right to write to it: chmod go-w."
+_REMEDY = "Set EMPHATIC_CACHE_DIR to a folder of your own to which others cannot write (chmod go-w)."
 
 
 def _find_folder() -> Path:
@@ -61,7 +61,7 @@ def _find_folder() -> Path:
 
 
 def _find_fault(folder: Path) -> str | None:
-    """Why code from this folder may be another's."""
+    """Why code from this folder cannot be trusted; empty if it can."""
     if sys.platform == "win32":  # where permissions are not of this kind
         return None
     found = folder.stat()
@@ -97,7 +97,7 @@ def module(name: str, source: str, version: str, **given: Any) -> types.ModuleTy
 
 
 def _written(path: Path, source: str) -> bool:
-    """Put the source there unless it is there already; whole or not at all, whoever else does the same."""
+    """Write the source unless it exists already; atomically, even if another process does the same."""
     try:
         if not path.exists() or path.read_bytes() != source.encode():
             with atomic_file(path) as file:

@@ -15,9 +15,9 @@ __all__ = ["Probe"]
 class Probe:
     """The root mean square value error sqrt(Σ d (Phi_s θ − v)² / Σ d) of any θ, as ‖U θ − q‖.
 
-    ``R`` is [U | q], the triangle of a QR decomposition of sqrt(d/Σd)·[Phi_s | v]: orthogonal, it leaves the length of
-    Phi_s θ − v what it is, and is as exact as the sum over states itself. It has min(S, n+1) rows, of which row i is 0
-    before column i: n(n+1)/2 products for each θ, whatever S. What no θ can do away with stands alone in row n.
+    ``R`` is [U | q], the triangle of a QR decomposition of sqrt(d/Σd)·[Phi_s | v]: an orthogonal transform preserves
+    the length of Phi_s θ − v, and is as exact as the sum over states itself. It has min(S, n+1) rows, of which row i is
+    0 before column i: n(n+1)/2 products for each θ, whatever S. The error that no θ can remove is in row n.
 
     ``R`` is (1, rows, n+1) where all learners have the same values and weights, else (K, rows, n+1).
 

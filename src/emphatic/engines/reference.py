@@ -1,6 +1,6 @@
 """reference: any rule, one learner after another, in plain NumPy.
 
-Slow and obvious; every other engine is compared with it. Cost a step and learner: O(m n), in Python.
+Slow and obvious; every other engine is compared with it. Cost per step and learner: O(m n), in Python.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Reference"]
 
 
 class Reference(Engine):
-    """X ← A X + B [φ; φ'], as the rule says."""
+    """X ← A X + B [φ; φ'], with the rule's A and B."""
 
     name = "reference"
     takes_rows = False

@@ -18,7 +18,7 @@ __all__ = ["ReferenceElementwise"]
 
 
 class ReferenceElementwise(Reference):
-    """X_i ← component(s, X_i, φ_i, φ'_i) for all i at once, as the rule says."""
+    """X_i ← component(s, X_i, φ_i, φ'_i) for all i at once."""
 
     rule: ElementwiseRule
 

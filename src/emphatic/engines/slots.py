@@ -1,4 +1,4 @@
-"""Where learners that go side by side keep their scalars: in one flat array, a lane a learner.
+"""Where learners that go side by side keep their scalars: in one flat array, one lane per learner.
 
 At constant distances from each other in one array is a form of which LLVM makes vectors.
 """

@@ -1,7 +1,7 @@
 """The text of a rule's small functions, with every loop over its vectors written out.
 
 Written out, LLVM sees scalars instead of small arrays, and the structural zeros of A and B (which it may not drop by
-itself: 0·∞ is not 0) are simply not there. ``rule_functions`` says what each function does.
+itself: 0·∞ is not 0) are simply not there. ``rule_functions`` describes each function.
 
 No name of the rule leaves its own function: what a step brings is known here by its position only. Names in the text,
 for vectors r, c and memory i:

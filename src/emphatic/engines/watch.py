@@ -1,4 +1,4 @@
-"""What is watched in a run: who stands still, and which errors are written down along the way."""
+"""What is watched in a run: which learners are frozen, and which errors are recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_ERRORS = np.empty((0, 0))
 class Watch:
     """What is watched in a run of K learners."""
 
-    #: Who is frozen, (K,); with ``freeze`` those that would diverge join them.
+    #: Which learners are frozen, (K,); with ``freeze``, those that would diverge are added.
     frozen: NDArray[np.bool_]
     freeze: bool = False
     #: Before steps ``first``, ``first`` + ``every``, … the learners' errors go into the next row of ``errors``, (…, K).
@@ -29,11 +29,11 @@ class Watch:
     first: int = 0
 
     def steps(self, T: int) -> range:
-        """The steps of T before which errors are written down."""
+        """The steps of T before which errors are recorded."""
         return range(T, T) if self.probe is None else range(self.first, T, self.every)
 
     def write(self, begin: int, end: int, theta: NDArray[Any], learners: Any = slice(None)) -> None:
-        """The errors of these learners before steps begin … end − 1, their weights being the same all the while."""
+        """Record the errors of these learners before steps begin … end − 1, with unchanged weights."""
         if self.probe is not None:
             rows = slice(*(max(0, -(-(t - self.first) // self.every)) for t in (begin, end)))
             self.errors[rows, learners] = self.probe(theta, learners)

@@ -1,4 +1,4 @@
-"""Observations to φ: soft bins, tile coding, traces, changes, time, categories, functions; composed by a list."""
+"""From observations to φ: a list of soft bins, tile coding, traces, changes, time, categories and functions."""
 
 from emphatic.features.maker import Features
 from emphatic.features.parts import Part

@@ -1,4 +1,4 @@
-"""Ranges that follow their readings: where the knots of each scale lie now, and what is known of recent readings.
+"""Adaptive ranges: the current knots of each scale, and statistics of recent readings.
 
 A range that a part was given stays. A range that was found in the warm-up moves when recent readings have left it:
 
@@ -10,9 +10,9 @@ A range that a part was given stays. A range that was found in the warm-up moves
   source slides likewise or, where the other end is in use and the reading is no farther than a width, is stretched.
 
 "Recent" is an exponential average over as many readings as the warm-up had, at least 500. Features keep their places in
-the range: what was learned of its third bin is now true of other values, and the learner corrects that as it goes. (To
-keep the values and reuse only the bins that are left behind is worse: a bin that comes round starts with a weight from
-the other end of the range, where sliding is wrong by a fraction of a bin.)
+the range: what was learned for its third bin now applies to other values, and the learner corrects that over time. (To
+keep the values and reuse only the bins left behind is worse: a reused bin starts with a weight from the other end of
+the range, whereas sliding is wrong by a fraction of a bin.)
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["EDGE", "KNOWN", "AdaptiveRanges", "leaders"]
 EDGE = 0.1
 #: The fewest readings that count as recent.
 LEAST = 500.0
-#: What is known of a scale's recent readings: how many count as recent (0 where the range is fixed); the shares below
+#: Statistics of a scale's recent readings: how many count as recent (0 where the range is fixed); the shares below
 #: the range, at its low end, at its high end and above; how many in a row lay above, or minus how many below.
 KNOWN = 6
 
 
 @dataclass
 class AdaptiveRanges:
-    """The knots of all scales now and after the warm-up, what is known of recent readings then and now, and counts."""
+    """The knots of all scales now and after the warm-up, statistics of recent readings then and now, and counts."""
 
     knots: Array
     recent: Array
@@ -51,13 +51,13 @@ class AdaptiveRanges:
 
     @classmethod
     def fixed(cls, plan: FeaturePlan, knots: Sequence[Array]) -> AdaptiveRanges:
-        """Ranges that stay."""
+        """Ranges that do not adapt."""
         flat, recent = np.concatenate([np.empty(0), *knots]), np.zeros((len(plan.scales), KNOWN))
         return cls(flat, recent, flat.copy(), recent.copy(), np.zeros((len(plan.scales), 2), np.int64))
 
     @classmethod
     def found(cls, plan: FeaturePlan, knots: Sequence[Array], sensed: Array) -> AdaptiveRanges:
-        """Ranges of which those that were found in a warm-up with these values of the sources will adapt."""
+        """Ranges of which those found in a warm-up with these values of the sources adapt."""
         made = cls.fixed(plan, knots)
         first, _ = leaders(plan)
         for scale, k in plan.scales.items():
@@ -71,20 +71,20 @@ class AdaptiveRanges:
         return made
 
     def fix(self) -> None:
-        """Stay where they are."""
+        """Stop adapting."""
         self.recent[:], self.first_recent[:], self.first_knots[:] = 0.0, 0.0, self.knots
 
     def restart(self) -> None:
-        """As after the warm-up."""
+        """Restore the state after the warm-up."""
         self.knots[:], self.recent[:], self.moves[:] = self.first_knots, self.first_recent, 0
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """To save."""
+        """The arrays to save."""
         return {name: array.copy() for name, array in vars(self).items()}
 
     @classmethod
     def restore(cls, plan: FeaturePlan, arrays: Mapping[str, NDArray[Any]]) -> AdaptiveRanges:
-        """What was saved; before ranges adapted only their knots were, and such ranges stay."""
+        """Restore what was saved; files from before ranges adapted have only knots, and such ranges do not adapt."""
         flat = _checked(plan, arrays["knots"])
         made = cls.fixed(plan, _apart(plan, flat))
         if "recent" in arrays:
@@ -108,7 +108,7 @@ def leaders(plan: FeaturePlan) -> tuple[list[int], list[int]]:
     """For each scale whose range adapts, the one that is watched for its source, and the one that its signal follows.
 
     The scales of a source have the same range, and the first is watched. A signal's ranges follow its readings or,
-    where there is no scale of those, its shortest trace; changes follow nothing. −1 stands for none.
+    where there is no scale of those, its shortest trace; changes follow nothing. −1 means none.
     """
     sources = list(plan.sources)
     first: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""``Features``: a list of parts, and what it has learned of their ranges; readings in, active features out."""
+"""``Features``: a list of parts and their ranges; readings in, active features out."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Features:
     >>> maker.names()
     ['bias', 'S1 ≈ 0', 'S1 ≈ 5', 'S1 ≈ 10']
 
-    ``warm_up`` looks at some rows to find ranges and categories that are not given. A call makes φ of the next rows,
-    (B, k), or of one, (k,), and carries traces on to the next call: the bits are the same however the rows are cut
-    into calls. Values outside a range count as at its end, and are counted in ``clipped``; a range that was found
-    follows readings that have left it (``emphatic.features.adapting``), one that was given stays. What is missing (NaN;
-    infinity too) makes no feature of that part active (index −1).
+    ``warm_up`` uses some rows to find ranges and categories that are not given. A call computes φ of the next rows,
+    (B, k), or of one, (k,), and carries traces over to the next call: the bits are the same however the rows are
+    divided into calls. Values outside a range are clipped to it, and counted in ``clipped``; a range that was found
+    follows readings that have left it (``emphatic.features.adapting``), one that was given is fixed. A missing reading
+    (NaN or infinity) makes no feature of that part active (index −1).
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -65,10 +65,10 @@ class Features:
     # ------------------------------------------------------------------ warming up
 
     def warm_up(self, values: Any, *, names: Sequence[str], time: Any = None, labels: Labels | None = None) -> Features:
-        """Find what is not given from these rows (B, C). No state is left: the next row is the first.
+        """Find what is not given from these rows (B, C). No trace is kept: the next row is the first.
 
         ``names`` are those of the C signals; ``time`` is in seconds or datetime64; ``labels`` has an array for each
-        name of a ``OneHot`` that is not a signal. B may be 0 where everything is given. Returns itself.
+        name of a ``OneHot`` that is not a signal. B may be 0 where everything is given. Returns self.
         """
         rows = CheckedReadings.check(check_signal_names(names), values, time, labels, None, "warm_up")
         named = ((part.found_under(), part) for part in self.parts)
@@ -85,12 +85,12 @@ class Features:
         return self
 
     def _begin(self, plan: FeaturePlan, ranges: AdaptiveRanges, norm: float) -> None:
-        """Before the first row."""
+        """Reset to the state before the first row."""
         self._plan, self._ranges, self._norm = plan, ranges, norm
         self._z = np.full(len(plan.sources), np.nan)
         self._clipped = np.zeros((len(plan.scales), 2), np.int64)
         self._timed, self._slots = plan.timed, plan.active
-        #: What the kernel takes between the columns of a call and its results: the plan, the state, and room to work.
+        #: The kernel's arguments between the columns of a call and its results: the plan, the state, and work arrays.
         self._arguments = (
             *plan.source_arrays(), *plan.unit_arrays(*leaders(plan)), self._z, ranges.knots, ranges.recent,
             ranges.moves, self._clipped, np.empty((1, len(plan.sources))), np.empty(len(plan.scales)),
@@ -100,10 +100,10 @@ class Features:
         if not (plan.timed or plan.codes or plan.numbers):
             self._no_columns = _NO_TIME, np.empty((0, 0), np.int64), np.empty((0, 0))
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ properties
 
     def _require(self) -> FeaturePlan:
-        """What the parts mean for these signals."""
+        """The plan of the parts for these signals; raises before the warm-up."""
         if self._plan is None:
             raise RuntimeError("Features must be warmed up before use: call warm_up(values, names=…).")
         return self._plan
@@ -125,9 +125,9 @@ class Features:
 
     @property
     def largest(self) -> float | None:
-        """What no component of φ exceeds: the number of active ones, which hashed tiles that fall together may reach.
+        """A bound on the components of φ: the number of active ones, which colliding hashed tiles may reach.
 
-        None where a function of one's own makes some.
+        None where a user's function makes some of them.
         """
         plan = self._require()
         return None if plan.numbers else float(plan.active)
@@ -146,7 +146,7 @@ class Features:
 
     @property
     def range_moves(self) -> dict[str, tuple[int, int]]:
-        """How many times a range that was found was moved down and up, to follow the readings, for each source."""
+        """How many times a range found in the warm-up was moved down and up to follow the readings, for each source."""
         self._require()
         return self._by_source(self._ranges.moves)
 
@@ -172,8 +172,8 @@ class Features:
     def __call__(self, values: Any, *, time: Any = None, labels: Labels | None = None, missing: Any = None) -> Active:
         """φ of the next rows, (B, C) to (B, k), or of the next row, (C,) to (k,).
 
-        ``missing`` (of the same shape) says which readings are missing, where the caller has put others in their
-        place; else those are that are NaN.
+        ``missing`` (of the same shape) marks the missing readings, where the caller has put other values in their
+        place; by default those that are NaN.
         """
         phi = self.activate(self.columns(values, time=time, labels=labels, missing=missing))
         return phi[0] if np.ndim(values) == 1 else phi
@@ -181,7 +181,7 @@ class Features:
     def columns(
         self, values: Any, *, time: Any = None, labels: Labels | None = None, missing: Any = None
     ) -> FeatureColumns:
-        """The first half of a call, which refuses what features cannot be made of, and changes nothing.
+        """The first half of a call, which checks its input and changes nothing.
 
         One row is a block of one.
         """
@@ -199,7 +199,7 @@ class Features:
         return FeatureColumns(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
 
     def activate(self, columns: FeatureColumns) -> Active:
-        """The second half of a call, which nothing can refuse: φ of these rows, (B, k)."""
+        """The second half of a call, which cannot fail: φ of these rows, (B, k)."""
         readings = columns.readings
         shape = len(readings), self._slots
         index, value = np.empty(shape, np.int64), np.empty(shape)
@@ -207,22 +207,22 @@ class Features:
         return make_unchecked(index, value, top)
 
     def cut(self) -> None:
-        """Forget the traces: what follows is after a gap, and starts anew from its first reading."""
+        """Forget the traces: after a gap they start again from the first reading."""
         self._require()
         self._z[:] = np.nan
 
     def fix_ranges(self) -> None:
-        """Keep all ranges as they are from now on, those too that were found."""
+        """Fix all ranges from now on, including those found in the warm-up."""
         self._require()
         self._ranges.fix()
 
     def restart(self) -> None:
-        """As after the warm-up: without traces, with the ranges that were found, and counts at 0."""
+        """Return to the state after the warm-up: no traces, the ranges found then, and counts at 0."""
         self.cut()
         self._ranges.restart()
         self._clipped[:] = 0
 
-    # ------------------------------------------------------------------ keeping it
+    # ------------------------------------------------------------------ saving
 
     def to_config(self) -> list[dict[str, Any]]:
         """The parts as tables of a TOML file, ``[[features]]``."""
@@ -231,7 +231,7 @@ class Features:
         return [part.config() for part in self.parts]
 
     def provide(self, functions: Mapping[str, Callable[..., Any]]) -> Features:
-        """Give it the Python functions that its parts name and that a file cannot hold. Returns itself."""
+        """Supply the Python functions that its parts name and that a file cannot hold. Returns self."""
         known = [name for part in self.parts for name in part.functions()]
         for name in functions:
             if name not in known:
@@ -253,7 +253,7 @@ class Features:
         return Features([from_config(table) for table in tables])
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """All there is to go on from, bit for bit: what JSON can hold, and arrays."""
+        """The complete state, to continue bit for bit: a JSON-compatible part, and arrays."""
         header = {
             "parts": self.to_config(),
             "signals": list(self.signals),
@@ -268,9 +268,9 @@ class Features:
         arrays: Mapping[str, NDArray[Any]],
         functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Features:
-        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` gave.
+        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` returned.
 
-        ``functions`` are those of its ``Function`` parts, by name; they can be given later too, by ``provide``.
+        ``functions`` are those of its ``Function`` parts, by name; they can also be supplied later, by ``provide``.
         """
         try:
             maker = Features.from_config(header["parts"])
@@ -284,7 +284,7 @@ class Features:
             maker._begin(plan, ranges, float(header["norm"]))
             maker._z[:], maker._clipped[:] = z, clipped
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise CheckpointError(f"These are not saved features: {error}") from error
+            raise CheckpointError(f"These are not valid saved features: {error}") from error
         return maker.provide(functions or {})
 
 

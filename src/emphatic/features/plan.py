@@ -1,10 +1,10 @@
-"""What a list of parts means for signals of given names: sources, scales, columns and units, in plain numbers.
+"""The plan of a list of parts for given signals: sources, scales, columns and units, in plain numbers.
 
-A *source* is a signal's reading, or something computed from it and its trace. A *scale* lays knots over a source, and
-says where its value lies among them. A *unit* is a block of consecutive features that one operation of the kernels
+A *source* is a signal's reading, or something computed from it and its trace. A *scale* places knots over a source, and
+locates its value among them. A *unit* is a block of consecutive features that one operation of the kernels
 makes, of scales or of columns: codes (a small integer a row, −1 for none) or given values (numbers).
 
-Parts fill the plan (``Part.units``); it knows nothing of any kind of part.
+Parts fill the plan (``Part.units``); it depends on no kind of part.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FeaturePlan", "Scale", "SensedSource", "Unit", "make_plan"]
 
-#: What a source makes of its signal.
+#: The operations of sources.
 READING, TRACE, CHANGE = 0, 1, 2
-#: What a unit does. (The kernels hold copies of these numbers: after a change here, touch their file too.)
+#: The operations of units. (The kernels hold copies of these numbers: after a change here, touch their file too.)
 CONSTANT, SOFT, EXACT, HASHED, CYCLE, CODE, GIVEN = 0, 1, 2, 3, 4, 5, 6
 
 
@@ -88,7 +88,7 @@ class Columns:
 
 @dataclass
 class FeaturePlan:
-    """What the parts mean for signals of these names; ``found`` is what parts found in the warm-up, by name."""
+    """The plan of parts for these signals; ``found`` is what the parts found in the warm-up, by name."""
 
     names: tuple[str, ...]
     found: dict[str, list[Any]]

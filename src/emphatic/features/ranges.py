@@ -17,7 +17,7 @@ TAIL, MARGIN = 0.005, 0.05
 def find_knots(scale: Scale, seen: NDArray[np.float64]) -> NDArray[np.float64]:
     """Increasing knots: equally spaced, or half-way from there to the quantiles of what was seen.
 
-    Half-way, so that they are all different even where most readings are the same, and no two are far apart.
+    Half-way, so that they differ even where most readings are equal, and no two are far apart.
     """
     finite = np.clip(seen[np.isfinite(seen)], -1e300, 1e300)
     if scale.range is None and not len(seen):
@@ -48,5 +48,5 @@ def _range(finite: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _apart(low: float, high: float) -> bool:
-    """Whether numbers between them can be told from each other."""
+    """Whether floats between them can be distinguished."""
     return high - low > 1e-9 * max(abs(low), abs(high))

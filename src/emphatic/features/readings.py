@@ -29,7 +29,7 @@ def check_signal_names(names: Any) -> tuple[str, ...]:
 
 @dataclass
 class CheckedReadings:
-    """The rows of one call of ``function``: ``values`` (B, C); the rest is checked where a part asks for it."""
+    """The rows of one call of ``function``: ``values`` (B, C); the rest is checked when a part uses it."""
 
     names: tuple[str, ...]
     values: Array
@@ -87,7 +87,7 @@ class CheckedReadings:
         given, B = self.labels[name], len(self.values)
         column = [given] if self.single else given.tolist() if hasattr(given, "tolist") else list(given)
         if len(column) != B:
-            raise refusal("labels", self.function, f"have a label a row, {B} in all", f"{len(column)} of {name!r}")
+            raise refusal("labels", self.function, f"have one label per row, {B} in all", f"{len(column)} of {name!r}")
         return column
 
     def categories(self, name: str) -> list[Any]:
@@ -101,9 +101,9 @@ class CheckedReadings:
 
 @dataclass(slots=True)
 class FeatureColumns:
-    """All that φ of B rows is made of, and known to be right: readings (B, C), seconds, codes and numbers.
+    """The checked input of φ for B rows: readings (B, C), seconds, codes and numbers.
 
-    There are no seconds, codes or numbers where no part needs them.
+    Seconds, codes and numbers are absent where no part needs them.
     """
 
     readings: Array

@@ -1,4 +1,4 @@
-"""What parts and sources have in common: plain frozen records, checked when they are made, in Python and in TOML."""
+"""The base of parts and sources: plain frozen records, checked when created, in Python and in TOML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R", bound="Record")
 
 
 class Record:
-    """Written as it is made: the first field by place, the others by name where they are not the default."""
+    """Its repr is the call that creates it: the first field by position, others by name if they are not the default."""
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -25,7 +25,7 @@ class Record:
         self.check()
 
     def check(self) -> None:
-        """Refuse what cannot be."""
+        """Raise if the fields are invalid."""
 
     def config(self) -> dict[str, Any]:
         """The record as a table of a TOML file."""
@@ -54,7 +54,7 @@ def from_fields(record: type[R], name: str, values: Mapping[str, Any]) -> R:
 
 
 def _python(value: Any) -> Any:
-    """Without NumPy's types, and with tuples for lists, so that records can be compared and kept in JSON."""
+    """Without NumPy types, and with tuples for lists, so that records can be compared and stored as JSON."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return tuple(_python(one) for one in value) if isinstance(value, list | tuple) else value
 
@@ -72,14 +72,14 @@ def plain(value: Any, deep: bool = False) -> Any:
 
 
 def check_names(of: Any, owner: str) -> None:
-    """Refuse what is not a signal's name or several."""
+    """Raise unless it is one or several signal names."""
     names = as_tuple(of)
     if not names or not all(isinstance(one, str) for one in names):
         raise refusal("of", owner, "be a signal's name, several names or '*'", show(of))
 
 
 def check_at_least_two(name: str, value: Any, owner: str) -> None:
-    """Refuse what is not a whole number of 2 or more."""
+    """Raise unless it is a whole number of 2 or more."""
     if whole(name, value, owner) < 2:
         raise refusal(name, owner, "be 2 or more", repr(value))
 
@@ -90,5 +90,5 @@ def is_number(value: Any) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond them all
+    except OverflowError:  # an integer beyond the range of floats
         return False

@@ -1,1 +1,1 @@
-"""Hordes: many questions of one stream, on rows of a log or beside an agent."""
+"""Hordes: many questions about one stream, from the rows of a log or the transitions of an agent."""

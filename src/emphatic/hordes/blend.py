@@ -1,6 +1,6 @@
-"""Several predictions of one question made into one, by what has turned out right so far.
+"""Combines several predictions of one question into one, weighted by how accurate each has been so far.
 
-A question is answered by learners with different step sizes; no step size is best for every signal. Beside them stand
+A question is answered by learners with different step sizes; no step size is best for every signal. There are also
 two answers that need no learning: the present reading x, and its trace over the horizon. The answer is
 
     p = m + Σ_i w_i (v_i − m)
@@ -15,8 +15,8 @@ so that w solves (avg u uᵀ + ridge) w = avg (d z + (p − m) u). Averages forg
 The ridge, KAPPA · avg d² / (1 − γ²) · h / t, is the noise of that many horizons' worth of evidence. w is 0 at first,
 and solved for every 16 steps that are learned from, or every h/8 if those are more. Every v_i, and p, is kept within
 the readings so far and half their range beyond: a learner that diverges does no harm. Where a reading is missing, or
-does not follow on the row before, nothing is learned and z begins again; the last reading stands for it. Before the
-first one the answer is that of the middle learner. Where an episode has terminated p is 0.
+does not follow the row before, nothing is learned and z starts again; the last reading is used in its place. Before
+the first reading the answer is that of the middle learner. Where an episode has terminated p is 0.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Array = NDArray[np.float64]
 
 #: How many horizons' worth of evidence the prior p = m counts for.
 KAPPA = 5.0
-#: What a question carries: see the kernel.
+#: The state of a question: see the kernel.
 _SCALARS = 10
 
 
 class Blend:
-    """The blends of Q questions with E answers each, and what they carry from row to row."""
+    """The blends of Q questions with E answers each, and their state from row to row."""
 
     def __init__(self, gamma: Array, E: int) -> None:
         Q = len(gamma)
@@ -50,7 +50,7 @@ class Blend:
     def __call__(self, V: Array, x: Array, follows: NDArray[np.bool_], ends: NDArray[np.bool_] | None = None) -> Array:
         """The answers (B, Q) to B rows, from V (B, Q, E) and the readings x (B, Q), NaN where missing.
 
-        ``follows`` (B,) says which rows follow on the row before, ``ends`` (B,) in which ones an episode terminates.
+        ``follows`` (B,) marks the rows that follow the row before, ``ends`` (B,) those in which an episode terminates.
         """
         from emphatic.hordes import blend_kernels
 
@@ -68,11 +68,11 @@ class Blend:
         return self.vectors[:, 0].copy()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What it carries, by name."""
+        """The state, by name."""
         return {"scalars": self.scalars, "vectors": self.vectors, "products": self.products}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take up what ``arrays`` gave; ValueError if it does not fit."""
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
         for name, own in self.arrays().items():
             stored = arrays[name]
             if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():

@@ -1,4 +1,4 @@
-"""A horde in a file: what is written, and what is made of it again.
+"""Saving a horde to a file, and restoring it.
 
 The learner of the first group is the file's own, so that ``emphatic.load`` opens it; what further groups have is under
 names that begin with their number.
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ["arguments", "restore", "state"]
 
-#: How the names of arrays begin that are not the learner's.
+#: Prefix of the names of arrays that are not the learner's.
 _OWN = ("features.", "blend.", "horde.")
-#: And of those that a user keeps with a horde.
+#: Prefix of those that a user saves with a horde.
 _MORE = "horde.more."
-#: In the place of what no file can hold.
+#: Placeholder for what no file can hold.
 _FUNCTION = "function"
 
 
 def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TensorPart]]:
-    """Header and arrays: all there is to go on from."""
+    """Header and arrays: the complete state."""
     evaluator, setup = horde._evaluator, horde._setup
     questions = [question.config() for question in horde.questions]
     entries, parts = restoring.pack(more, _MORE)
@@ -81,7 +81,7 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
 def arguments(
     saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any, rule: AnyRule | None = None
 ) -> dict[str, Any]:
-    """The arguments of ``Horde``; ``mu`` must be given again if it was a function, and a ``rule`` that is one's own."""
+    """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
     if rule is None and saved["rule"] not in rules.names():
         raise ValueError(f"its rule {saved['rule']!r} is not the library's: give that Rule again, as rule=…")
     mu = saved.get("mu") if mu is None else mu
@@ -100,7 +100,7 @@ def arguments(
 
 
 def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict[str, Any]:
-    """Put a fresh horde where it stood; what more was saved with it. ValueError and the like if it is not sound."""
+    """Restore the state of a new horde; returns the ``more`` saved with it. ValueError and others if it is invalid."""
     saved = header["horde"]
     signals = tuple(saved.get("signals", horde._makers[0].signals))
     if signals not in (horde._makers[0].signals, (*horde._makers[0].signals, REWARD)):
@@ -115,7 +115,7 @@ def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, S
         _restore_group(group, own, _arrays(stored, _prefix(g) if g else ""))
     C, hold = len(signals), Hold.restore(saved["hold"])
     if any(len(part) != C for part in (hold.last, hold.missing, hold.longest, hold._run)):
-        raise ValueError("its last readings are not one a signal")
+        raise ValueError("its last readings are not one per signal")
     horde._hold, horde._rows = hold, int(saved["rows"])
     evaluator.counts = saved["counts"]
     arrays = _arrays(stored, "")
@@ -133,7 +133,7 @@ def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, S
 
 
 def _group_state(group: Group) -> tuple[dict[str, Any], dict[str, Any], dict[str, TensorPart]]:
-    """All that it is: a header of its own, the learner's, and arrays by name."""
+    """The state of a group: its header, the learner's header, and arrays by name."""
     if group.others is not None:
         raise ValueError("a horde that shares its weights with others cannot be saved by itself")
     group.catch_up()
@@ -149,7 +149,7 @@ def _group_state(group: Group) -> tuple[dict[str, Any], dict[str, Any], dict[str
 
 
 def _restore_group(group: Group, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Take up what ``_group_state`` gave but the learner, which the group has; ValueError if it does not fit."""
+    """Restore what ``_group_state`` returned, except the learner, which is there; ValueError if it does not fit."""
     learner, setup = group.learner, group.setup
     due = group.features.n, len(group.questions) * group._E, setup.rule.name
     if (learner.n, learner.K, learner.rule.base.name) != due:
@@ -184,7 +184,7 @@ def _maker(saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Feat
 
 
 def _fill_in(name: str, own: NDArray[Any], stored: NDArray[Any], finite: bool = True) -> None:
-    """Put what a file holds in the place of one's own; ValueError if it does not fit."""
+    """Overwrite an array with the one in the file; ValueError if it does not fit."""
     if stored.shape != own.shape or stored.dtype != own.dtype or (finite and not np.isfinite(stored).all()):
         raise ValueError(f"its {name!r} does not fit")
     own[:] = stored

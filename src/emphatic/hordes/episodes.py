@@ -6,7 +6,7 @@ it has itself contributed; what the others contribute to its TD error,
     δ = R + γ'θ·φ' − θ·φ = (R + γ'v' − v) + γ'θ_i·φ' − θ_i·φ,   v = Σ_{j≠i} θ_j·φ,  v' = Σ_{j≠i} θ_j·φ',
 
 is part of the cumulant it is given. That is exact for every rule with one weight vector, for none looks at θ but
-through δ: the weights are those of one learner whose traces are put aside and taken up again at each turn.
+through δ: the weights are those of one learner whose traces are swapped at each turn.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_LABELS: dict[str, Any] = {}
 class Episodes:
     """Q questions about B sequences of transitions.
 
-    ``flat`` makes an array (C,) of an observation, whose components are called ``names``. With ``alpha``, which is
+    ``flat`` converts an observation to an array (C,), whose components are called ``names``. With ``alpha``, which is
     α itself, ``rates`` are factors of it.
     """
 
@@ -78,9 +78,9 @@ class Episodes:
         settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         first = self._new(features)
-        # (says at once what is wrong with a question)
+        # (reports an invalid question at once)
         evaluator = first._evaluator_of((*names, REWARD), (), None)
-        self._watched = evaluator.needs_observations  # functions are to see observations
+        self._watched = evaluator.needs_observations  # functions need observations
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         self._set([first], sequences, names, flat)
         if first.features._plan is not None or not self._warm_up:
@@ -96,7 +96,7 @@ class Episodes:
 
     @classmethod
     def resume(cls, horde: Horde, flat: Callable[[Any], Array], observation_of: Callable[[Array], Any]) -> Episodes:
-        """One sequence, of a horde that was saved; ``observation_of`` undoes what ``flat`` does."""
+        """One sequence, from a saved horde; ``observation_of`` is the inverse of ``flat``."""
         episodes = cls.__new__(cls)
         episodes._shared = False
         episodes._set([horde], 1, horde.features.signals, flat)
@@ -105,7 +105,7 @@ class Episodes:
             rows.originals = [observation_of(rows.values[0, :-1])]
         return episodes
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ properties
 
     @property
     def questions(self) -> tuple[GVF, ...]:
@@ -135,20 +135,20 @@ class Episodes:
 
     @property
     def frozen(self) -> NDArray[np.bool_]:
-        """Which questions keep their last weights since they would have diverged, (B, K)."""
+        """Which questions keep their last weights because they would have diverged, (B, K)."""
         return np.array([learner.frozen for learner in self.learners])
 
     def log(self, i: int) -> dict[str, Any]:
-        """All that sequence i's learner was given: the arguments of ``Learner.run`` that lead to the same weights.
+        """The recorded input of sequence i's learner: arguments of ``Learner.run`` that lead to the same weights.
 
-        Where the weights are shared, R has what the other sequences contribute, and the learners' θ are to be added.
+        Where the weights are shared, R includes what the other sequences contribute, and the learners' θ must be added.
         """
         return self._hordes[i].log()
 
     # ------------------------------------------------------------------ the stream
 
     def begin(self, i: int, observation: Any) -> None:
-        """The first observation of an episode. What was not terminated is cut off here."""
+        """Begin an episode with its first observation. An episode that has not terminated is cut off here."""
         row = self._row(observation, np.nan)
         if not self._ready:
             self._observations.append(row[0, :-1])
@@ -170,8 +170,8 @@ class Episodes:
     ) -> None:
         """A transition: learn, and predict at the new observation.
 
-        If not ``now``, that is put off, and done together with later steps, to the same weights. Where no episode
-        goes on, as in an environment that resets itself, the observation begins one.
+        If not ``now``, learning is deferred and done together with later steps, with the same resulting weights. If no
+        episode is running, as in an environment that resets itself, the observation begins one.
         """
         if not self._ready or self._hordes[i]._episode is None:
             self.begin(i, observation)
@@ -194,7 +194,7 @@ class Episodes:
             try:
                 features.warm_up(rows, names=self._names)
             except ValueError as error:
-                raise ValueError(f"{error} Give every part a range, or say warm_up=500 for so many steps.") from error
+                raise ValueError(f"{error} Give every part a range, or pass warm_up=500 to find it.") from error
         self._hordes += [self._new(deepcopy(features)) for _ in range(B - 1)]
         for horde in self._hordes:
             horde.prepare(self._names)
@@ -213,12 +213,12 @@ class Episodes:
         return row[None]
 
     def _kept(self, observation: Any) -> Any:
-        """An observation for functions to see, which stays as it is, though an environment may use its array again."""
+        """A copy of an observation for functions, as an environment may reuse its array."""
         if not self._watched:
             return None
         return observation.copy() if isinstance(observation, np.ndarray) else observation
 
 
 def _sum_at(learners: Sequence[Learner], phi: Active) -> Any:
-    """What the learners together predict."""
+    """The sum of the learners' predictions."""
     return sum(learner.predict(phi) for learner in learners)

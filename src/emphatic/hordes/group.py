@@ -24,15 +24,15 @@ from emphatic.questions.evaluator import Evaluator, Targets
 __all__ = ["Group"]
 
 Array = NDArray[np.float64]
-#: One step that follows on the one before.
+#: One step that follows the one before.
 _FOLLOWS = np.ones(1, bool)
 
 
 class Group:
-    """Q questions with one φ. Their learner has all of them with the first rate, then with the next, and so on.
+    """Q questions with one φ. Their learner has all of them with the first rate, then all with the next, and so on.
 
-    A question of constant γ < 1 is learned in its cumulant's own unit, as the departure from ``base``, and its emphasis
-    starts at 1, where it stays; if not ``centred``, the return is learned as it is.
+    A question of constant γ < 1 is learned in its cumulant's own unit, as the deviation from ``base``, and its emphasis
+    starts and stays at 1; if not ``centred``, the return itself is learned.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class Group:
             )
         )  # fmt: skip
         self.learner = Learner(setup.rule, features.n, Q * E, **setup.kind) if learner is None else learner
-        #: The mean from which departures are learned.
+        #: The mean from which deviations are learned.
         self.base = base if setup.centred else np.zeros(Q)
         constant = setup.constants(Q, features.norm, self.lambda_)
         self._alpha, self._lambda = constant[0], constant[2]
-        # (eta has done its work)
+        # (eta is no longer needed)
         self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
         self.recorded = RecordedLearner(self.learner, constant, features.largest, setup.record)
         self._blended = np.flatnonzero(blended if E > 1 else np.zeros(Q, bool))
-        #: Whether what the learner predicts is the answer.
+        #: Whether the learner's prediction is the answer.
         self._direct = E == 1 and not setup.centred and not setup.scaled
         self.blend = Blend(self.gamma[self._blended], E)
         #: φ of the last row; None after a cut.
@@ -74,14 +74,14 @@ class Group:
         self.fresh = np.ones(Q, bool)
         #: Whether anything was learned since the last cut or termination.
         self.open = False
-        #: What other learners with a part in the same weights predict at φ, (K,).
+        #: What the other learners that share the weights predict at φ, (K,).
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
         self._start = np.array([0, features.active])
         self._waiting: list[tuple[FeatureColumns, Targets, bool]] = []
 
     def columns(self, held: Array, missing: NDArray[np.bool_], time: Any, labels: Mapping[str, Any]) -> FeatureColumns:
-        """What φ of rows (B, C) is made of; what features cannot be made of is refused here, and nothing changes."""
+        """The input of φ for rows (B, C), checked: invalid input raises here, and nothing changes."""
         return self.features.columns(held, time=time, labels=labels, missing=missing)
 
     # ------------------------------------------------------------------ rows of a log
@@ -129,7 +129,7 @@ class Group:
         return V
 
     def cut(self) -> None:
-        """What follows is another sequence: forget traces, of features too, and learn nothing from the step across."""
+        """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
         self.catch_up()
         self.features.cut()
         self.recorded.cut()
@@ -156,7 +156,7 @@ class Group:
     def step(self, columns: FeatureColumns, targets: Targets, terminated: bool, predict: bool) -> Array | None:
         """A transition to the row of these columns: learn, and answer there, (Q,), 0 where it ``terminated``.
 
-        If not ``predict``, that is put off, and done together with later steps, to the same weights.
+        If not ``predict``, learning is deferred and done together with later steps, with the same weights as a result.
         """
         # (a function's numbers have no bound but their largest, which is found for each step)
         if self._waiting or not (predict or self.features.largest is None):
@@ -166,7 +166,7 @@ class Group:
         return answers if predict else None
 
     def catch_up(self) -> Array | None:
-        """Do what was put off; the answers at the last row, if there was any."""
+        """Learn from the deferred steps; returns the answers at the last row, if there were any."""
         if not self._waiting:
             return None
         every, targets, terminated = zip(*self._waiting, strict=True)
@@ -220,7 +220,7 @@ class Group:
         return {name: _tiled(found[name], self._E) for name in self.setup.chances}
 
     def _parameters(self, targets: Targets) -> tuple[Array, Array, Array, Array, Array | None]:
-        """R, γ', ρ, I, and by what α is multiplied, where it is, of steps that follow one another, (T, Q)."""
+        """R, γ', ρ, I, and the factor of α if there is one, of consecutive steps, (T, Q)."""
         known, R, rho, I = targets.known, targets.R, targets.rho, targets.interest
         if not targets.all_known:
             rho = np.where(known, rho, 0.0)
@@ -237,7 +237,7 @@ class Group:
         )  # fmt: skip
 
     def _answers(self, V: Array, x: Array, follows: NDArray[np.bool_], ends: NDArray[np.bool_] | None = None) -> Array:
-        """One answer to each question, (B, Q), of its learners' V (B, K)."""
+        """One answer to each question, (B, Q), from its learners' V (B, K)."""
         B, Q, E, setup = len(V), len(self.gamma), len(self.setup.rates), self.setup
         if self._direct:
             return V
@@ -258,7 +258,7 @@ def _stacked(before: Active, phi: Active) -> Active:
 
 
 def _tiled(p: Array, E: int) -> Array:
-    """A parameter (T, Q) for E learners a question."""
+    """A parameter (T, Q) repeated for E learners per question."""
     return np.concatenate([p] * E, axis=1)
 
 

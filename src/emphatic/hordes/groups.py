@@ -1,4 +1,4 @@
-"""Questions with features of their own: several groups as one."""
+"""Questions with different features: several groups that act as one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 class Groups:
-    """Several groups as one, whose answers are in the order of the questions."""
+    """Several groups that act as one, with answers in the order of the questions."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.groups = tuple(groups)
@@ -33,7 +33,7 @@ class Groups:
     def columns(
         self, held: Array, missing: NDArray[np.bool_], time: Any, labels: Mapping[str, Any]
     ) -> list[FeatureColumns]:
-        """Those of each group: what any refuses is refused before another has learned."""
+        """The columns of each group, all checked before any group learns."""
         return [group.columns(held, missing, time, labels) for group in self.groups]
 
     def rows(

@@ -1,4 +1,4 @@
-"""Gymnasium: questions learned beside whatever agent acts, through the ordinary ``reset`` and ``step``.
+"""Gymnasium: learns the answers to questions while any agent acts through the ordinary ``reset`` and ``step``.
 
 >>> import gymnasium
 >>> from emphatic import GVF, Policy
@@ -13,7 +13,7 @@
 >>> info["predictions"].shape
 (1,)
 
-Rewards and observations pass through untouched. ``terminated`` is γ' = 0; what is truncated bootstraps from the final
+Rewards and observations pass through unchanged. ``terminated`` is γ' = 0; a truncated episode bootstraps from the final
 observation, and is then cut off.
 """
 
@@ -53,25 +53,25 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Learns the answers to ``questions`` about an environment; ``info["predictions"]`` has them, (Q,).
 
     The signals that a question may name are the observation's components, ``names`` (o0, o1, … unless given), and
-    "reward"; ``features`` is made of the same components, or is a function of the observation that returns φ, so many
-    numbers whatever the observation. ``rule`` is a name or a rule of your own; of one that uses π or μ itself
-    (tree_backup, abtd), every question has a policy. A question's functions are given (observation, action,
+    "reward"; ``features`` is a maker for the same components, or a function of the observation that returns φ, of
+    constant length. ``rule`` is a name or a rule of your own; for one that uses π or μ itself (tree_backup, abtd),
+    every question must have a policy. A question's functions are given (observation, action,
     reward, next observation), or the row {name: value} that follows if they have one parameter; a policy's
     (observation, action). Predictions are returns, not scaled.
 
     ``mu`` is the probability (or density) with which the agent chose its action: a function of (observation,
-    action), a table or a number; by default all actions of a ``Discrete`` space are equally likely. ``env.mu = p`` says
-    it for the next step alone. It counts for policies whose ``behaviour`` is "count"; where nothing gives μ, actions
+    action), a table or a number; by default all actions of a ``Discrete`` space are equally likely. ``env.mu = p`` sets
+    it for the next step only. It is used for policies whose ``behaviour`` is "count"; where nothing gives μ, actions
     are counted.
 
-    α is ``alpha``, a number or one a question, by default 0.1 over the mean of φ·φ. With several ``rates`` a question
+    α is ``alpha``, a number or one per question, by default 0.1 over the mean of φ·φ. With several ``rates`` a question
     has a learner for each, with α that many times ``alpha`` (or 1 over the mean of φ·φ), and its predictions are a
-    blend of theirs. ``warm_up`` is the number of observations to find ranges from, where the features have not been
-    given them all; until then predictions are NaN. With ``every`` above 1 there are predictions only at every so many
-    steps, and where an episode begins or ends; the steps in between are learned from together, which is quicker, and
-    leads to the same weights. ``record=True``
-    keeps what the learner is given, for ``log``. With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α
-    is ``alpha``, 1 by default, times what that says. ``extra`` is the rule's own: eta, beta, ….
+    blend of theirs. ``warm_up`` is the number of observations from which ranges are found, if the features were not
+    given all of them; until then predictions are NaN. With ``every`` above 1 there are predictions only at every
+    ``every``-th step, and where an episode begins or ends; the steps in between are learned from together, which is
+    faster and leads to the same weights. ``record=True`` records the learner's input, for ``log``. With a ``stepsize``
+    (a name or an object of ``emphatic.stepsizes``) α is ``alpha``, 1 by default, times the method's step size.
+    ``extra`` are the rule's own parameters: eta, beta, ….
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def log(self) -> dict[str, Any]:
-        """What was recorded: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights."""
+        """The recorded input: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights."""
         return self.episodes.log(0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file with all there is to go on from but the environment itself.
+        """Write one safetensors file with the complete state, except the environment itself.
 
-        Questions must be without functions, which no file can hold.
+        Questions with functions cannot be saved, as no file can hold them.
         """
         if not self.episodes.hordes:
             raise RuntimeError("There is nothing to save before the warm-up is over.")
@@ -147,10 +147,10 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         cls, path: str | os.PathLike[str], env: gymnasium.Env[Any, Any], *, mu: Behaviour = None,
         rule: AnyRule | None = None,
     ) -> LearnGVFs:  # fmt: skip
-        """``env``, with what ``save`` wrote: goes on with the same bits, in the midst of an episode too.
+        """Wrap ``env`` with what ``save`` wrote; continues bit for bit, even in the middle of an episode.
 
-        The environment must be in the state in which it was, or be reset. ``mu`` must be given again if it was a
-        function, and a ``rule`` of your own too.
+        The environment must be in the same state as before, or be reset. ``mu`` must be passed again if it was a
+        function, and so must a ``rule`` of your own.
         """
         horde, more = Horde.load_with(path, mu=mu, rule=rule)
         space = env.observation_space
@@ -165,7 +165,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
                 raise ValueError(f"its counts of steps are {every!r} and {since!r}")
             episodes = Episodes.resume(horde, _flat(space), _unflat(space))
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound LearnGVFs: {error}") from error
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound LearnGVFs checkpoint: {error}") from error
         learning = cls.__new__(cls)
         gymnasium.Wrapper.__init__(learning, env)
         learning._start(episodes, every, since)
@@ -177,7 +177,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
 
     Each sub-environment is a sequence of its own. With ``weights="one"`` all learn one θ, one after the other in each
     step (for rules whose only weights are θ); with "several" each learns its own. ``mu`` is as for ``LearnGVFs``;
-    ``env.mu`` is (envs,). All of Gymnasium's ways to reset are understood.
+    ``env.mu`` is (envs,). All autoreset modes of Gymnasium are supported.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         self._over = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        # (the environment takes the mask out of the options)
+        # (the environment removes the mask from the options)
         mask = None if options is None else options.get("reset_mask")
         resets = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
         observations, infos = self.env.reset(seed=seed, options=options)
@@ -233,7 +233,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         for i, action in enumerate(iterate(self.action_space, actions)):
             chance = None if mu is None else float(mu[i])
             if self._mode == AutoresetMode.NEXT_STEP and self._over[i]:
-                self.episodes.begin(i, each[i])  # the action was not taken
+                self.episodes.begin(i, each[i])  # the action was ignored
                 continue
             over = terminated[i] or truncated[i]
             same = over and self._mode == AutoresetMode.SAME_STEP
@@ -246,9 +246,9 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         return observations, rewards, terminated, truncated, infos
 
     def log(self, i: int) -> dict[str, Any]:
-        """What sub-environment i's learner was given: ``Learner.run`` leads to its weights again.
+        """The recorded input of sub-environment i's learner: ``Learner.run`` leads to its weights.
 
-        Where there is one set of weights, these are its part of them, and all parts are to be added.
+        Where the weights are shared, these are its part of them, and all parts must be added.
         """
         return self.episodes.log(i)
 
@@ -272,8 +272,8 @@ def tiles(
     """Tile coding of a space's observations, and a bias.
 
     ``of`` lists groups of components, each tiled jointly; by default each component is tiled by itself. Ranges are the
-    space's own bounds unless given by name. Where a component has neither, the wrapper needs a ``warm_up``. A
-    ``Discrete`` space has a feature for each observation.
+    space's own bounds unless given by name. For a component with neither, the wrapper needs a ``warm_up``. A
+    ``Discrete`` space has one feature per observation.
     """
     names = component_names(space) if names is None else tuple(names)
     if isinstance(space, spaces.Discrete):
@@ -281,7 +281,7 @@ def tiles(
     if not isinstance(space, spaces.Box):
         raise refusal("space", "tiles", "be a Box or Discrete", repr(space))
     pairs = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
-    # Bounds near the end of the number range say no more than infinity does.
+    # Bounds near the largest float mean no more than infinity does.
     known = {name: pair for name, pair in zip(names, pairs, strict=True) if max(map(abs, pair)) < 1e30}
     known |= dict(ranges or {})
     parts: list[Part] = [Bias()]
@@ -292,7 +292,7 @@ def tiles(
 
 
 def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
-    """Observations as arrays (C,): numbers as they are, and all else as Gymnasium flattens it."""
+    """Observations as arrays (C,): numbers unchanged, and everything else as Gymnasium flattens it."""
     if isinstance(space, spaces.Box):
         return lambda observation: np.asarray(observation, np.float64).reshape(-1)
     if isinstance(space, spaces.Discrete):
@@ -301,7 +301,7 @@ def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
 
 
 def _unflat(space: spaces.Space[Any]) -> Callable[[Array], Any]:
-    """Observations of such arrays again."""
+    """The inverse: arrays to observations."""
     if isinstance(space, spaces.Box):
         return lambda flat: flat.astype(space.dtype).reshape(space.shape)
     if isinstance(space, spaces.Discrete):
@@ -310,7 +310,7 @@ def _unflat(space: spaces.Space[Any]) -> Callable[[Array], Any]:
 
 
 def _features(features: Any, space: spaces.Space[Any], names: Sequence[str]) -> Any:
-    """A maker of features; of a function of the observation, one that calls it."""
+    """A feature maker; for a function of the observation, one that calls it."""
     if not callable(features) or isinstance(features, Features):
         return features
     observation_of, name = _unflat(space), getattr(features, "__name__", "<lambda>")
@@ -318,7 +318,7 @@ def _features(features: Any, space: spaces.Space[Any], names: Sequence[str]) -> 
     def of(flat: Array) -> Any:
         return features(observation_of(flat))
 
-    sample = _flat(space)(deepcopy(space).sample())  # (a copy, so that the space draws what it would have drawn)
+    sample = _flat(space)(deepcopy(space).sample())  # (a copy, so that the space's own random numbers do not change)
     try:
         size = np.asarray(of(sample), np.float64).size
     except (TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""A Horde: many questions of one stream, features and a learner; rows of a log, or transitions beside an agent.
+"""A Horde: many questions about one stream, with features and learners; from rows of a log or transitions of an agent.
 
-Row t's features φ_t are made when it is read; what it says of the step that ends in it (cumulant, γ) is learned; then
-every question is answered from φ_t.
+When row t is read its features φ_t are computed; the step that ends in it (cumulant, γ) is learned from; then every
+question is answered from φ_t.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ Array = NDArray[np.float64]
 
 #: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
 RATES = (0.1, 0.3, 1.0)
-#: The makers of features that a Horde has.
+#: The feature makers that belong to a Horde.
 _TAKEN: WeakSet[Features] = WeakSet()
-#: Rows of a log that are learned from at a time.
+#: Rows of a log that are processed at a time.
 BLOCK = 4096
 
 
 def warm_up_rows(rows: int) -> int:
-    """The rows that ranges, categories and means are found from: a tenth of the log, 500 to 10,000."""
+    """The number of warm-up rows, for ranges, categories and means: a tenth of the log, 500 to 10,000."""
     return min(rows, 10_000, max(500, rows // 10))
 
 
 class Horde(HordeSteps):
-    """Many questions of one stream of named signals.
+    """Many questions about one stream of named signals.
 
     ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
-    features of their own (those with the same maker share a learner); a maker that another Horde has is copied, as it
-    was after its warm-up, for it holds what belongs to one stream. ``rule`` is a name of ``emphatic.rules.names()``
-    or a rule of your own; of one that uses π or μ itself, such as tree_backup, every question has a policy.
-    α is ``rates`` times ``alpha`` (a number, or one a question), by default 1 over the mean of φ·φ in the warm-up; with
-    several rates every question has as many learners, whose answers are blended by how well they have done
-    (``emphatic.hordes.blend``; questions with a policy or a γ that varies take the middle rate). ``step`` is the time
-    of a step in seconds, where horizons are durations. Predictions of a constant γ are scaled by 1 − γ, into the
+    features of their own (those with the same maker share a learner). A maker that another Horde uses is copied, as it
+    was after its warm-up, because its state belongs to one stream. ``rule`` is a name from ``emphatic.rules.names()``
+    or a rule of your own; for one that uses π or μ itself, such as tree_backup, every question must have a policy.
+    α is ``rates`` times ``alpha`` (a number, or one per question), by default 1 over the mean of φ·φ in the warm-up.
+    With several rates every question has a learner for each, whose answers are blended by their accuracy so far
+    (``emphatic.hordes.blend``; questions with a policy or a varying γ use the middle rate). ``step`` is the length of a
+    step in seconds, needed where horizons are durations. Predictions of a constant γ are scaled by 1 − γ, into the
     cumulant's own unit, unless ``scaled`` is False.
 
     ``mu`` is the behaviour's probability (or density) of an action, for policies that do not give one: a function of
     (observation, action), a table or a number; where it is None actions are counted.
 
-    With ``centred`` a question of constant γ < 1 is learned as the departure from its cumulant's mean in the warm-up,
+    With ``centred`` a question of constant γ < 1 is learned as the deviation from its cumulant's mean in the warm-up,
     in the cumulant's own unit, and its emphasis starts at 1; without, θ·φ is the return itself, learned from 0.
-    ``record=True`` keeps what transitions give the learner, for ``log``. ``extra`` is the rule's own: eta, beta, ….
-    With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α is ``rates`` times ``alpha`` times what that
-    says; both are then 1 by default.
+    ``record=True`` records the learner's input in transitions, for ``log``. ``extra`` are the rule's own parameters:
+    eta, beta, …. With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α is ``rates`` times ``alpha``
+    times the method's step size; both are then 1 by default.
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -81,7 +81,7 @@ class Horde(HordeSteps):
     >>> horde.observe({"x": 0.5}).shape
     (1,)
 
-    Transitions, of an agent that says what it does:
+    Transitions of an agent:
 
     >>> horde = Horde([GVF("reward", gamma=0.9)], f.Features([f.SoftBins("x", bins=3, range=(0, 1))]), rates=0.3)
     >>> horde.prepare(["x"]).begin({"x": 0.5})
@@ -134,7 +134,7 @@ class Horde(HordeSteps):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
-        # Says at once where there is no such rule or engine, or the rule needs or has not such parameters.
+        # Reports an unknown rule, engine or parameter, or a missing one, at once.
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
         found = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
@@ -153,7 +153,7 @@ class Horde(HordeSteps):
     def warm_up(self, table: Any, rows: int | None = None) -> Horde:
         """Find ranges, categories and means from the first rows of a table, a tenth of it (500 to 10,000) by default.
 
-        Nothing is learned yet: the next row is the first. Returns itself.
+        Nothing is learned yet: the next row is the first. Returns self.
         """
         table = table if isinstance(table, Table) else open_table(table, words=self._words())
         if rows is None:
@@ -167,7 +167,7 @@ class Horde(HordeSteps):
         evaluator = self._evaluator_of(names, categories, step)
         if evaluator.endless:
             warnings.warn(
-                f"{evaluator.endless[0]!r} has γ = 1 everywhere: what it asks for has no end", UndiscountedWarning, 3
+                f"{evaluator.endless[0]!r} has γ = 1 everywhere: its return is an infinite sum", UndiscountedWarning, 3
             )
         held, _ = Hold(len(names)).fill(block.values)
         for maker in self._makers:
@@ -177,10 +177,10 @@ class Horde(HordeSteps):
         return self
 
     def prepare(self, names: Sequence[str], observations: Any = ()) -> Horde:
-        """Be ready for transitions whose observations have these components; "reward" is one more signal.
+        """Prepare for transitions whose observations have these components; "reward" is one more signal.
 
         Ranges that the features were not given are found from ``observations`` (B, C). Features that have been warmed
-        up stay as they are. No mean is known: returns are learned from 0. Returns itself.
+        up stay unchanged. No mean is known: returns are learned from 0. Returns self.
         """
         names = tuple(names)
         if REWARD in names:
@@ -210,9 +210,9 @@ class Horde(HordeSteps):
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
         ``observation`` is {name: reading} (absent, None, NaN or infinite is missing), or the readings in the order of
-        the signals. ``action`` is the one taken now, and ``mu`` the probability (or density) with which the behaviour
-        chose it. ``time``, in seconds or datetime64, is for features of time; gaps are for the caller to find, and
-        ``cut`` at. With ``learn=False`` it only predicts: no weight changes, and the step across is no step.
+        the signals. ``action`` is the one chosen now, and ``mu`` the probability (or density) with which the behaviour
+        chose it. ``time``, in seconds or datetime64, is for features of time; the caller must detect gaps and ``cut``
+        there. With ``learn=False`` it only predicts: no weight changes, and nothing is learned across that row.
         """
         self._require()
         if not isinstance(learn, bool | np.bool_):
@@ -270,16 +270,16 @@ class Horde(HordeSteps):
             return self._learn_rows(values, when, labels, actions, chances, after, learn)
 
     def _words(self) -> set[str]:
-        """The columns whose words count: ON and OFF stay words there."""
+        """The columns that are read as words: ON and OFF stay words there."""
         policies = [question.policy.column for question in self.questions if question.policy is not None]
         one_hot = [part.of for maker in self.makers for part in maker.parts if isinstance(part, OneHot)]
         known = () if self._group is None else self.categories
         return {*known, *one_hot, *(column for column in policies if column is not None)}
 
     def run(self, table: Any) -> Array:
-        """Learn from a whole log, warming up on its first rows if that has not been done; predictions (T, Q).
+        """Learn from a whole log and return the predictions, (T, Q); warms up on its first rows if not warmed up yet.
 
-        It goes on from what was seen before; ``cut`` first, where the log is another sequence.
+        It continues from what was seen before; call ``cut`` first if the log is a new sequence.
         """
         table = table if isinstance(table, Table) else open_table(table, words=self._words())
         if self._group is None:
@@ -302,9 +302,9 @@ class Horde(HordeSteps):
     # ------------------------------------------------------------------ transitions
 
     def begin(self, observation: Mapping[str, Any] | Sequence[Any] | Array, *, time: Any = None) -> Array:
-        """The first observation of an episode: the predictions at it, (Q,).
+        """Begin an episode with its first observation; returns the predictions at it, (Q,).
 
-        An observation is as for ``observe``, without the reward. What has not terminated is cut off here.
+        An observation is as for ``observe``, without the reward. An episode that has not terminated is cut off here.
         """
         self._require()
         values, labels = self._read(observation, "begin", np.nan)
@@ -337,10 +337,10 @@ class Horde(HordeSteps):
     ) -> Array | None:
         """Learn from a transition, and return all predictions at its observation, (Q,).
 
-        ``action`` was taken at the observation before, with probability (or density) ``mu`` if that is known. Where it
-        ``terminated`` γ' is 0, and so are the predictions; where it was ``truncated`` the return goes on from the final
-        observation. After either an episode must ``begin``. With ``predict=False`` nothing is returned, and the step is
-        learned from together with later ones, which is quicker, and leads to the same weights.
+        ``action`` was chosen at the observation before, with probability (or density) ``mu`` if that is known. If the
+        episode ``terminated``, γ' and the predictions are 0; if it was ``truncated``, the return bootstraps from the
+        final observation. After either, call ``begin``. With ``predict=False`` nothing is returned, and the step is
+        learned from together with later ones, which is faster and leads to the same weights.
         """
         self._require()
         for what, flag in (("terminated", terminated), ("truncated", truncated)):
@@ -351,18 +351,18 @@ class Horde(HordeSteps):
             return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
 
     def log(self) -> dict[str, Any]:
-        """What was recorded: the arguments of ``Learner.run`` that lead to the same weights."""
+        """The recorded input: arguments of ``Learner.run`` that lead to the same weights."""
         with self._guard:
             self._require().catch_up()
             return self._groups[0].recorded.log()
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ loading
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
-        ``mu`` must be given again if it was a function, and a ``rule`` of your own too.
+        ``mu`` must be passed again if it was a function, and so must a ``rule`` of your own.
         """
         return Horde.load_with(path, mu=mu, rule=rule)[0]
 
@@ -370,19 +370,19 @@ class Horde(HordeSteps):
     def load_with(
         path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> tuple[Horde, dict[str, Any]]:
-        """The same, and what more was saved with it."""
+        """The same, and the ``more`` that was saved with it."""
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
-                raise CheckpointError(f"{os.fsdecode(path)!r} holds a learner and no horde: emphatic.load opens it.")
+                raise CheckpointError(f"{os.fsdecode(path)!r} holds a single Learner, not a Horde: use emphatic.load.")
             try:
                 horde = Horde(**checkpoints.arguments(header["horde"], stored, mu, rule))
                 return horde, checkpoints.restore(horde, header, stored)
-            except Exception as error:  # whatever a damaged file leads to
-                raise CheckpointError(f"{os.fsdecode(path)!r} does not hold a sound horde: {error}") from error
+            except Exception as error:  # whatever a damaged file causes
+                raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error
 
 
 def _own(maker: Features) -> Features:
-    """The maker, or if another Horde has it already, a copy: it holds traces and ranges, which belong to one stream."""
+    """The maker, or a copy if another Horde already uses it: its traces and ranges belong to one stream."""
     if maker in _TAKEN:
         maker = deepcopy(maker)
         if maker._plan is not None:
@@ -392,7 +392,7 @@ def _own(maker: Features) -> Features:
 
 
 def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
-    """Each maker of features, and the questions that share it."""
+    """Each feature maker, and the questions that share it."""
     if isinstance(features, Features):
         return [(features, np.arange(len(names)))]
     if not isinstance(features, Mapping) or not all(isinstance(maker, Features) for maker in features.values()):

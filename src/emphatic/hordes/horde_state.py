@@ -1,4 +1,4 @@
-"""What a Horde is and holds: questions, features and learners; and where in its stream it stands."""
+"""The state of a Horde: questions, features, learners, and its position in the stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HordeState:
     _group: Group | Groups | None
     _guard: Guard
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ properties
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class HordeState:
 
     @property
     def features(self) -> Features:
-        """The features that all questions share; where they have features of their own, see ``makers``."""
+        """The features that all questions share; if they have features of their own, see ``makers``."""
         if len(self._makers) > 1:
             raise RuntimeError("The questions of this Horde have features of their own: see makers.")
         return self._makers[0]
@@ -83,7 +83,7 @@ class HordeState:
 
     @property
     def base(self) -> Array:
-        """The mean of each cumulant in the warm-up, from which its departures are learned; 0 where it is not so."""
+        """The mean of each cumulant in the warm-up, from which deviations are learned; 0 for questions without one."""
         self._require()
         base = np.empty(len(self.questions))
         for group in self._groups:
@@ -111,7 +111,7 @@ class HordeState:
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """The signals that questions may name: those of the features, and "reward" beside an agent."""
+        """The signals that questions may name: those of the features, and "reward" in transitions."""
         self._require()
         return self._evaluator.signals
 
@@ -138,12 +138,12 @@ class HordeState:
             )
         return self._group
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ saving
 
     def save(self, path: str | os.PathLike[str], **more: Any) -> None:
-        """Write one safetensors file with all there is to go on from.
+        """Write one safetensors file with the complete state.
 
-        ``more`` is kept with it, for ``load_with``: arrays as arrays, and in the header whatever JSON can hold.
+        ``more`` is saved with it, for ``load_with``: arrays as arrays, other values as JSON in the header.
         """
         self._require()
         with self._guard:
@@ -170,4 +170,4 @@ class HordeState:
         self._none_missing = np.zeros((1, self._components), bool)
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
-        self._episode: Before | None = None  # the last row of an episode that goes on
+        self._episode: Before | None = None  # the last row of an episode in progress

@@ -1,4 +1,4 @@
-"""A Horde's next row, of a log or of an episode: read, held, evaluated, and learned from."""
+"""A Horde's next rows, of a log or an episode: read, held, evaluated, and learned from."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SQUARE = LARGEST**2
 
 
 class HordeSteps(HordeState):
-    """Rows of a log and transitions, as arrays; see ``Horde``, which takes them as they come."""
+    """Rows of a log and transitions, as arrays; see ``Horde`` for the public methods."""
 
     def cut(self) -> None:
-        """What follows is another sequence: forget traces, of features too, and learn nothing from the step across."""
+        """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
         with self._guard:
             self._forget()
 
@@ -36,11 +36,11 @@ class HordeSteps(HordeState):
         self, values: Array, time: Any, labels: Mapping[str, Any], actions: Any, mu: Any, gap: NDArray[np.bool_],
         learn: bool = True,
     ) -> Array:  # fmt: skip
-        """The next rows: learn, and answer. What can be refused is refused before anything is changed."""
+        """Learn from the next rows, and answer. Invalid input raises before anything is changed."""
         group, evaluator = self._require(), self._evaluator
         if self._episode is not None or self._setup.record:
-            what = "It has begun an episode: go on with learn(), or cut() first."
-            raise RuntimeError("A Horde that records takes transitions only." if self._setup.record else what)
+            what = "An episode is in progress: continue with learn(), or call cut() first."
+            raise RuntimeError("A Horde with record=True accepts transitions only." if self._setup.record else what)
         if group.phi is None and any(each.open for each in self._groups):
             self._forget()  # an episode was truncated
         hold = self._hold.copy()
@@ -118,7 +118,7 @@ class HordeSteps(HordeState):
     def _row(
         self, values: Array, labels: Mapping[str, Any], original: Any
     ) -> tuple[Observations, Observations, NDArray[np.bool_], Hold | None]:
-        """A row (1, C) as it was read and with readings held, what its features miss, and the next ``hold``.
+        """A row (1, C) as it was read and with readings held, what is missing in it, and the next ``hold``.
 
         Where nothing is missing the first two are the same, and the hold is to ``follow``.
         """

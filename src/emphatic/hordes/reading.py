@@ -15,14 +15,14 @@ from emphatic.questions.gvf import LARGEST
 __all__ = ["REWARD", "probability", "row_of", "rows_of"]
 
 Array = NDArray[np.float64]
-#: The signal that a transition brings beside its observation.
+#: The signal that a transition has besides its observation.
 REWARD = "reward"
 
 
 def row_of(
     observation: Any, function: str, signals: Sequence[str], categories: Sequence[str], reward: Any = None
 ) -> tuple[Array, dict[str, Any]]:
-    """The row (1, C) of all signals, and labels; of a transition with its reward. ``function`` is what was called."""
+    """The row (1, C) of all signals, and labels; of a transition, with its reward. ``function`` names the caller."""
     labels: dict[str, Any] = {name: [None] for name in categories}
     wanted = signals if function == "observe" else [name for name in signals if name != REWARD]
     if isinstance(observation, Mapping):
@@ -69,7 +69,7 @@ def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]
 
 
 def probability(mu: Any, function: str) -> list[float] | None:
-    """μ as it comes with a step."""
+    """μ as passed with a step."""
     if mu is None:
         return None
     value = float(mu) if isinstance(mu, int | float | np.number) else np.nan
@@ -83,7 +83,7 @@ def _number(name: str, reading: Any, function: str) -> float:
         if reading.__class__ is float or not np.iscomplexobj(reading):
             return np.nan if reading is None else float(reading)
         raise TypeError
-    except Exception:  # whatever an object's own way of becoming a number raises
+    except Exception:  # whatever the object's own conversion raises
         raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
 
 

@@ -45,11 +45,11 @@ class Setup:
 
     @property
     def chances(self) -> tuple[str, ...]:
-        """Which of π and μ the rule uses itself, and gets from the questions' policies."""
+        """Which of π and μ the rule itself uses; they come from the questions' policies."""
         return tuple(name for name in ("pi", "mu") if name in self.rule.extra and name not in self.extra)
 
     def constants(self, Q: int, norm: float, lambda_: Any) -> tuple[Array, ...]:
-        """All parameters of a step (1, K), of which I, ρ, γ' and R, and ``chances``, are given anew in each."""
+        """All parameters of a step (1, K), of which I, ρ, γ', R and ``chances`` are passed anew in each step."""
         E = len(self.rates)
         if self.alpha is None and "stepsize" in self.kind:
             alpha = np.repeat(self.rates, Q)
@@ -68,5 +68,5 @@ def _scaled_by(rates: Sequence[float], alpha: Any, Q: int) -> Any:
     try:
         each = np.broadcast_to(np.asarray(alpha, np.float64), Q)
     except (TypeError, ValueError):
-        return alpha  # what is wrong with it is said where all parameters are looked at
+        return alpha  # errors are reported where all parameters are checked
     return np.concatenate([rate * each for rate in rates])

@@ -1,1 +1,1 @@
-"""Learners: any rule on any engine, from the check of the input to the checkpoint."""
+"""Learners: any rule on any engine, from input validation to checkpoints."""

@@ -1,4 +1,4 @@
-"""Sparse features: the few components of φ that are not zero."""
+"""Sparse features: the nonzero components of φ."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _INT64 = np.dtype(np.int64)
 
 
 class Active:
-    """The active features of one φ, shape (k,), or of one φ a row, shape (T, k).
+    """The active features of one φ, shape (k,), or of one φ per row, shape (T, k).
 
-    ``values`` are 1 unless given. An index of −1 stands for "none", so that rows of different lengths fit one array.
-    An index may not be repeated within one φ. Rows are taken as those of an array are, without a copy: ``Phi[a:b]`` is
-    ``Active`` too, and ``Phi[t]`` is one φ.
+    ``values`` are 1 unless given. An index of −1 means "none", so that rows of different lengths fit one array. An
+    index may not be repeated within one φ. Indexing works as on an array, without a copy: ``Phi[a:b]`` is ``Active``
+    too, and ``Phi[t]`` is one φ.
 
     >>> Active([3, 7])
     Active([3, 7])
@@ -46,11 +46,11 @@ class Active:
             and indices.ndim == 1
             and len(indices) <= _FEW
         ):
-            # The common case, a step at a time; whatever is amiss is said below.
+            # The common case, one step at a time; errors are reported below.
             self.indices: NDArray[np.int64] = indices.copy()
             self.values: NDArray[np.float64] = _one_row(len(indices))
-            #: The largest index (−1 if there is none), so that a learner need not look at every one again; of rows
-            #: that were taken from others, the largest of those.
+            #: The largest index (−1 if there is none), so that a learner need not check every index again; for rows
+            #: sliced from another ``Active``, the largest index of that one.
             self.top: int = _of_few()(self.indices)
             if self.top >= -1:
                 return
@@ -79,7 +79,7 @@ class Active:
 
     @property
     def rows(self) -> Rows:
-        """One compressed row a step."""
+        """One compressed row per step."""
         if self.indices.ndim == 1:
             return Rows(_start(self.indices.shape[0]), self.indices, self.values)
         constant = self.values.strides == (0, 0)  # reshape would make a full array of ones of it
@@ -100,7 +100,7 @@ class Active:
         try:
             t = index(rows)
         except TypeError:
-            raise TypeError(f"Rows of Active are taken by a slice or a whole number. Got {rows!r} instead.") from None
+            raise TypeError(f"Active is indexed by a slice or an integer. Got {rows!r} instead.") from None
         constant = self.values.strides == (0, 0)
         return make_unchecked(self.indices[t], _one_row(self.shape[1]) if constant else self.values[t], self.top)
 
@@ -119,7 +119,7 @@ class Active:
 
 
 def make_unchecked(indices: NDArray[np.int64], values: NDArray[np.float64], top: int) -> Active:
-    """Without looking over what is known to be right; ``top`` is the largest index, or more."""
+    """Without checks, for data known to be valid; ``top`` is at least the largest index."""
     made = Active.__new__(Active)
     made.indices, made.values, made.top = indices, values, top
     return made
@@ -133,7 +133,7 @@ def _of_few() -> Any:
 
 
 def highest(indices: NDArray[np.int64]) -> int:
-    """The largest index, if all are allowed."""
+    """The largest index; raises if an index is not allowed."""
     start = _start(indices.shape[0]) if indices.ndim == 1 else _starts(indices.shape)
     row, repeated, top = survey(indices.reshape(-1), start)
     if row < 0:

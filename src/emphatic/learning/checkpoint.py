@@ -1,10 +1,10 @@
 """Checkpoints: one safetensors file, with a JSON header in its metadata.  Never pickle.
 
-At any moment the path holds a whole checkpoint, the old one or the new one (``common.files``). Neither writing nor
+At any moment the path holds a complete checkpoint, the old one or the new one (``common.files``). Neither writing nor
 reading needs memory for a second copy of the arrays.
 
-The JSON header has XXH3 checksums of every array and, under "__metadata__", of all that stands before the arrays with
-the checksums' digits as zeros. Files of versions before 0.3 have none, and load without.
+The JSON header has XXH3 checksums of every array and, under "__metadata__", of everything before the arrays, with
+the digits of the checksums as zeros. Files of versions before 0.3 have no checksums and load without them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from emphatic.learning.tensors import Stored, TensorPart
 
 __all__ = ["FORMAT", "open_checkpoint", "write"]
 
-#: The version of the format that is written; files of a later one are refused.
+#: The version of the format that is written; files of a later version are refused.
 FORMAT = 1
 
 _KEY = "emphatic"
@@ -38,16 +38,16 @@ _WITHOUT = {
 
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[str, TensorPart]) -> None:
-    """Put header and arrays in one file, atomically. ValueError for what could not be read again."""
+    """Write header and arrays to one file, atomically. ValueError for what could not be read back."""
     target = Path(os.path.realpath(os.fsdecode(path)))
     if target.exists() and not target.is_file():  # a folder, or a device or pipe that a rename would destroy
-        raise OSError(f"{str(target)!r} is there already and is not a file: no checkpoint can take its place.")
+        raise OSError(f"{str(target)!r} already exists and is not a file; a checkpoint cannot replace it.")
     header = {"format": FORMAT, **header}
     blank = _with_checksums(header, dict.fromkeys((_OF_HEADER, *parts)))
     try:
         _parse(blank)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{str(target)!r} would have a header that cannot be read again: {error}") from error
+        raise ValueError(f"{str(target)!r} would have a header that cannot be read back: {error}") from error
     with atomic_file(target) as file:
         checksums = tensors.write(file, {_KEY: blank}, parts)
         checksums = {_OF_HEADER: _hash_header(blank, parts)} | {name: checksums[name] for name in parts}
@@ -56,21 +56,21 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[s
 
 
 def _with_checksums(header: Mapping[str, Any], checksums: Mapping[str, str | None]) -> str:
-    """The text of the header, with zeros for checksums that are not known."""
+    """The text of the header, with zeros for unknown checksums."""
     digits = {name: checksum or "0" * 16 for name, checksum in checksums.items()}
     return json.dumps({**header, _CHECKSUMS: digits}, allow_nan=False)
 
 
 def _hash_header(blank: str, arrays: Mapping[str, tensors.TensorLayout]) -> str:
-    """The checksum of what stands before the arrays, from the text in which the checksums are zeros."""
+    """The checksum of everything before the arrays, from the text in which the checksums are zeros."""
     return xxhash.xxh3_64_hexdigest(tensors.encode_header({_KEY: blank}, arrays))
 
 
 @contextmanager
 def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
-    """The header, and the arrays still in the file; ``CheckpointError`` if the file is not a whole checkpoint.
+    """The header, and the arrays still in the file; ``CheckpointError`` if the file is not a complete checkpoint.
 
-    It is opened once: a checkpoint that takes its place meanwhile is another file.
+    The file is opened once: a checkpoint that replaces it meanwhile is another file.
     """
     path = os.fsdecode(path)
     where = repr(path)

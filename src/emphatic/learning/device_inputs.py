@@ -1,6 +1,6 @@
-"""The same checks for an engine on a device: arrays of other libraries become torch tensors, and stay where they are.
+"""Input validation for an engine on a device: arrays of other libraries become torch tensors and stay where they are.
 
-Numbers in single precision stay so: on their way to a device, half the bytes are half the time.
+Single-precision numbers stay single precision: half the bytes take half the time to copy to a device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["features", "import_array", "parameters", "series"]
 
 
 def import_array(name: str, value: Any, function: str) -> Any:
-    """Whatever has ``__dlpack__`` as a torch tensor in the same memory; NumPy's arrays, and anything else, as it is."""
+    """Anything with ``__dlpack__`` as a torch tensor in the same memory; NumPy arrays and anything else unchanged."""
     if isinstance(value, torch.Tensor):
         tensor = value.detach()
     elif isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
@@ -36,7 +36,7 @@ def import_array(name: str, value: Any, function: str) -> Any:
 
 
 def features(name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True) -> tuple[Any, float]:
-    """``inputs.features``; of a tensor, one in the dtype on the same device."""
+    """``inputs.features``; a tensor gives a tensor of the dtype on the same device."""
     value = import_array(name, value, function)
     if not isinstance(value, torch.Tensor):
         return inputs.features(name, value, function, n, dtype, look_over=look_over)
@@ -75,9 +75,9 @@ def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value
 
 
 def least_rows(p: Any) -> Any:
-    """What ``warn_if_never_terminating`` need look at: each learner's least value, as if it were that of every step.
+    """What ``warn_if_never_terminating`` needs to check: each learner's least value, as if it were that of every step.
 
-    Where none is 1, one learner stands for all, so that little travels.
+    Where none is 1, one learner represents all, so that little is copied.
     """
     if not isinstance(p, torch.Tensor) or not p.numel():
         return p
@@ -104,7 +104,7 @@ def _product(a: Any, b: Any) -> Any:
 
 
 def _reduced(p: Any, device: torch.device) -> torch.Tensor:
-    """Without what is repeated, in double precision."""
+    """Without repeated entries, in double precision."""
     tensor = p if isinstance(p, torch.Tensor) else torch.from_numpy(np.array(p[: 1 if p.strides[0] == 0 else None]))
     tensor = tensor[:1] if tensor.stride(0) == 0 else tensor
     return (tensor[:, :1] if tensor.stride(1) == 0 else tensor).to(device).double()

@@ -1,4 +1,4 @@
-"""Input validation: whatever a user passes becomes arrays that engines can trust, or raises ``ValueError``.
+"""Input validation: user input becomes arrays that engines can trust, or raises ``ValueError``.
 
 Every message has one form: the parameter and the function, what it must be, what was given instead, and where.
 """
@@ -41,7 +41,7 @@ _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
 
 
 def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
-    """The error for a bad parameter, in the one form that all have."""
+    """The error for a bad parameter, in the form that all messages share."""
     return ValueError(f"The '{name}' parameter of {function} must {wanted}. Got {got} instead.")
 
 
@@ -56,17 +56,17 @@ def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
     """The value as an array of real numbers."""
     try:
         array = np.asarray(import_array(name, value, function))
-    except Exception:  # whatever an object's own way of becoming an array raises
+    except Exception:  # whatever the object's own conversion raises
         raise _unreadable(name, value, function) from None
     if array.dtype.kind not in "fiub":
         raise refusal(name, function, "be real numbers", show(value))
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray shows what the mask hides
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray would expose the masked values
         raise refusal(name, function, "have no masked values", show(value))
     return array
 
 
 def import_array(name: str, value: Any, function: str) -> Any:
-    """An array of another library that NumPy would not read by itself, as NumPy's; anything else as it is."""
+    """An array of another library that NumPy does not read by itself, as a NumPy array; anything else unchanged."""
     if hasattr(value, "detach"):  # a torch tensor, which may belong to a graph of gradients
         return value.detach()
     if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
@@ -91,9 +91,9 @@ def _unreadable(name: str, value: Any, function: str) -> ValueError:
 def features(
     name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True
 ) -> tuple[Features, float]:
-    """φ, one row a step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
+    """φ, one row per step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
 
-    Without ``look_over`` the numbers of an array are not checked, and the largest is unknown (NaN).
+    Without ``look_over`` the values of an array are not checked, and the largest is unknown (NaN).
     """
     if isinstance(value, Active):
         return _active(name, value, function, n, dtype)
@@ -113,7 +113,7 @@ def features(
 
 
 def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> None:
-    """Refuse φ, or rows of φ, of another shape."""
+    """Raise if φ, or rows of φ, have another shape."""
     ndims = _NDIMS[function]
     if len(shape) not in ndims or shape[-1] != n:
         shapes = " or ".join({1: f"({n},)", 2: f"(T, {n})"}[d] for d in ndims)
@@ -121,7 +121,7 @@ def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> Non
 
 
 def not_finite(name: str, function: str, dtype: str, given: Any, cast: Any, ndim: int) -> ValueError:
-    """The error for features that are not all finite; it names the first."""
+    """The error for features that are not all finite; it names the first such value."""
     t, i = np.argwhere(~np.isfinite(cast))[0]
     where = f"feature {i}" if ndim == 1 else f"step {t}, feature {i}"
     return refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
@@ -169,7 +169,7 @@ def resolve(
 
 
 def as_given(name: str, value: Any) -> Any:
-    """A parameter as it is: the kernel checks its range, except that of eta, which it never sees (β = eta·α)."""
+    """A parameter unchanged: the kernel checks its range, except that of eta, which it never sees (β = eta·α)."""
     if name == "eta" and not np.all(np.isfinite(value) & (np.asarray(value) >= 0.0)):
         raise ValueError("eta is out of range")
     return value
@@ -219,7 +219,7 @@ def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tupl
     if value.indices.ndim not in ndims:
         shapes = " or ".join({1: "(k,)", 2: "(T, k)"}[d] for d in ndims)
         raise refusal(name, function, f"be Active of shape {shapes}", f"shape {value.shape}")
-    # (of rows taken from others, ``top`` is that of all the others)
+    # (for slices, ``top`` is that of the whole array)
     if value.top >= n and len(above := np.argwhere(value.indices >= n)):
         first = above[0]
         at = f" at step {first[0]}" if value.indices.ndim == 2 else ""
@@ -229,7 +229,7 @@ def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tupl
 
 
 def _held(name: str, function: str, rows: Rows, dtype: str) -> float:
-    """The largest |value|; refuses values that are not finite in the dtype."""
+    """The largest |value|; raises for values that are not finite in the dtype."""
     top = float(np.abs(rows.value).max(initial=0.0))
     limit = float(np.finfo(dtype).max)
     if not top <= limit:
@@ -300,7 +300,7 @@ def shape_of(name: str, shape: tuple[int, ...], function: str, T: int, K: int | 
 
 
 def bounds(rule: AnyRule, name: str) -> tuple[float, float]:
-    """The least and the largest value that this parameter may have."""
+    """The least and the largest value of this parameter."""
     return rule.ranges.get(name) or RANGES.get(name, (-math.inf, math.inf))
 
 

@@ -1,4 +1,4 @@
-"""Hordes put together; ``Learner.select`` takes them apart."""
+"""Join hordes into one; ``Learner.select`` splits them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["join"]
 
 
 def join(hordes: Sequence[Learner]) -> Learner:
-    """One horde of all these learners, in order, as they are: frozen ones stay so, and each has its own steps.
+    """One horde of all these learners, in order: frozen learners stay frozen, and each keeps its own step count.
 
-    They have the same rule, n, dtype and engine, and are at the same position of their stream.
+    They must have the same rule, n, dtype and engine, and be at the same position of their stream.
     """
     if not isinstance(hordes, Sequence) or not all(isinstance(other, Learner) for other in hordes) or not hordes:
         raise inputs.refusal("hordes", "join", "be a list of one learner or more", show(hordes))

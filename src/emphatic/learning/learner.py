@@ -27,16 +27,18 @@ __all__ = ["Learner"]
 #: The one class of arrays that kernels take directly; masked arrays and other subclasses are converted first.
 _plain = np.ndarray
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+#: The default of ``alpha`` in ``run``, where None is bad input unless the learner has a stepsize.
+_ABSENT: Any = object()
 
 
 class Learner(State):
     """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
 
-    ``rule`` is a name of ``emphatic.rules.names()`` or your own; ``dtype`` is "float64" or "float32"; ``engine`` is
-    one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``; ``threads`` is
-    the most that an engine may use; ``devices`` are the GPUs, by number, among which the cuda engine divides the
-    learners. ``stepsize`` is a name of ``emphatic.stepsizes.names()`` or an object of ``emphatic.stepsizes`` that finds
-    the step sizes; ``alpha`` then multiplies them.
+    ``rule`` is a name from ``emphatic.rules.names()`` or a ``Rule`` of your own; ``dtype`` is "float64" or "float32";
+    ``engine`` is one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``;
+    ``threads`` is the most threads that an engine may use; ``devices`` are the numbers of the GPUs among which the cuda
+    engine divides the learners. ``stepsize`` is a name from ``emphatic.stepsizes.names()`` or an object of
+    ``emphatic.stepsizes`` that sets the step sizes; ``alpha`` then multiplies them.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -50,8 +52,8 @@ class Learner(State):
 
     The vectors and the memory of the rule are attributes: ``theta``, ``e``, ``F``, ``D``, ``gamma``, … (copies;
     ``theta`` can be set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite
-    raises ``Diverged``. A learner belongs to one thread at a time: another gets ``RuntimeError`` meanwhile. Threads
-    that only read may do so side by side.
+    raises ``Diverged``. A learner belongs to one thread at a time: any other that uses it meanwhile gets
+    ``RuntimeError``. Threads that only read may do so at the same time.
     """
 
     __slots__ = ()
@@ -68,10 +70,12 @@ class Learner(State):
         gamma_next: Any,
         **extra: Any,
     ) -> Any:
-        """One step in the seed's order: alpha through rho are at t, the rest at t+1. Returns the TD error δ.
+        """One step; returns the TD error δ = R + γ'θ·φ' − θ·φ, from before the update.
+
+        Arguments are in the order of Sutton (2015): alpha through rho are at t, the rest at t+1.
 
         φ and φ' are (n,) or ``Active``; every other argument is a number, or with K learners an array (K,). At a
-        termination pass ``gamma_next=0`` and any φ' (zeros, by custom), and go on with the next episode's first
+        termination pass ``gamma_next=0`` and any φ' (zeros by convention), and continue with the next episode's first
         state; or give the terminal state a call of its own with φ = 0 and I = 0.
         """
         guard = self._guard
@@ -83,7 +87,7 @@ class Learner(State):
             if step is not None:
                 # The kernel checks everything but types, and returns NaN or None where something is wrong.
                 try:
-                    # (numba takes masked arrays for plain ones, and the bytes of another order as they come; which
+                    # (numba would treat masked arrays as plain ones and ignore byte order; which
                     # of the two dtypes is the learner's it knows itself, and to look it up here takes longer than all
                     # else)
                     if (
@@ -96,11 +100,11 @@ class Learner(State):
                         one, one_next = self._active(phi), self._active(phi_next)
                     if extra:
                         delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
-                    else:  # (to unpack even an empty dict takes time)
+                    else:  # (unpacking even an empty dict takes time)
                         delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
                     if delta == delta if delta.__class__ is float else delta is not None:
                         return delta
-                except Exception:  # not what a kernel takes: the checks below name what is wrong
+                except Exception:  # not what a kernel accepts: the checks below name the problem
                     pass
             return self._learn(phi, phi_next, extra, alpha, I, lambda_, rho, gamma_next, R)
         finally:
@@ -130,7 +134,7 @@ class Learner(State):
         status = engine.run(now, following, max(top, top_next), parameters, none, Watch(self._frozen))
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
-        self._stand_at(position + 1)
+        self._set_position(position + 1)
         return float(engine.delta[0]) if self._K is None else engine.delta.copy()
 
     def run(
@@ -139,7 +143,7 @@ class Learner(State):
         R: Any,
         gamma_next: Any,
         *,
-        alpha: Any = None,
+        alpha: Any = _ABSENT,
         lambda_: Any = 0.0,
         rho: Any = 1.0,
         I: Any = 1.0,
@@ -169,7 +173,7 @@ class Learner(State):
         (S,), or with K learners (K, S): then learner k is judged by its own values v[k] and weights d[k].
 
         With ``on_divergence="freeze"`` a learner that would diverge keeps its last finite weights from there on, and
-        the others go on; ``frozen`` says which these are. By default ``Diverged`` is raised.
+        the others go on; ``frozen`` tells which. By default ``Diverged`` is raised.
 
         >>> import numpy as np
         >>> learner = Learner("true_online_td", 1)
@@ -192,18 +196,18 @@ class Learner(State):
         self, Phi: Any, R: Any, gamma_next: Any, alpha: Any, lambda_: Any, rho: Any, I: Any, Phi_next: Any,
         predictions: Any, returns: Any, probe: Any, probe_every: int, on_divergence: Any, extra: dict[str, Any],
     ) -> Any:  # fmt: skip
-        """``run``, with the learner for this thread alone."""
-        if alpha is None:
-            if self.rule.stepsize is None:
-                raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
+        """``run``, with exclusive use of the learner."""
+        if self.rule.stepsize is not None and (alpha is _ABSENT or alpha is None):
             alpha = 1.0
+        if alpha is _ABSENT:
+            raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
         values = (alpha, I, lambda_, rho, gamma_next, R)
         # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
         log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
         T, check = len(log.phi), self._inputs
         if trusting and T == 0:
-            self._features(Phi, Phi_next)  # no step will look at the one row there is
+            self._features(Phi, Phi_next)  # no step will check the only row
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
         check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
         goal = None if probe is None else inputs.probe(probe, self.n, self._K)
@@ -267,7 +271,7 @@ class Learner(State):
     # ------------------------------------------------------------------ inside
 
     def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
-        """``run`` on a few rows: θ·φ' after each, (T, K), for a caller who has checked what it gives.
+        """``run`` on a few rows: θ·φ' after each, (T, K), for a caller that has checked its input.
 
         φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
         A learner that would diverge is frozen.
@@ -291,7 +295,7 @@ class Learner(State):
     def _pass(self, position: int) -> None:
         """Set the position in the stream after a run in which learners may have been frozen."""
         if np.count_nonzero(self._frozen):
-            self._stand_at(position)
+            self._set_position(position)
             self._stepper = None
 
     def _log(
@@ -347,10 +351,10 @@ class Learner(State):
 
 
 def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
-    """A step of a rule with extra parameters, given by name or by default, or all by position."""
+    """A step of a rule with extra parameters, passed by name or left at their defaults, or all passed by position."""
 
     def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
-        if len(values) == 6:  # those of every step alone
+        if len(values) == 6:  # only the parameters of every rule
             values = tuple(inputs.resolve(rule, "learn", values, extra, inputs.as_given, mul))
         return step(phi, phi_next, *values)
 
@@ -376,14 +380,14 @@ def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.
 
 
 def _warn_of(gamma: NDArray[np.float64]) -> None:
-    """A warning where γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
+    """Warn if γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
     constant = len(gamma) > 1 and gamma.strides[0] == 0
     if constant or len(gamma) >= inputs.EPISODE:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=5)
 
 
 def _warn_of_lambda_next(rule: AnyRule, lambda_: Any) -> None:
-    """A warning where λ varies over the steps, and λ' is λ of the same step for want of another."""
+    """Warn if λ varies over the steps and λ' was not given, so that λ of the same step is used."""
     if len(lambda_) > 1 and (lambda_[1:] != lambda_[:-1]).any():
         warnings.warn(
             f"lambda_ varies over the steps, rule {rule.name!r} uses λ of the next step too, and 'lambda_next' was not "

@@ -18,9 +18,9 @@ def load(
     rule: AnyRule | None = None,
     devices: Sequence[int] | None = None,
 ) -> Learner:
-    """The learner that ``Learner.save`` wrote; goes on with the same bits on the same engine.
+    """The learner that ``Learner.save`` wrote; it continues bit for bit on the same engine.
 
-    ``engine`` names another engine to go on with, and ``devices`` the GPUs among which the cuda engine divides the
+    ``engine`` names another engine to continue with, and ``devices`` the GPUs among which the cuda engine divides the
     learners: they are not saved. A learner of a ``Rule`` of your own needs that ``rule`` again. What
     more was saved with it is left in the file: ``Learner.load_with`` reads that too.
     """

@@ -1,4 +1,4 @@
-"""The learner of one sequence: it learns and is cut, and can keep a log of all that it was given."""
+"""The learner of one sequence: it learns, can be cut, and can record all its input."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OFF = ("alpha", "beta", "rho", "gamma_next", "R")
 
 
 class RecordedLearner:
-    """K questions' learner. One that would diverge is ``frozen``: it keeps its last weights, and the others go on.
+    """The learner of K questions. One that would diverge is ``frozen``: it keeps its last weights; the others go on.
 
-    ``constant`` has all parameters of a step, (1, K) each, of which I, ρ, γ' and R are given anew in each; no
-    component of φ is larger than ``top``, or they are looked at where that is None.
+    ``constant`` has all parameters of a step, (1, K) each, of which I, ρ, γ' and R are passed anew in each step. No
+    component of φ is larger than ``top``; where that is None, the components are checked.
     """
 
     def __init__(self, learner: Learner, constant: Arrays, top: float | None, record: bool) -> None:
@@ -42,7 +42,7 @@ class RecordedLearner:
         self, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array, alpha: Array | None = None,
         extra: Mapping[str, Array] | None = None,
     ) -> Array:  # fmt: skip
-        """T steps, with parameters (T, K); θ·φ' after each, (T, K).
+        """Learn from T steps with parameters (T, K); returns θ·φ' after each, (T, K).
 
         ``alpha`` may be given where no other parameter depends on it, and ``extra`` parameters that vary.
         """
@@ -78,11 +78,11 @@ class RecordedLearner:
         A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight and forgets the traces.
         """
         if not self._steps:
-            raise RuntimeError("Nothing was recorded: say record=True from the beginning.")
+            raise RuntimeError("Nothing was recorded: pass record=True when creating it.")
         index, value, index_next, value_next, *given = map(np.concatenate, zip(*self._steps, strict=True))
         phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next)}
         return phi | dict(zip(self.learner.rule.parameters, given, strict=True))
 
     def _without(self, given: Arrays, these: NDArray[np.bool_]) -> Arrays:
-        """The parameters of steps (T, K) of which these change nothing."""
+        """The parameters of steps (T, K), where the marked ones change nothing."""
         return tuple(np.where(these, 0.0, p) if at in self._off else p for at, p in enumerate(given))

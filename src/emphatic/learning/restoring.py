@@ -1,6 +1,6 @@
-"""What a checkpoint holds, held against what is due before anything of that size is made, and put into an engine.
+"""Restores engines from checkpoints: the contents are checked before anything of their size is allocated.
 
-Also what a user kept beside it: ``more`` entries of the header, and arrays.
+Also what a user saved with the learner: ``more`` entries of the header, and arrays.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["check", "fill", "frozen", "open_checkpoint", "pack", "position", "un
 
 #: Counts are whole numbers in float64.
 _MOST_STEPS = 1 << 53
-#: Levels of lists and tables in what a user keeps.
+#: Levels of nested lists and tables in what a user saves.
 _DEEPEST = 100
 
 
 @contextmanager
 def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], dict[str, Stored]]]:
-    """``checkpoint.open_checkpoint``, and ``CheckpointError`` for whatever is found unsound while it is open."""
+    """``checkpoint.open_checkpoint``, with ``CheckpointError`` for any fault found while it is open."""
     with checkpoint.open_checkpoint(path) as (header, arrays):
         try:
             yield header, arrays
@@ -42,7 +42,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
 
 
 def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule | None = None) -> AnyRule:
-    """The rule of the learner, if the header and the arrays agree about it; ``own`` where the library has it not.
+    """The rule of the learner, if header and arrays agree with it; ``own`` for a rule that the library does not have.
 
     ValueError, KeyError or TypeError if they do not.
     """
@@ -63,12 +63,12 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
     ):
         array = arrays[name]
         if (array.dtype, array.shape) != (dtype, shape):
-            raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is due")
+            raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is expected")
     return rule
 
 
 def _stepped(base: AnyRule, found: Any) -> AnyRule:
-    """The rule whose step sizes are found by the method that a header names; its numbers are in the rule's memory."""
+    """The rule with the step-size method that a header names; the method's numbers are in the rule's memory."""
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise ValueError(f"its step size is {found!r}")
     options = {key: value for key, value in found.items() if key != "name"}
@@ -76,7 +76,7 @@ def _stepped(base: AnyRule, found: Any) -> AnyRule:
 
 
 def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:
-    """Give a fresh engine the state of a checkpoint that was checked; ``name`` is what the learner calls the engine."""
+    """Fill a new engine with the state of a checked checkpoint; ``name`` is the learner's name for the engine."""
     rule, counts = inner.rule, _counts(header, arrays)
     memory = {name: arrays[name].array() for name in rule.memory}
     gamma = memory.get("gamma")
@@ -101,11 +101,11 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
     with np.errstate(all="ignore"):
         for r, vector in enumerate(rule.vectors):
             if pending and not _same(inner.blocks(r), arrays[vector]):
-                raise ValueError(f"what the {name} engine needs to go on does not give its {vector!r}")
+                raise ValueError(f"the state of the {name} engine does not match its {vector!r}")
 
 
 def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[np.bool_]:
-    """Which learners stand still; none where the file does not say."""
+    """Which learners are frozen; none where the file does not say."""
     shape = _lead(header) or (1,)
     stored = arrays.get("frozen")
     if stored is None:
@@ -119,7 +119,7 @@ def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[n
 
 
 def position(header: Mapping[str, Any]) -> int:
-    """Where in the stream the learners are; as far as they have learned, where the file does not say."""
+    """The learners' position in the stream; where the file does not say, the steps that they have learned from."""
     steps, at = header["steps"], header.get("position", header["steps"])
     if not (type(at) is int and steps <= at < _MOST_STEPS):
         raise ValueError(f"its position in the stream is {at!r}, after {steps!r} steps")
@@ -127,9 +127,9 @@ def position(header: Mapping[str, Any]) -> int:
 
 
 def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple[dict[str, Any], dict[str, TensorPart]]:
-    """What a user keeps beside a learner: entries of the header, and arrays under names that begin with ``prefix``.
+    """What a user saves with a learner: entries of the header, and arrays under names that begin with ``prefix``.
 
-    ``own`` are names that are taken.
+    ``own`` are the names already in use.
     """
     taken = set(own)
     entries, parts = {}, {}
@@ -153,7 +153,7 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a value is nested deeper than will be read again wherever ``load`` is called."""
+    """Whether a value is nested too deeply to be read back by any caller of ``load``."""
     level = [value]
     for _ in range(_DEEPEST):
         level = [inner for one in level for inner in _items(one)]
@@ -169,10 +169,10 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def unpack(entries: Any, arrays: Mapping[str, Stored], prefix: str) -> dict[str, Any]:
-    """What was kept by ``pack``."""
+    """What ``pack`` saved."""
     kept = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if not isinstance(entries, dict) or entries.keys() & kept.keys():
-        raise ValueError("what more was saved with it is damaged")
+        raise ValueError("the extra data saved with it is damaged")
     return entries | {name: array.array() for name, array in kept.items()}
 
 

@@ -1,4 +1,4 @@
-"""One call of ``run``: what it was given, checked; the blocks it goes in; and what it collects."""
+"""One call of ``run``: its checked input, the blocks in which it proceeds, and what it collects."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Collection", "Log", "fit"]
 
-#: Components of φ that are converted at a time when features do not come in the form the engine reads.
+#: Components of φ converted at a time when features are not in the form that the engine reads.
 _CONVERTED = 1 << 21
-#: Predictions that are kept at a time when only their errors are wanted.
+#: Predictions kept at a time when only their errors are requested.
 _COMPARED = 1 << 24
 
 
@@ -69,7 +69,7 @@ class Collection:
     ) -> None:
         self.T, self.K, self._dtype, self._returns = T, engine.K, engine.dtype, returns
         kept = T if predictions and returns is None else 0
-        #: (T, K), on the device where that is asked for; no rows where none are wanted.
+        #: (T, K), on the device if requested; no rows if none are requested.
         self.predictions = engine.room(kept) if direct else np.empty((kept, self.K), engine.dtype)
         self.squares: NDArray[np.float64] = np.zeros(self.K)
         self._probe, self._every = probe, every
@@ -77,7 +77,7 @@ class Collection:
 
     @property
     def most(self) -> int:
-        """How many steps may go at a time, so that what is held stays small."""
+        """How many steps to run at a time, so that little memory is needed."""
         return self.T if self._returns is None else max(1, _COMPARED // self.K)
 
     def room(self, begin: int, end: int) -> Any:
@@ -87,20 +87,20 @@ class Collection:
         return self.predictions[begin:end] if len(self.predictions) else self.predictions
 
     def watch(self, begin: int, frozen: NDArray[np.bool_], freeze: bool) -> Watch:
-        """What is to be watched from step ``begin`` on."""
+        """What to watch from step ``begin`` on."""
         if self._probe is None:
             return Watch(frozen, freeze)
         every = self._every
         return Watch(frozen, freeze, self._probe, self.errors[-(-begin // every) :], every, -begin % every)
 
     def add(self, begin: int, end: int, made: Any, sum_squares: Any) -> None:
-        """Compare the predictions of these steps with what they were to foretell."""
+        """Compare the predictions of these steps with the actual returns."""
         if self._returns is not None:
             self.squares += sum_squares(made, self._returns[begin:end])
 
 
 def check_outputs(predictions: Any, on_divergence: Any, *, device: bool) -> None:
-    """The keywords of ``run`` that say what comes of it."""
+    """Check the keywords of ``run`` that select its outputs."""
     if not (predictions is None or isinstance(predictions, bool) or (predictions == "device" and device)):
         wanted = "be True, False or None, or 'device' with the cuda engine"
         raise inputs.refusal("predictions", "run", wanted, repr(predictions))

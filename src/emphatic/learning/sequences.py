@@ -1,9 +1,9 @@
-"""The sequences a question is made of: outcomes, cumulants, interest and importance sampling ratios.
+"""The sequences that define a question: outcomes, cumulants, interest and importance sampling ratios.
 
-They are the helpers that section 1 of Sutton's guide ("True online emphatic TD(λ): quick reference and
-implementation guide") speaks of. Index t of an argument holds what ``learn`` is given at step t: ``R[t]`` is
+These are the helpers that section 1 of Sutton's guide ("True online emphatic TD(λ): quick reference and
+implementation guide") mentions. Index t of an argument holds what ``learn`` is given at step t: ``R[t]`` is
 R_{t+1} and ``gamma_next[t]`` is γ_{t+1}. One-dimensional arrays run over time; next to a (T, K) argument, one
-of length K (K ≠ T) holds one value a learner.
+of length K (K ≠ T) holds one value per learner.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class UndiscountedWarning(UserWarning):
 
 
 def returns(R: npt.ArrayLike, gamma_next: npt.ArrayLike, *, tolerance: float = 0.01) -> tuple[FloatArray, BoolArray]:
-    """The outcome that followed each step: with hindsight, what the prediction there should have been.
+    """The outcome that followed each step: what the prediction there should have been, in hindsight.
 
         G_t = R_{t+1} + γ_{t+1} G_{t+1},   G_T = 0
         known_t = (Π_{j=t+1}^{T} γ_j ≤ tolerance)
@@ -131,7 +131,7 @@ def interest(
     start = gamma == 0.0
     terminal = np.zeros_like(start)
     if terminal_rows:
-        # A terminal row is followed by a start whatever γ says: of γ_t = 0 in a row every other is terminal.
+        # The row after a terminal row is a start, whatever its γ: of consecutive γ_t = 0 every other one is terminal.
         start[:1] = False
         t = np.arange(len(gamma))
         zeros_in_a_row = t - np.maximum.accumulate(np.where(start, -1, t))
@@ -199,7 +199,7 @@ def xi(zeta: float, pi: npt.ArrayLike, mu: npt.ArrayLike) -> float:
 
 
 def warn_if_never_terminating(gamma_next: npt.ArrayLike, stacklevel: int = 3) -> None:
-    """Warn if γ is 1 at every step: the condition Π_{j>t} γ_j = 0 of Sutton's guide cannot be seen to hold.
+    """Warn if γ is 1 at every step: the condition Π_{j>t} γ_j = 0 of Sutton's guide cannot be verified.
 
     ``gamma_next`` is a scalar, (T,) or (T, K); discounts that differ only by learner are (1, K). The warning
     points at the line that called the function calling this one.
@@ -209,8 +209,8 @@ def warn_if_never_terminating(gamma_next: npt.ArrayLike, stacklevel: int = 3) ->
     if discount.size and never.any():
         whose = f" for learner {int(np.argmax(never))}" if len(never) > 1 else ""
         warnings.warn(
-            f"'gamma_next' never falls below 1 in this log{whose}: the outcome to be predicted is a sum "
-            "without end. Give a 'gamma_next' below 1, or 0 where an episode ends.",
+            f"'gamma_next' never falls below 1 in this log{whose}: the outcome to be predicted is an "
+            "infinite sum. Give a 'gamma_next' below 1, or 0 where an episode ends.",
             UndiscountedWarning,
             stacklevel=stacklevel,
         )
@@ -259,7 +259,7 @@ def _aligned(of: str, **arguments: npt.ArrayLike) -> list[FloatArray]:
         if array.ndim != 1 or array.shape == shape:
             continue
         if not wide:
-            wanted, remedy = f"of length {shape[0]} like '{lead}'", "Pass (1, K) to give one value a learner."
+            wanted, remedy = f"of length {shape[0]} like '{lead}'", "Pass (1, K) to give one value per learner."
             raise _refusal(name, of, wanted, f"length {len(array)}", remedy)
         T, K = shape
         if len(array) not in shape or T == K != 1:

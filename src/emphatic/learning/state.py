@@ -1,4 +1,4 @@
-"""What a learner is and holds: a rule, an engine with its state; shown, set, copied, taken apart and saved."""
+"""The state of a learner: its rule and its engine; shown, set, copied, split and saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from emphatic.stepsizes import StepSize
 
 __all__ = ["State"]
 
-#: How the names of arrays begin that a user keeps with a learner.
+#: Prefix of the names of arrays that a user saves with a learner.
 _MORE = "more."
 
 
@@ -83,7 +83,7 @@ class State:
         self._threads = inputs.whole("threads", threads)
         try:
             self._dtype: str = np.dtype(dtype).name
-        except Exception:  # whatever the object's own ways raise
+        except Exception:  # whatever the object's own methods raise
             self._dtype = show(dtype)
         if self._dtype not in ("float32", "float64"):
             raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {show(dtype)} instead.")
@@ -92,7 +92,7 @@ class State:
             raise inputs.refusal("devices", "Learner", "come with engine='cuda' or 'cuda-tf32'", f"engine={engine!r}")
         self._decided = not isinstance(engine, str) or engine != "auto"
         self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
-        # The position in the stream is told by one learner that moves: so far ahead of its own count of steps.
+        # The position in the stream is derived from one learner that is not frozen: ``_ahead`` of its own step count.
         self._leader = self._ahead = 0
         self._guard = Guard("learner")
         # Until auto decides, the plainest engine holds the state.
@@ -115,23 +115,24 @@ class State:
 
     @property
     def dtype(self) -> str:
-        """Of the vectors; a rule's scalars are always float64."""
+        """The dtype of the vectors; a rule's scalars are always float64."""
         return self._dtype
 
     @property
     def engine(self) -> str:
-        """The engine's name; "auto" until that has decided."""
+        """The engine's name; "auto" until it has been chosen."""
         return self._engine.name if self._decided else "auto"
 
     @property
     def grain(self) -> tuple[int, int]:
-        """(steps, learners): where a run, and a horde, can be cut without any bit being another.
+        """(steps, learners): multiples at which a run, and a horde, can be divided without changing a single bit.
 
-        A run in pieces of multiples of these steps, the last of any length, and a horde in parts of multiples of these
-        learners learn the same to the bit as the whole, on the same machine and as long as nobody is near the end of
-        the number range; cut elsewhere, the same to rounding. Predictions too, but for the reference engine's, which
-        are made for all learners at once. Where only the whole gives its bits, the grain of learners is K (a sparse
-        horde) and that of steps 0 (a single dense learner). Before ``auto`` has chosen an engine there is none.
+        A run in pieces whose lengths are multiples of these steps (the last of any length), or a horde in parts that
+        are multiples of these learners, gives the same bits as the whole, on the same machine and while no learner is
+        near overflow; divided elsewhere, the results are equal to rounding. So are the predictions, except those of
+        the reference engine, which are computed for all learners at once. Where only the whole gives the same bits,
+        the grain of learners is K (a sparse horde) and that of steps 0 (a single dense learner). There is no grain
+        before ``auto`` has chosen an engine.
         """
         if not self._decided:
             raise inputs.refusal("engine", "Learner", "be named, or have been chosen by a first step", "'auto'")
@@ -145,23 +146,23 @@ class State:
 
     @property
     def steps_taken(self) -> Any:
-        """The steps that each learner has learned from, (K,): fewer for one that stood still."""
+        """The steps that each learner has learned from, (K,): fewer for one that was frozen."""
         taken = self._engine.counts.astype(np.int64)
         return int(taken[0]) if self._K is None else taken
 
     @property
     def position(self) -> int:
-        """The steps of the stream so far, whoever learned from them: frozen learners do not stop it."""
+        """The steps of the stream so far, including those that only some learners learned from."""
         return self._ahead + int(self._engine.scalars[self._leader, -1])
 
     @property
     def frozen(self) -> Any:
-        """Which learners stand still since they would have diverged, (K,); setting ``theta`` sets them free."""
+        """Which learners are frozen because they would have diverged, (K,); setting ``theta`` unfreezes them."""
         return bool(self._frozen[0]) if self._K is None else self._frozen.copy()
 
     @property
     def stepsize(self) -> StepSize | None:
-        """The method by which step sizes are found, with its options; None where ``alpha`` alone says them."""
+        """The step-size method with its options; None where ``alpha`` alone determines the step sizes."""
         header = self.rule.stepsize
         if header is None:
             return None
@@ -175,7 +176,7 @@ class State:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the state takes."""
+        """The size of the state in bytes."""
         return self._engine.nbytes
 
     @property
@@ -217,7 +218,7 @@ class State:
         kind = f"{self.rule.base.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r}"
         return f"Learner({kind}{method})"
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ copying and saving
 
     def copy(self) -> Self:
         """Another learner in the same state."""
@@ -225,7 +226,7 @@ class State:
             return self._with(self._engine.copy(), self._K, self._frozen, self.position)
 
     def select(self, ks: ArrayLike) -> Self:
-        """The learners of these indices, in this order, as a horde of their own."""
+        """The learners at these indices, in this order, as a new horde."""
         try:
             chosen = np.arange(self._engine.K)[np.asarray(ks)]
         except Exception:  # no such learner, lists of several lengths, or what an object's own ``__array__`` raises
@@ -250,12 +251,12 @@ class State:
         self._type = np.dtype(self._dtype)
         self._guard = Guard("learner")
         self._take(engine)
-        self._stand_at(position)
+        self._set_position(position)
 
     def save(self, path: str | os.PathLike[str], **more: Any) -> None:
-        """Write one safetensors file that ``emphatic.load`` and other tools can open; whole or not at all.
+        """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
 
-        ``more`` is kept with it, for ``Learner.load_with``: arrays as arrays, and in the header whatever JSON can hold.
+        ``more`` is saved with it, for ``Learner.load_with``: arrays as arrays, other values as JSON in the header.
         """
         with self._guard.shared:
             header, parts = self._state()
@@ -271,18 +272,18 @@ class State:
         rule: AnyRule | None = None,
         devices: Sequence[int] | None = None,
     ) -> tuple[Self, dict[str, Any]]:
-        """``emphatic.load``, and what more was saved with the learner."""
+        """The learner, as ``emphatic.load`` gives it, and the ``more`` that was saved with it."""
         return cls._load(path, engine, rule, devices, more=True)
 
     def cut(self) -> None:
-        """Forget the traces and the memory (the weights stay): what follows is another sequence."""
+        """Start a new sequence: forget the traces and the memory, and keep the weights."""
         with self._guard:
             self._engine.cut()
 
     # ------------------------------------------------------------------ inside
 
     def _state(self) -> tuple[dict[str, Any], dict[str, TensorPart]]:
-        """All that a learner is: a header, and arrays by name."""
+        """The complete state: a header, and arrays by name."""
         engine = self._engine
         lead = () if self._K is None else (self._K,)
         parts = {
@@ -332,8 +333,8 @@ class State:
             if not lacking and not misplaced:
                 learner = cls._restored(header, arrays, engine, rule, devices)
                 if "horde" in header:
-                    what = f"{os.fsdecode(path)!r} holds a Horde, of which this is the learner alone: "
-                    warnings.warn(f"{what}emphatic.Horde.load opens the whole.", stacklevel=3)
+                    what = f"{os.fsdecode(path)!r} holds a Horde; emphatic.load gives only its learner. "
+                    warnings.warn(f"{what}emphatic.Horde.load opens the complete Horde.", stacklevel=3)
                 return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
         if misplaced:  # (the file is not at fault)
             raise inputs.refusal("devices", "load", "come with engine='cuda' or 'cuda-tf32'", f"engine={name!r}")
@@ -349,7 +350,7 @@ class State:
         own: AnyRule | None = None,
         devices: Sequence[int] | None = None,
     ) -> Self:
-        """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is not sound."""
+        """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is invalid."""
         rule = restoring.check(header, arrays, own)
         frozen, position = restoring.frozen(header, arrays), restoring.position(header)
         kind = {"dtype": header["dtype"], "engine": engine or header["engine"], "threads": header["threads"]}
@@ -358,11 +359,11 @@ class State:
         restoring.fill(learner._engine, learner.engine, header, arrays)
         _ = learner.stepsize  # which refuses what its method does
         learner._frozen[:] = frozen
-        learner._stand_at(position)
+        learner._set_position(position)
         return learner
 
     def _begin(self, method: StepSize) -> None:
-        """What the method's rule remembers before the first step."""
+        """Set the memory of the method's rule before the first step."""
         engine = self._engine
         with np.errstate(over="ignore"):
             held = method.memory() | method.vectors()
@@ -383,14 +384,14 @@ class State:
                 engine.put(self.rule.vectors.index(name), np.ascontiguousarray(rows))
 
     def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_], position: int) -> Self:
-        """A learner like this one around another engine."""
+        """A learner like this one with another engine."""
         other = object.__new__(type(self))
         kind = self.rule, K, self._dtype, self._threads, self._decided
         other.__setstate__((*kind, np.array(frozen), engine, position))
         return other
 
-    def _stand_at(self, position: int) -> None:
-        """Be here in the stream. Due after steps that may not have moved the learner that tells the position."""
+    def _set_position(self, position: int) -> None:
+        """Set the position in the stream; needed after steps in which the leading learner may have been frozen."""
         self._leader = int(np.argmin(self._frozen))
         self._ahead = position - int(self._engine.counts[self._leader])
 
@@ -402,12 +403,12 @@ class State:
         self._stepper = self._predictor = None
         self._inputs: Any = inputs
         if engine.takes_tensors:
-            from emphatic.learning import device_inputs  # late: torch is imported where its tensors are taken
+            from emphatic.learning import device_inputs  # late: torch is imported only where its tensors are used
 
             self._inputs = device_inputs
 
     def _decide(self, features: Features, T: int) -> None:
-        """``auto``: choose the engine and hand it what has been set so far."""
+        """``auto``: choose the engine and give it the state so far."""
         if self._decided:
             return
         old = self._engine

@@ -1,9 +1,9 @@
-"""The safetensors format as a stream: arrays of any size go to and from a file through a buffer of fixed size.
+"""The safetensors format as a stream: arrays of any size are read and written through a buffer of fixed size.
 
 A file is the length of its header (8 bytes, little-endian), the header, and the arrays one after the other without
 gaps, little-endian and in C order. The header is JSON, filled up with spaces to a multiple of 8 bytes; it gives each
 array's dtype, shape and place. Wider numbers come first, so that every array is aligned. There is one way to write
-given arrays, and a file that is written otherwise is refused.
+given arrays, and a file written in any other way is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 DTYPES = tuple(_NAMES)
 _ORDER = list(_DTYPES)
 
-#: Numbers that pass at a time.
+#: Numbers that are written at a time.
 _PIECE = 1 << 18
 #: Bytes that are read at a time, to be hashed while they are in the cache.
 _READ = 1 << 20
@@ -41,7 +41,7 @@ _LONGEST = 1 << 24
 
 
 class TensorLayout(Protocol):
-    """What the header says of an array, apart from its place."""
+    """What the header holds about an array, apart from its place."""
 
     @property
     def dtype(self) -> str: ...
@@ -59,7 +59,7 @@ class TensorPart(NamedTuple):
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> TensorPart:
-        """An array that is there as a whole."""
+        """An array that is complete in memory."""
         return cls(array.dtype.name, array.shape, (array,))
 
 
@@ -81,12 +81,12 @@ def encode_header(metadata: Mapping[str, str], arrays: Mapping[str, TensorLayout
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > _LONGEST:
-        raise ValueError(f"the header has {len(text):,} bytes, and {_LONGEST:,} are the most that would be read again")
+        raise ValueError(f"the header has {len(text):,} bytes, and at most {_LONGEST:,} can be read back")
     return len(text).to_bytes(8, "little") + text
 
 
 def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, TensorPart]) -> dict[str, str]:
-    """All parts to the file; the XXH3 checksum of each."""
+    """Write all parts to the file; returns the XXH3 checksum of each."""
     header = encode_header(metadata, parts)
     file.write(header)
     checksums = {}
@@ -98,7 +98,7 @@ def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, Tenso
                 file.write(piece.data)
         checksums[name] = checksum.hexdigest()
     if file.tell() != len(header) + sum(_nbytes(part.dtype, part.shape) for part in parts.values()):
-        raise ValueError("the blocks of an array are not as many as its shape says")
+        raise ValueError("the blocks of an array do not add up to its shape")
     return checksums
 
 
@@ -146,7 +146,7 @@ class Stored:
         self._compare(found.hexdigest())
 
     def _read(self, flat: NDArray[np.uint8], at: int, *, hashed: bool = False) -> str:
-        """Bytes from this one of the array on; their checksum."""
+        """Read bytes of the array from this one on; returns their checksum."""
         checksum = xxhash.xxh3_64()
         self.file.seek(self.begin + at)
         for start in range(0, flat.size, _READ):
@@ -164,7 +164,7 @@ class Stored:
 
 
 def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:
-    """The metadata, and the arrays that the file holds; ValueError if it is not whole. No array is read yet."""
+    """The metadata, and the arrays that the file holds; ValueError if it is not complete. No array is read yet."""
     size = os.fstat(file.fileno()).st_size
     first = file.read(8)
     length = int.from_bytes(first, "little")
@@ -177,7 +177,7 @@ def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:
         raise ValueError("its header is not a table")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(entry, str) for entry in metadata.values()):
-        raise ValueError("its metadata are not texts")
+        raise ValueError("its metadata are not all text")
     found: dict[str, Stored] = {}
     end = body
     for name, entry in header.items():
@@ -190,7 +190,7 @@ def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:
         found[name] = Stored(file, name, _DTYPES[kind], tuple(shape), body + begin)
         end = max(end, body + last)
     if end != size:
-        raise ValueError(f"it has {size} bytes where {end} are due")
+        raise ValueError(f"it has {size} bytes where {end} are expected")
     if encode_header(metadata, found) != first + text:  # arrays that overlap or leave gaps, names that come twice, …
         raise ValueError("its header is not written as this library writes it")
     return metadata, found

@@ -1,4 +1,4 @@
-"""MDPs with exact answers: problems from the literature, and any other, to learn from and to be checked against.
+"""MDPs with exact solutions: problems from the literature and your own, for learning and for checking the results.
 
 >>> from emphatic import Learner, problems
 >>> chain = problems.chain()
@@ -62,7 +62,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Callable[..., Any]:
-    """The function that makes the problem of that name, an ``MDP`` or ``Tasks``; hyphens count as underscores.
+    """The function that creates the problem of that name, an ``MDP`` or ``Tasks``; hyphens count as underscores.
 
     >>> get("two-theta")()
     MDP('two_theta', S=2, A=2, n=1)

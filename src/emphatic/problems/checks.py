@@ -1,4 +1,4 @@
-"""What an ``MDP`` is given, as read-only float64 arrays of full shape, or a ``ValueError`` that names the place."""
+"""Validation of an ``MDP``: read-only float64 arrays of full shape, or a ``ValueError`` that names the place."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def policy(name: str, value: Any, S: int, A: int, optional: NDArray[np.bool_] | 
 
 
 def features(Phi: Any, S: int) -> FloatArray:
-    """(S, n), a row a state; the identity where none is given."""
+    """(S, n), one row per state; the identity if not given."""
     if Phi is None:
         return kept(np.eye(S))
     found = _numbers("Phi", Phi)
@@ -112,7 +112,7 @@ def start_states(start: Any, S: int) -> FloatArray:
 
 
 def weights(theta: Any, n: int, function: str) -> FloatArray:
-    """θ (…, n). It need not be finite: an error of weights that diverged is an answer too."""
+    """θ (…, n). It need not be finite: the error of diverged weights is a valid result."""
     found = _numbers("theta", theta, function)
     if found.ndim == 0 or found.shape[-1] != n:
         raise refusal("theta", function, f"have shape (…, {n})", f"shape {found.shape}")
@@ -132,7 +132,7 @@ def _numbers(name: str, value: Any, function: str = "MDP") -> FloatArray:
 
 
 def kept(array: FloatArray) -> FloatArray:
-    """The same, to be read only."""
+    """The same array, made read-only."""
     array.flags.writeable = False
     return array
 

@@ -1,4 +1,4 @@
-"""The collision task: how soon would the wall be hit, going straight on."""
+"""The collision task: how soon the wall would be hit by going straight on."""
 
 from __future__ import annotations
 

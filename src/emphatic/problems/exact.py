@@ -1,4 +1,4 @@
-"""Exact answers about finite Markov chains: where they go, how often they are where, and sums along the way."""
+"""Exact properties of finite Markov chains: recurrent states, stationary distributions and discounted sums."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def stationary(P: FloatArray) -> FloatArray:
 
 
 def discounted(P_pi: FloatArray, discount: FloatArray, name: str) -> FloatArray:
-    """P_πΓ, if 𝟙 − P_πΓ can be inverted: something must be lost on a way from every state."""
+    """P_πΓ, if 𝟙 − P_πΓ can be inverted: every state must lead to a termination or a γ below 1."""
     M = P_pi * discount
     able = M.sum(axis=1) < 1.0 - 1e-12
     while not able.all():
         more = able | (M[:, able] > 0.0).any(axis=1)
         if (more == able).all():
             raise ValueError(
-                f"The sum of what follows state {np.argmin(able)} under 'pi' has no end: no episode ends and no "
+                f"The sum of what follows state {np.argmin(able)} under 'pi' is infinite: no episode ends and no "
                 f"'{name}' is below 1 on any way from there. Give a '{name}' below 1, or a P in which 'pi' reaches an "
                 "end."
             )

@@ -1,4 +1,4 @@
-"""Four rooms with a hallway between each two neighbours: eight questions of how soon a hallway would be reached."""
+"""Four rooms joined by hallways: eight questions about how soon a hallway would be reached."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def garnet(
     Policies: π and μ draw each state's probabilities uniformly from all there are; on-policy π = μ.
     Rewards and discount: R(s, a) is standard normal; ``gamma``.
     Features: ``n`` binary ones, half of them (rounded down, at least one) 1 in each state, all states different if
-        there are enough; with n = None one a state.
+        there are enough; with n = None one per state.
     Known for: no special structure to exploit, so algorithms can be compared over many draws. With a single action
         and successor a draw may fall apart into several chains, and has then no d_μ.
     Source: Archibald, McKinnon & Thomas (1995); with features, Bhatnagar et al. (2009), "Natural actor–critic

@@ -1,4 +1,4 @@
-"""A finite Markov decision process with two policies and features: all that is needed for exact answers."""
+"""A finite Markov decision process with two policies and features, and its exact solutions."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class MDP:
     ``pi`` and ``mu`` are (A,) or (S, A); without ``mu`` behaviour is on-policy. ``Phi`` is (S, n), by default the
     identity. Interest ``I`` and ``lambda_`` are numbers or (S,), ``start`` the probabilities of an episode's first
     state, by default all equal. Where I = 0 a row of ``pi`` may be zeros or NaN: the target policy is undefined there,
-    and nothing is to be learned from a step that begins there (``Stream.active``). ``cells`` are the states' numbers
-    where they come from, by default 0 … S−1. Every field is a read-only array of full shape; ``replace`` makes a
+    and nothing should be learned from a step that begins there (``Stream.active``). ``cells`` are the states' original
+    numbers, by default 0 … S−1. Every field is a read-only array of full shape; ``replace`` makes a
     variant.
 
     >>> from emphatic import problems
@@ -100,7 +100,7 @@ class MDP:
         return f"MDP({self.name!r}, S={self.S}, A={self.A}, n={self.n})"
 
     def replace(self, **changes: Any) -> MDP:
-        """The same MDP with other fields, given as they are to ``MDP``.
+        """The same MDP with some fields changed, passed as to ``MDP``.
 
         >>> from emphatic import problems
         >>> problems.chain().replace(gamma=0.5).v_pi.round(3).tolist()
@@ -129,7 +129,7 @@ class MDP:
         return np.asarray(self.pi.any(axis=1))
 
     def _check_undefined(self) -> None:
-        """Refuse a target policy that leads to where it is undefined with something still to come."""
+        """Raise if the target policy leads to a state where it is undefined, with γ above 0."""
         undefined = ~self.defined
         if undefined.any():
             lost = np.argwhere((self.P_pi > 0.0) & undefined & (self.gamma > 0.0))
@@ -142,7 +142,7 @@ class MDP:
 
     @cached_property
     def P_pi(self) -> FloatArray:
-        """P_π (S, S): from state to state under the target policy; what is missing from a row's sum of 1 ends."""
+        """P_π (S, S): transitions under the target policy; a row sums to 1 minus the probability of an end."""
         return kept(np.einsum("sa,sax->sx", self.pi, self.P)[:, :-1])
 
     @cached_property
@@ -176,7 +176,7 @@ class MDP:
         return exact.recurrent(self._restarting, self.start)
 
     def _covered(self) -> None:
-        """Refuse a behaviour that never takes an action of the target policy in a recurrent state."""
+        """Raise if behaviour never chooses an action of the target policy in a recurrent state."""
         bad = np.argwhere((self.pi > 0.0) & (self.mu == 0.0) & self._recurrent[0][:, None])
         if len(bad):
             s, a = bad[0]
@@ -275,7 +275,7 @@ class MDP:
         return np.asarray(np.linalg.lstsq(root[:, None] * self.Phi, root * self.v_pi, rcond=None)[0], np.float64)
 
     def checked_weights(self, d: ArrayLike | None, function: str) -> FloatArray:
-        """Weights of the states' errors, (S,), by default d_μ·I; ValueError where they cannot be such."""
+        """Weights of the states' errors, (S,), by default d_μ·I; ValueError if they are invalid."""
         weight = self.objective if d is None else checks.per_state("d", d, self.S, 0.0, math.inf, function)
         if not weight.any():
             got = "0 everywhere" if d is not None else "d_μ·I, which is: there is no interest where behaviour goes"

@@ -17,7 +17,7 @@ def random_walk(states: int = 19, features: str = "tabular", rewards: tuple[floa
     Actions: left and right move one state, and from the ends of the row end the episode.
     Policies: π = μ, ½ each: on-policy.
     Rewards and discount: ``rewards`` on leaving to the left and to the right, else 0; γ = 1.
-    Features: "tabular", one a state; "inverted", all but that one, each 1/√(states − 1); "dependent", about half as
+    Features: "tabular", one per state; "inverted", all but that one, each 1/√(states − 1); "dependent", about half as
         many as states: the first n states have one more feature each, the others one less, all of length 1.
     Known for: v_π rises linearly from one exit's reward to the other's. 19 states compare TD(λ) algorithms (Sutton &
         Barto); 5 states with rewards (0, 1) and these three representations, gradient-TD algorithms (Sutton et al.).

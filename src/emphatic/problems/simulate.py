@@ -1,4 +1,4 @@
-"""Simulation: the possible outcomes of every state in a table, and a compiled walk along them."""
+"""Simulation: a table of the possible outcomes of every state, and a compiled walk through it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(mdp: MDP) -> Outcomes:
-    """The table of an MDP, with one row more for the way in."""
+    """The table of an MDP, with one more row for the start."""
     S = mdp.S
     chance = mdp.mu[:, :, None] * mdp.P
     s, a, x = np.nonzero(chance)

@@ -1,4 +1,4 @@
-"""Experience sampled from an ``MDP``, as ``Learner.run`` takes it."""
+"""Experience sampled from an ``MDP``, in the form that ``Learner.run`` expects."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["Stream"]
 class Stream:
     """One run of T steps, or several with a leading axis on every array: ``stream[i]`` is then run i.
 
-    Row t of each array is step t: φ_t, A_t, R_{t+1}, γ_{t+1}, and so on; ``states`` and ``Phi`` have a last row more.
+    Row t of each array is step t: φ_t, A_t, R_{t+1}, γ_{t+1}, and so on; ``states`` and ``Phi`` have one more row.
     Where an episode ends γ_{t+1} is 0 and the next row is the first state of the next episode, so no row is spent on
-    an end. ``pi`` and ``mu`` are the probabilities of the action taken, ``rho`` their ratio. Of several ``Tasks`` the
-    arrays from ``R`` on are (T, K).
+    an end. ``pi`` and ``mu`` are the probabilities of the chosen action, ``rho`` their ratio. For ``Tasks`` the arrays
+    from ``R`` on are (T, K).
 
-    ``active`` says where the target policy is defined. Elsewhere ρ = I = 0; and as that alone does not keep every rule
-    from learning (w of a gradient rule goes on moving), the step size is to be 0 there too:
+    ``active`` marks where the target policy is defined. Elsewhere ρ = I = 0; as that alone does not keep every rule
+    from learning (w of a gradient rule continues to move), the step size should be 0 there too:
     ``alpha=0.01 * stream.active``.
 
     >>> from emphatic import Learner, problems
@@ -50,12 +50,12 @@ class Stream:
 
     @property
     def T(self) -> int:
-        """Steps of a run."""
+        """The number of steps of a run."""
         return int(self.actions.shape[-1])
 
     @property
     def runs(self) -> int | None:
-        """How many runs; None: one, without an axis for them."""
+        """The number of runs; None for a single run without that axis."""
         return len(self.actions) if self.actions.ndim == 2 else None
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Stream:
         """
         of = rules.get(rule) if isinstance(rule, str) else rule
         if self.runs is not None:
-            raise ValueError(f"'inputs' is of one run and this stream has {self.runs}: say stream[i].inputs(…).")
+            raise ValueError(f"'inputs' is for a single run and this stream has {self.runs}: use stream[i].inputs(…).")
         if of.action_values and (self.rho != 1.0).any():
             raise ValueError(
                 f"{of.class_name or of.name} learns values of states and actions, and these are features of states: "

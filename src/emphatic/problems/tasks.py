@@ -25,7 +25,7 @@ _ONCE = ("states", "actions", "Phi")
 class Tasks:
     """K ``MDP``s that differ in π, R, γ, I and λ, and are the same in P, μ, Φ, the first states and ``cells``.
 
-    Learner k of K learns task k: ``Learner(rule, n, K)`` takes ``simulate``'s stream and ``probe`` as they are.
+    Learner k of K learns task k: pass ``simulate``'s stream and ``probe`` to ``Learner(rule, n, K)`` unchanged.
     ``tasks[k]`` is task k by itself, and arrays have a leading axis K.
 
     >>> from emphatic import Learner, problems

@@ -1,4 +1,4 @@
-"""Questions about a stream: general value functions, and what they ask of each row."""
+"""Questions about a stream: general value functions, and their evaluation on each row."""
 
 from emphatic.questions.gvf import GVF, Policy
 

@@ -2,7 +2,7 @@
 
 A row is what was read at one time. A step leads from one row to the next: its cumulant R_{t+1} and γ_{t+1} are read in
 the row in which it ends, its ρ_t and interest in the row in which it begins. Rows of a log come in blocks; a transition
-beside an agent is a step between two blocks of one row, with the reward as a signal of the second.
+of an agent is a step between two blocks of one row, with the reward as a signal of the second.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _FOLLOWS = np.ones(1, bool)
 
 @dataclass(slots=True)
 class Targets:
-    """What Q questions learn in the steps that end in B rows, each (B, Q).
+    """The learning targets of Q questions in the steps that end in B rows, each (B, Q).
 
-    ``known`` says whether the cumulant and all else was read, ``all_known`` that this is so everywhere; ``x`` is the
-    cumulant as it was read. ``chances`` are π and μ, for rules that use these themselves.
+    ``known`` marks where the cumulant and all else were read; ``all_known`` tells that this is so everywhere; ``x`` is
+    the cumulant as it was read. ``chances`` are π and μ, for rules that use these themselves.
     """
 
     R: Array
@@ -59,7 +59,7 @@ class Targets:
 
     @staticmethod
     def joined(parts: Sequence[Targets]) -> Targets:
-        """Those of several blocks of rows as one."""
+        """The targets of several blocks of rows as one."""
         names = ("R", "known", "gamma", "rho", "interest", "x")
         every: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         chances = [part.chances for part in parts if part.chances is not None]
@@ -71,11 +71,11 @@ class Targets:
 
 
 class Evaluator:
-    """The questions of a horde, ready for a rule and a stream of these signals and categories.
+    """The questions of a horde, prepared for a rule and a stream of these signals and categories.
 
     The default interest 1 − γ keeps a rule's emphasis at 1. A rule without emphasis weighs steps by the interest
     itself, and there the default is 1. ``mu`` is the stream's own μ, for policies that do not give one. With
-    ``chances`` π and μ of each step are found too: every question has a policy then.
+    ``chances`` π and μ of each step are computed too: every question must then have a policy.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class Evaluator:
         self._interest = quantities("interest", [q.interest for q in questions], usual)
         self._terminal = quantities("terminal", [q.terminal for q in questions], np.zeros(Q))
         self._ones, self._zeros, self._yes = np.ones((1, Q)), np.zeros((1, Q)), np.ones((1, Q), bool)
-        #: Whether R is known wherever the signals are, and needs no more than to be read.
+        #: Whether R is known wherever the signals are, and is simply read.
         self._sure = self._cumulant.are_signals and not self._gamma.varies and not self._terminal.used
-        #: Whether all else of a step is constant too, but for termination.
+        #: Whether everything else in a step is constant too, except for termination.
         self._plain = self._sure and not self._interest.varies and not any(q.policy for q in questions)
         # Each policy once, and which questions are about it.
         of_policy: list[tuple[Ratio, list[int]]] = []
@@ -134,11 +134,11 @@ class Evaluator:
         self.counting = any(ratio.counting for ratio, _ in self._ratios)
         unpaid = np.array([q.terminal is None for q in questions])
         plain = np.array([q.policy is None for q in questions])
-        #: Whose answers may be blended: what will be, as things go, of one signal or formula.
+        #: Which answers may be blended: questions without a policy about one signal or formula.
         self.blended = discounted & plain & unpaid
-        #: Who learns the departure from a mean: Σ γᵏ (x − x̄) and x̄ / (1 − γ) together are the return.
+        #: Which questions learn the deviation from a mean: Σ γᵏ (x − x̄) and x̄ / (1 − γ) together are the return.
         self.unit = np.where(discounted & unpaid, self.scale, 0.0)
-        #: Whose emphasis stays at 1: interest 1 − γ, a constant.
+        #: Which emphasis stays at 1: interest 1 − γ, a constant.
         self.steady = discounted & plain & np.array([q.interest is None for q in questions])
         if rule.emphasis != "gamma":
             self.steady[:] = False
@@ -189,7 +189,7 @@ class Evaluator:
         self, raw: Observations, held: Observations, before: Before | None, follows: NDArray[np.bool_],
         terminated: bool,
     ) -> tuple[Array, NDArray[np.bool_], Array, Array, bool]:  # fmt: skip
-        """R, whether it is known, γ and the cumulant of the steps that end in the rows; whether all is known."""
+        """R, where it is known, γ and the cumulant of the steps that end in the rows; and whether all is known."""
         if raw.complete and self._sure:
             x = self._cumulant(raw)
             return x, self._yes, self._zeros if terminated else self._gamma.constant, x, True
@@ -254,7 +254,7 @@ class Evaluator:
         self._check("interest", interest, LARGEST)
 
     def _check(self, what: str, values: Array, most: float) -> None:
-        """Refuse what is below 0 or above ``most``."""
+        """Raise if a value is below 0 or above ``most``."""
         bad = ~((values >= 0.0) & (values <= most))
         if bad.any():
             t, q = np.argwhere(bad)[0]
@@ -266,7 +266,7 @@ class Evaluator:
         return self._read(self._cumulant, raw, None, np.zeros(len(raw), bool))
 
     def mean(self, rows: Observations) -> Array:
-        """The mean cumulant of the questions that learn the departure from it, else 0."""
+        """The mean cumulant of the questions that learn the deviation from it, else 0."""
         follows = np.arange(len(rows)) > 0
         values = self._read(self._cumulant, rows, None, follows)
         known = np.abs(values) <= LARGEST
@@ -284,7 +284,7 @@ class Evaluator:
     @counts.setter
     def counts(self, counts: Sequence[dict[str, int]]) -> None:
         if len(counts) != len(self._with_policy):
-            raise ValueError("its counts of actions are not one a policy")
+            raise ValueError("its counts of actions are not one per policy")
         for counted in counts:
             if not all(type(count) is int and count > 0 for count in counted.values()):
                 raise ValueError("its counts of actions are not whole numbers")

@@ -1,7 +1,7 @@
 """Expressions over named signals, as a question may be written in a file: ``"S1 - S2"``, ``"abs(S3) > 0.5"``.
 
 Names of columns, numbers, + − * / ** %, comparisons, ``and``, ``or``, ``not``, and the functions below; a name that
-is not a plain word stands in backticks. Nothing else is understood, so that a file can do no harm. True counts as 1.
+is not a plain word is written in backticks. Nothing else is allowed, so that a file cannot run code. True counts as 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _most(*values: Any) -> Any:
     return reduce(np.maximum, values)
 
 
-#: Each function, and the least and the most that it takes.
+#: Each function, and its least and greatest number of arguments.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "abs": (np.abs, 1, 1), "min": (_least, 2, 99), "max": (_most, 2, 99), "sqrt": (np.sqrt, 1, 1),
     "exp": (np.exp, 1, 1), "log": (np.log, 1, 1), "sin": (np.sin, 1, 1), "cos": (np.cos, 1, 1),
@@ -43,7 +43,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
 
-#: Longer ones are a mistake.
+#: The longest expression allowed.
 _LONGEST = 1000
 
 
@@ -60,7 +60,7 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
-            raise ValueError(f"an expression of 1 to {_LONGEST} characters is due, got {str(text)[:60]!r}")
+            raise ValueError(f"an expression must have 1 to {_LONGEST} characters, got {str(text)[:60]!r}")
         self.text = text
         word = "quoted"
         while word in text:
@@ -79,7 +79,7 @@ class Expression:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"{text!r} is not an expression of signals") from None
         self.names: set[str] = set()
-        #: In reverse Polish order: numbers, names, and functions with the number of values that they take. There is
+        #: In reverse Polish order: numbers, names, and functions with their number of arguments. There is
         #: no recursion, neither here nor in a call, for a text may be nested deeper than the interpreter goes.
         self._program: list[float | str | tuple[Callable[..., Any], int]] = []
         names = {f"{word}{i}": name for i, name in enumerate(quoted)}
@@ -93,7 +93,7 @@ class Expression:
     def _decompose(
         self, node: ast.AST, quoted: Mapping[str, str], source: str
     ) -> tuple[float | str | tuple[Callable[..., Any], int], list[ast.expr]]:
-        """What a node does, and what it does it to."""
+        """The operation of a node, and its operands."""
         match node:
             case ast.Constant(value=bool() | int() | float() as number) if abs(number) < 1e300:
                 return float(number), []

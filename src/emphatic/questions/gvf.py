@@ -33,7 +33,7 @@ _LAMBDA, _ROOM = 0.9, 4.0
 class Observations:
     """Some rows: ``values`` (B, C) of the signals (NaN missing), each category's labels, actions and μ if given.
 
-    ``originals`` are the observations that the rows were made of, where a question's functions are to see those.
+    ``originals`` are the observations from which the rows were made, where a question's functions need them.
     ``complete`` is set for one row without a missing reading, or one beyond ``LARGEST``.
     """
 
@@ -59,7 +59,7 @@ class Observations:
         return one | {name: values[t] for name, values in self.labels.items()}
 
     def observation(self, t: int) -> Any:
-        """One observation: what the row was made of, or the row itself."""
+        """One observation: the original, or the row itself."""
         return self.row(t) if self.originals is None else self.originals[t]
 
     def column(self, name: str) -> Sequence[Any]:
@@ -75,10 +75,10 @@ class Observations:
 
 @dataclass(frozen=True)
 class Policy:
-    """The policy that a question is about, beside the behaviour that the log shows.
+    """The target policy of a question, in contrast to the behaviour in the log.
 
     ``target`` gives π(a), as a table {action: probability} (others 0), or a function of (observation, action).
-    ``column`` holds the action taken in each row. ``behaviour`` gives μ(a): a number, a table, the name of a column
+    ``column`` holds the action chosen in each row. ``behaviour`` gives μ(a): a number, a table, the name of a column
     that holds it, a function of (observation, action), or "count", the fraction of all actions so far that were a
     (unless μ comes with the step, or the stream has one of its own). Functions may give densities.
     In tables 1, 1.0, True and "1" are the same action. A row whose action or μ is missing has ρ = 0.
@@ -131,7 +131,7 @@ def takes_action(function: Callable[..., Any]) -> bool:
 
 
 def action_name(action: Any) -> str:
-    """An action as tables and files name it: 1, 1.0, True and "1" are the same."""
+    """The name of an action in tables and files: 1, 1.0, True and "1" are the same."""
     value = _plain(action)
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         value = int(value)
@@ -154,14 +154,15 @@ class GVF:
 
     ``cumulant`` is a signal, an expression of signals (``"S1 - S2"``), or a function; the reading of the row that
     follows is what accumulates. ``gamma`` is a number, or an expression or function of the row that
-    follows (0 where it ends); instead, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min" (one step at
-    least). Without a ``policy`` the question is about what will be, as things go. ``interest`` is by default 1 − γ for
-    a constant γ, which keeps the emphasis at 1, and else 1; for a rule without emphasis it is 1. ``lambda_`` is by
-    default 1 − 4 (1 − γ), between 0 and .9. ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ) Z.
+    follows (0 where it ends); alternatively, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min" (at
+    least one step). Without a ``policy`` the question is about the behaviour itself. ``interest`` is by default 1 − γ
+    for a constant γ, which keeps the emphasis at 1, and otherwise 1; for a rule without emphasis it is 1. ``lambda_``
+    is by default 1 − 4 (1 − γ), between 0 and .9. ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ)
+    Z.
 
     A function of one parameter is given a row, {name: value}, with NaN for a reading and None for a label that is
     missing: the row that follows, or for ``interest`` the present one. A function of four is given the transition:
-    (observation, action, reward, next observation). None or NaN is its answer where it has none.
+    (observation, action, reward, next observation). It returns None or NaN where it has no answer.
 
     >>> GVF("S1", horizon=9)
     GVF('S1', horizon=9)
@@ -227,10 +228,10 @@ class GVF:
                 parts.append(f"{field.name}={value!r}")
         return f"GVF({', '.join(parts)})"
 
-    # ------------------------------------------------------------------ what it means on a stream
+    # ------------------------------------------------------------------ on a stream
 
     def constant_gamma(self, step: float | None) -> float | None:
-        """γ where it is the same everywhere, given the seconds a step; None where it is not."""
+        """γ if it is constant, given the seconds per step; else None."""
         if isinstance(self.horizon, str):
             if not step or not np.isfinite(step):
                 raise refusal("horizon", "GVF", "be in steps, for the stream has no time", repr(self.horizon))
@@ -240,7 +241,7 @@ class GVF:
         return float(self.gamma) if isinstance(self.gamma, int | float) else None
 
     def default_lambda(self, gamma: float | None) -> float:
-        """λ: as given, or by γ."""
+        """λ as given, or the default for γ."""
         if self.lambda_ is not None:
             return float(self.lambda_)
         return _LAMBDA if gamma is None else min(_LAMBDA, max(0.0, 1.0 - _ROOM * (1.0 - gamma)))

@@ -1,4 +1,4 @@
-"""What questions are made of: cumulants, γ, interest and terminal values of rows, as numbers."""
+"""The quantities that define questions: cumulants, γ, interest and terminal values of rows, as numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emphatic.questions.gvf import Array, Observations, Quantity
 
 __all__ = ["Before", "Quantities"]
 
-#: A row as it was read and with the last readings held, of which a step begins.
+#: A row as it was read and with the last readings held, in which a step begins.
 Before = tuple[Observations, Observations]
 
 
@@ -39,7 +39,7 @@ class Quantities:
         self.what, self.of = what, of
         self._actions = actions
         self._reward = signals.index("reward") if "reward" in signals else None
-        #: The constants, (1, Q), and defaults; not to be written to.
+        #: The constants, (1, Q), and defaults; read-only.
         self.constant = np.array(default, np.float64)[None]
         columns: list[tuple[int, int]] = []
         self._expressions: list[tuple[int, Expression]] = []
@@ -57,20 +57,20 @@ class Quantities:
                 functions.append((q, quantity))
         self._at, self._from = np.array(columns, np.int64).reshape(-1, 2).T
         self._only_columns = len(columns) == len(quantities)
-        #: Which are functions of a transition.
+        #: Which quantities are functions of a transition.
         self.of_steps: NDArray[np.intp] = np.array([q for q, _ in self._step_functions], np.intp)
         self.has_steps = bool(self._step_functions)
         #: Whether all are constants or signals, and so known where the signals are.
         self.are_signals = not (self._expressions or self._row_functions or self._step_functions)
         #: Whether any is other than a constant, or other than the default.
         self.varies = bool(columns or self._expressions or self._row_functions or self._step_functions)
-        #: Whether any question has one.
+        #: Whether any question has this quantity.
         self.used = any(quantity is not None for quantity in quantities)
 
     def __call__(self, rows: Observations) -> Array:
         """The values in each row, NaN where there is none; those of transitions are left to ``steps``.
 
-        Constants are shared, and not to be written to.
+        Constants are shared, and must not be written to.
         """
         B = len(rows.values)
         if not self.varies:
@@ -125,10 +125,10 @@ class Quantities:
         return expression
 
     def _takes_a_step(self, function: Callable[..., Any], of: str) -> bool:
-        """Whether a function is given a transition, and not a row."""
+        """Whether a function takes a transition instead of a row."""
         try:
             signature = inspect.signature(function)
-        except (TypeError, ValueError):  # a builtin that does not say
+        except (TypeError, ValueError):  # a builtin without a signature
             return False
         required = [
             p

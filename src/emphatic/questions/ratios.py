@@ -59,12 +59,12 @@ class Ratio:
         return np.array([self._ratio(raw, held, t, action, chances)[0] for t, action in enumerate(actions)])
 
     def at(self, raw: Observations, held: Observations) -> float:
-        """ρ of the one row there is."""
+        """ρ of a single row."""
         chances = None if self._column is None else raw.column(self._column)
         return self._ratio(raw, held, 0, self._actions(raw)[0], chances)[0]
 
     def chances(self, raw: Observations, held: Observations) -> Array:
-        """ρ, π and μ of each row, (3, B); π = 0 and μ = 1 where ρ is 0 for want of one of them.
+        """ρ, π and μ of each row, (3, B); π = 0 and μ = 1 where ρ is 0 because one of them is missing.
 
         For rules that use π and μ themselves, which must be probabilities.
         """
@@ -73,7 +73,7 @@ class Ratio:
         found = np.array([self._ratio(raw, held, t, action, column) for t, action in enumerate(actions)]).T
         for what, values in zip(("pi", "mu"), found[1:], strict=True):
             if (values > 1.0).any():
-                wanted = "be a probability, at most 1, for this rule: a density does not do"
+                wanted = "be a probability, at most 1, for this rule; densities are not supported"
                 raise refusal(what, "GVF", wanted, f"{values.max()} in {self.of!r}")
         return found
 
@@ -116,7 +116,7 @@ class Ratio:
         return float(pi / mu), pi, mu
 
     def _refused(self, action: Any, most: str, mu: Any) -> ValueError:
-        wanted = f"be above 0 and {most} for action {_format(action)!r}, which was taken"
+        wanted = f"be above 0 and {most} for action {_format(action)!r}, which was chosen"
         return refusal("mu", "observe", wanted, f"{mu!r} in {self.of!r}")
 
     def _mu(self, held: Observations, t: int, action: Any, name: str) -> float:
@@ -139,7 +139,7 @@ class Ratio:
 
 
 def check_behaviour(mu: Any, function: str) -> Behaviour:
-    """A stream's own μ, if it can be one."""
+    """A stream's own μ, checked."""
     if isinstance(mu, Mapping):
         return {action_name(action): float(p) for action, p in mu.items()}
     if mu is None or (callable(mu) and takes_action(mu)):
@@ -152,7 +152,7 @@ def check_behaviour(mu: Any, function: str) -> Behaviour:
 
 
 def _number(value: Any) -> float:
-    """A number, or an array of one; NaN for what is neither."""
+    """A number, or an array of one number; NaN for anything else."""
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
     return float(value) if isinstance(value, int | float | np.number) else np.nan

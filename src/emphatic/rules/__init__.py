@@ -1,16 +1,16 @@
-"""Rules: WHAT is learned.  One short file an algorithm, scalars only.
+"""Rules: WHAT is learned.  One short file per algorithm, scalars only.
 
 Every linear TD algorithm keeps a few vectors X (θ, e, perhaps w, …) and, each step, does
 
     X ← A X + B [φ ; φ']            A is m×m, B is m×2, both made of scalars.
 
-A rule is the one pure function that makes those scalars:
+A rule is one pure function that computes those scalars:
 
     A, B, memory = function(step, memory, x, x_next, g)
 
     step    (alpha, I, lambda_, rho, gamma_next, delta, *extra)     δ = R + γ'θ·φ' − θ·φ comes from the engine
     memory  the remembered scalars, all 0 at the start and after ``cut``
-    x       X·φ,  one inner product a vector, before the update
+    x       X·φ,  one inner product per vector, before the update
     x_next  X·φ', the same
     g       (φ·φ, φ·φ', φ'·φ')
 
@@ -22,8 +22,8 @@ The same Python source is run by NumPy, compiled by numba and by Triton, so it h
 two-argument ``min`` and ``max``, and comparisons used as factors. A compiler that has its own ``min`` and ``max``
 is given the same code with other globals. ``Rule`` checks all this, and ``Rule.source`` is the function in one form.
 
-What scalars cannot hold, a step size for each weight, is an ``ElementwiseRule``: the same language, applied to the
-components of the vectors, in which ``exp`` may be called too. ``emphatic.stepsizes`` makes such rules.
+What scalars cannot express, such as a step size for each weight, is an ``ElementwiseRule``: the same language, applied
+to the components of the vectors, in which ``exp`` may be called too. ``emphatic.stepsizes`` makes such rules.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _ORDER = (
 
 @functools.cache
 def names() -> tuple[str, ...]:
-    """The rules that ship with the library: a module of this package each.
+    """The rules that ship with the library, each a module of this package.
 
     >>> "true_online_etd" in names()
     True

@@ -1,11 +1,11 @@
-"""One form for the function of every rule, which NumPy, numba and Triton all take.
+"""One canonical form for the function of every rule, which NumPy, numba and Triton all accept.
 
     def rule(step, memory, x, x_next, g):
         …
 
-without decorators, annotations and docstring; every literal is a float, a number from outside stands as it was when
-the rule was made, and what was taken by index is unpacked. Anything that some compiler would refuse, or take for
-something else, is refused here, in words and with its line.
+without decorators, annotations and docstring; every literal is a float, a number from outside has the value that it
+had when the rule was created, and indexing is replaced by unpacking. Anything that some compiler would reject or
+misread is refused here, with an explanation and its line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ADVICE: dict[type, str] = {
 
 
 class Canonical:
-    """A function's statements, one by one, as they are in the canonical form."""
+    """Converts a function's statements to the canonical form, one by one."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Canonical:
         self.names = dict(zip(given, arguments, strict=True))
         for name in stored:
             self.names.setdefault(name, self._free(name) if name in {*arguments, "min", "max"} else name)
-        #: The names of a parameter's entries, where they are taken by index.
+        #: The names of a parameter's entries, where they are accessed by index.
         self.entries: dict[str, list[str]] = {}
 
     def function(self) -> ast.Module:
@@ -173,7 +173,7 @@ class Canonical:
         return name not in self.names and self.outside(name) is {"min": min, "max": max}[name]
 
     def _entry(self, node: ast.Subscript, name: str, index: ast.expr) -> ast.expr:
-        """``x[0]`` as a name of its own: not every compiler takes an index into a tuple."""
+        """``x[0]`` as a name of its own: not every compiler accepts an index into a tuple."""
         canon = self.names.get(name)
         try:
             at = ast.literal_eval(index)
@@ -191,7 +191,7 @@ class Canonical:
     # ------------------------------------------------------------------ inside
 
     def _free(self, name: str) -> str:
-        """A name like this one that nothing else has."""
+        """An unused name similar to this one."""
         while name in self.taken:
             name += "_"
         self.taken.add(name)
@@ -208,13 +208,13 @@ class Canonical:
 
 
 def _assigned(node: ast.stmt) -> list[str]:
-    """The names to which a statement gives a value."""
+    """The names that a statement assigns."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return [name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)]
 
 
 def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
-    return ast.Assign([target], value, lineno=1)  # unparse asks for a line
+    return ast.Assign([target], value, lineno=1)  # unparse needs a line number
 
 
 def _load(name: str) -> ast.Name:

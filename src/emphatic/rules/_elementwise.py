@@ -24,7 +24,7 @@ __all__ = ["ElementwiseRule"]
 
 @dataclass(frozen=True)
 class ElementwiseRule(RuleTraits):
-    """An algorithm whose vectors move component by component, for what scalars A and B cannot hold, such as α_i e_i.
+    """An algorithm whose vectors move component by component, for what scalars A and B cannot express, such as α_i e_i.
 
         X_i          ← adapt(u, X_i, φ_i)              u = signal(step, memory); where the rule has them
         sums         = Σ_i terms(X_i, φ_i, φ'_i)
@@ -33,10 +33,10 @@ class ElementwiseRule(RuleTraits):
 
     X_i is a tuple, the i-th component of each vector. Where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component``
     is A X_i, with A an arrow as in ``Rule``: components that are not active move by scalars, and an engine need not
-    visit them. That is tried when a rule is made. Linear rules are the special case of a linear ``component``. An
-    ``eager`` rule is free of this: all its components move in their own way as long as a trace is not 0, and A says
-    only what A X_i would be with traces that are 0. ``eager`` names the scalar of the memory that says
-    to which part a component's traces may have decayed, since φ_i was last not 0, for the sparse engine to drop them.
+    visit them. This is tested when a rule is created. Linear rules are the special case of a linear ``component``. An
+    ``eager`` rule is exempt: each of its components moves in its own way as long as a trace is not 0, and A only gives
+    A X_i for traces that are 0. ``eager`` names the scalar of the memory that holds the fraction to which a component's
+    traces must have decayed, since φ_i was last not 0, for the sparse engine to drop them.
 
     ``change`` names the memory into which the engine puts (θ_new − θ)·φ' after the step, true online TD's D. The other
     fields are those of ``Rule``. Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may
@@ -86,7 +86,7 @@ class ElementwiseRule(RuleTraits):
 
     @functools.cached_property
     def _arguments(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """What each function is given; how many sums and scalars there are, the functions themselves say."""
+        """The arguments of each function; the functions themselves determine how many sums and scalars there are."""
         step = {"step": STEP + self.extra, "memory": self.memory}
         found = {"terms": {"z": self.vectors, "p": (), "q": ()}}
         if self.signal is not None:
@@ -144,17 +144,17 @@ class ElementwiseRule(RuleTraits):
 
     @property
     def products(self) -> tuple[tuple[bool, ...], tuple[bool, ...], tuple[bool, ...]]:
-        """None of the inner products that engines make for a ``Rule``."""
+        """None of the inner products that engines compute for a ``Rule``."""
         none = (False,) * len(self.vectors)
         return none, none, (False,) * 3
 
     @functools.cached_property
     def uses(self) -> tuple[str, ...]:
-        """The parameters of a step that the functions look at: all of them, as far as is known."""
+        """The parameters of a step that the functions use: assumed to be all of them."""
         return self.parameters
 
     def _check_components(self) -> None:
-        """Try that where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component`` is A X_i."""
+        """Test that where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component`` is A X_i."""
         rng, functions = random.Random(0), self.pure
         m, first = len(self.vectors), len(self.weights)
         for _ in range(32):

@@ -1,4 +1,4 @@
-"""What the fields of a rule may be, and the one sentence for what they may not."""
+"""Validation of the fields of a rule, with one form of message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RANGES = {
     "lambda_next": (0.0, 1.0),
     "kappa": (0.0, math.inf),
     "pi": (0.0, 1.0),
-    "mu": (math.ulp(0.0), 1.0),  # an action that was taken had a chance
+    "mu": (math.ulp(0.0), 1.0),  # an action that was chosen had a positive probability
     "xi": (0.0, math.inf),
 }
 
@@ -49,12 +49,12 @@ _FIXED_POINTS = ("", "projected", "residual")
 
 
 def refusal(rule: str, field: str, wanted: str, got: str) -> ValueError:
-    """The one sentence for every field that is not as it must be."""
+    """The error for an invalid field, in the form that all messages share."""
     return ValueError(f"The '{field}' parameter of Rule({rule!r}, …) must {wanted}. Got {got} instead.")
 
 
 def check_fields(rule: AnyRule) -> None:
-    """ValueError unless every field but the function is what it must be."""
+    """ValueError unless every field except the function is valid."""
     if not isinstance(rule.name, str) or not rule.name:
         raise refusal(rule.name, "name", "be a name of one letter or more", repr(rule.name))
     for field in ("weights", "traces", "memory", "extra"):
@@ -79,7 +79,7 @@ def check_fields(rule: AnyRule) -> None:
 
 
 def _is_identifier(name: Any) -> bool:
-    """Whether Python reads this name in a program as it is, and takes it as a keyword argument's."""
+    """Whether this name is valid in Python source and as the name of a keyword argument."""
     return (
         isinstance(name, str)
         and name.isidentifier()

@@ -21,21 +21,21 @@ Update = tuple[tuple[Scalars, ...], tuple[Scalars, ...], Scalars]
 class Rule(RuleTraits):
     """An algorithm: the names of what it keeps, and its one function.
 
-    ``defaults`` says what an extra parameter is where it is not given: a number, the value of another parameter, or
+    ``defaults`` has the values of extra parameters that are not given: a number, the name of another parameter, or
     "eta": the second step size β = eta·α, with eta another keyword (1 unless given). ``extra_ranges`` gives the least
     and the largest value of an extra parameter that is not in ``RANGES``. A rule without ``interest`` accepts only
     I = 1.
 
-    What others ask of a rule: ``emphasis``, the discount of its follow-on trace F ("gamma", "beta", or "" where there
+    Properties of a rule: ``emphasis``, the discount of its follow-on trace F ("gamma", "beta", or "" where there
     is none); ``fixed_point``, where its expected update is 0: "projected", θ of TD(λ) with that emphasis, "residual",
     θ of the least mean squared TD error, or "" where that is not known; ``action_values``, that φ is of a state and
     an action; ``class_name``, its learners' short name in ``emphatic``; ``update`` (the function's docstring unless
     given) and ``paper``, its row in the table of rules.
 
     ``effective_step(step, memory)`` is the step along φ, ραM for an emphatic rule: what a step size with a ``bound``
-    limits. ``lasting`` names the last of the memory, which ``cut`` leaves as they are.
+    limits. ``lasting`` names the last entries of the memory, which ``cut`` leaves unchanged.
 
-    All of it is checked when a rule is made: a ValueError says what is wrong.
+    All fields are checked when a rule is created; a ValueError names what is wrong.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Rule(RuleTraits):
 
     @property
     def arguments(self) -> dict[str, tuple[str, ...]]:
-        """What the function is given: the names of the scalars in each of its arguments."""
+        """The names of the scalars in each argument of the function."""
         x = {name: tuple(f"{vector}·{phi}" for vector in self.vectors) for name, phi in (("x", "φ"), ("x_next", "φ'"))}
         return {"step": STEP + self.extra, "memory": self.memory, **x, "g": ("φ·φ", "φ·φ'", "φ'·φ'")}
 
@@ -97,7 +97,7 @@ class Rule(RuleTraits):
 
     @functools.cached_property
     def uses(self) -> tuple[str, ...]:
-        """The parameters of a step that the function looks at; R, of which δ is made, among them."""
+        """The parameters of a step that the function uses; R, from which δ is computed, is among them."""
         return tuple(name for name, used in zip(self.parameters, self._traced[1][0], strict=True) if used)
 
     @functools.cached_property

@@ -1,7 +1,7 @@
-"""The source of a rule's function: found, held against the code that runs, and written in one canonical form.
+"""The source of a rule's function: found, compared with the code that runs, and written in one canonical form.
 
-The canonical form (``_canonical``) is all there is to know of a rule's function: a kernel kept under the text's hash
-never meets another rule.
+The canonical form (``_canonical``) defines a rule's function completely: a kernel cached under the hash of the text
+is never used for another rule.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def canonical(
 ) -> str:
     """The function as the text of one ``def rule(step, memory, x, x_next, g)``.
 
-    ``arguments`` says what each of its arguments holds, ``field`` which of the rule's functions it is, and ``known``
-    what it may call besides ``min`` and ``max``.
+    ``arguments`` has the contents of each of its arguments, ``field`` names the rule's function, and ``known`` what it
+    may call besides ``min`` and ``max``.
     """
     if not isinstance(function, types.FunctionType) and callable(function):
         function = inspect.unwrap(function)  # numba.njit and functools.cache keep the function they took
@@ -44,7 +44,7 @@ def canonical(
 
 
 def compiled(rule: str, source: str) -> types.FunctionType:
-    """The canonical text as a function that knows ``min`` and ``max`` alone; ``inspect`` finds its source."""
+    """The canonical text as a function whose globals are ``min`` and ``max`` alone; ``inspect`` finds its source."""
     file = f"<rule {rule!r} {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"min": min, "max": max, "__builtins__": {}, "__name__": __name__}
@@ -54,7 +54,7 @@ def compiled(rule: str, source: str) -> types.FunctionType:
 
 
 def _node(rule: str, function: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
-    """Where the source of the function's module has that function."""
+    """The syntax tree of the function in the source of its module."""
     code = function.__code__
     try:
         text = "".join(inspect.findsource(function)[0])
@@ -86,7 +86,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All statements under the node, without a look at their expressions."""
+    """All statements under the node, without descending into expressions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield child
@@ -122,7 +122,7 @@ def _code(node: _Function, free: tuple[str, ...]) -> types.CodeType:
 
 
 def _traits(code: types.CodeType) -> tuple[object, ...]:
-    """All that tells code from other code but its place in a file."""
+    """Everything that distinguishes code from other code, except its place in a file."""
     consts = [const.co_name if isinstance(const, types.CodeType) else repr(const) for const in code.co_consts]
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
     return code.co_code, consts, counts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars

@@ -1,4 +1,4 @@
-"""What a rule's function makes of computed scalars: which it uses, and where A and B are 0 or 1 whatever they are."""
+"""Traces a rule's function with symbolic scalars: which it uses, and where A and B are always 0 or 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Form = tuple[tuple[tuple[float | None, ...], ...], tuple[tuple[float | None, ...
 
 
 class Computed:
-    """Stands for any computed scalar: every operation on it gives a computed scalar again, and marks it as used."""
+    """Represents any computed scalar: an operation on it gives another computed scalar, and marks it as used."""
 
     used = False
 
@@ -60,8 +60,8 @@ def check_shapes(rule: AnyRule, update: Any) -> None:
     A, B, memory = update
     vectors, remembered = ", ".join(rule.vectors), ", ".join(rule.memory) or "nothing"
     for name, part, columns, wanted in (
-        ("A", A, m, f"A as {m} rows of {m}: a row and a column a vector ({vectors})"),
-        ("B", B, 2, f"B as {m} rows of 2: a row a vector ({vectors}), a column for φ and one for φ'"),
+        ("A", A, m, f"A as {m} rows of {m}: a row and a column per vector ({vectors})"),
+        ("B", B, 2, f"B as {m} rows of 2: a row per vector ({vectors}), a column for φ and one for φ'"),
     ):
         rows = part if isinstance(part, tuple) else ()
         if len(rows) != m or not all(isinstance(row, tuple) and len(row) == columns for row in rows):
@@ -80,7 +80,7 @@ def check_shapes(rule: AnyRule, update: Any) -> None:
 
 
 def arrow(rule: AnyRule, update: Any) -> Form:
-    """The structure of A and B, if A is an arrow: only weights take traces, and only weights take φ'."""
+    """The structure of A and B; raises unless A is an arrow: only weights take traces, and only weights take φ'."""
     A, B = (tuple(tuple(_literal(entry) for entry in row) for row in part) for part in update[:2])
     first = len(rule.weights)
     for r, name in enumerate(rule.vectors):
@@ -95,7 +95,7 @@ def arrow(rule: AnyRule, update: Any) -> Form:
 
 
 def _literal(entry: Computed | float) -> float | None:
-    """0.0 or 1.0; any other number is as good as a computed one."""
+    """0.0 or 1.0; any other number counts as computed."""
     return abs(entry) if isinstance(entry, float) and entry in (0.0, 1.0) else None
 
 

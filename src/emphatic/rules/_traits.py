@@ -1,4 +1,4 @@
-"""What rules of either form have in common, and what others ask of them."""
+"""What both kinds of rules have in common."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class RuleTraits:
 
     @property
     def base(self) -> Any:
-        """The rule itself, or the one whose step sizes a method finds."""
+        """The rule itself, or the one whose step sizes a method sets."""
         return self
 
     @property
     def stepsize(self) -> dict[str, str] | None:
-        """What a checkpoint says of the method by which step sizes are found, if there is one."""
+        """A checkpoint's entry for the step-size method, if there is one."""
         return None
 
     @functools.cached_property
@@ -40,7 +40,7 @@ class RuleTraits:
 
     @functools.cached_property
     def parameters(self) -> tuple[str, ...]:
-        """What a step brings: ``step``'s names with the cumulant R in place of δ."""
+        """The parameters of a step: ``step``'s names with the cumulant R in place of δ."""
         return tuple("R" if name == "delta" else name for name in STEP) + self.extra
 
     @functools.cached_property
@@ -51,5 +51,5 @@ class RuleTraits:
         return found if self.interest else found | {"I": (1.0, 1.0)}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields; what follows from them is made again."""
+        """The fields; derived values are computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

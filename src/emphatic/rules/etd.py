@@ -1,6 +1,6 @@
 """Emphatic TD(λ): each update is weighted by the emphasis M.
 
-    F ← ρ⁻γF + I          remembered as ργ'F between steps, as in the seed's pseudocode
+    F ← ρ⁻γF + I          remembered as ργ'F between steps, as in Sutton (2015)
     M = λI + (1−λ)F
     e ← ρ(γλe + Mφ)
     θ ← θ + αδe

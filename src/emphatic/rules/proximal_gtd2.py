@@ -1,4 +1,4 @@
-"""Proximal GTD2(λ): gtd2 taken twice, mirror-prox fashion, the second time with the gradient of a mid-point.
+"""Proximal GTD2(λ): two steps of gtd2 (mirror-prox), the second with the gradient at the first one's result.
 
     e ← ρ(γλe + Iφ)
     θ½ = θ + α[(w·φ)φ − γ'(1−λ')(e·w)φ'];     w½ = w + β[δe − (w·φ)φ];     δ½ = δ at θ½

@@ -2,11 +2,11 @@
 
     θ ← θ + αρIδ(φ − γ'φ')
 
-It keeps no trace and remembers nothing; λ is ignored. With a step size small enough it is stable wherever it is used:
-its expected update is the gradient of −½ Σ d_μ I E_π[δ²]. What it comes to is not the least value error, nor TD's fixed
-point, but the least mean squared TD error (the "naive" algorithm of Sutton & Barto, section 11.5). Where what follows a
-state under π is certain, that is the mean squared Bellman error; else the variance of γ'θ·φ' weighs in, and even
-tabular values are not the true ones.
+It has no traces and no memory; λ is ignored. With a small enough step size it is always stable: its expected update is
+the gradient of −½ Σ d_μ I E_π[δ²]. It converges neither to the least value error nor to TD's fixed point, but to the
+least mean squared TD error (the "naive" algorithm of Sutton & Barto, section 11.5). Where transitions under π are
+deterministic, that is the mean squared Bellman error; otherwise the variance of γ'θ·φ' contributes, and even tabular
+values are not the true ones.
 Baird (1995), "Residual algorithms: reinforcement learning with function approximation", section 4.
 """
 

@@ -1,4 +1,4 @@
-"""How good the predictions of a log were: the actual returns, two measures, and three baselines.
+"""Scores of the predictions of a log: the actual returns, two measures, and three baselines.
 
 Row t's prediction is made after row t was seen. It is of the mean of what follows, nearer readings weighing more,
 

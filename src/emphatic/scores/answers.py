@@ -1,6 +1,6 @@
 """The answers to a question that need no learning: the present reading, and its trace over the horizon.
 
-The online blend has them beside its learners (``emphatic.hordes.blend``), and so has the offline fit.
+Both the online blend (``emphatic.hordes.blend``) and the offline fit use them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rows each question is fitted on: few sets of rows for many questions, one bit a row."""
+"""Which rows each question is fitted on: few sets of rows for many questions, one bit per row."""
 
 from __future__ import annotations
 

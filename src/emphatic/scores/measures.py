@@ -1,4 +1,4 @@
-"""How far predictions were from the actual returns, and the running mean as a prediction."""
+"""Errors of predictions against the actual returns, and the running mean as a prediction."""
 
 from __future__ import annotations
 

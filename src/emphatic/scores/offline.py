@@ -1,4 +1,4 @@
-"""A fit with hindsight to compare with: ridge regression of the returns on what the online predictions are made of.
+"""An offline baseline, fitted in hindsight: ridge regression of the returns on the inputs of the online predictions.
 
     θ, w = argmin Σ_t (G_t − c − θ·φ_t − w·u_t)² + r ‖θ‖²
 
@@ -10,7 +10,7 @@ half, after fitting on what comes before, is used to fit the whole first half. T
 half, on which it learns nothing. All it needs of the rows are sums, so that one pass does: the first half is summed and
 fitted, the second half predicted.
 
-Returns near the end of the first half reach into the second, and those are used too: if anything, it knows too much.
+Returns near the end of the first half reach into the second, and are used too: if anything, this favours the baseline.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OfflineFit:
     One pass is enough unless the questions' known rows differ so much, and the features are so many, that the sums
     would take more than 256 MiB. Each question has ``answers`` besides. ``strength`` (Q,) is each question's, in rows;
     NaN where nothing could be fitted or no strength chosen, and with more than some 4000 features active in the first
-    half: ``reasons`` (Q,) says why, or is "".
+    half: ``reasons`` (Q,) explains why, or is "".
     """
 
     def __init__(self, n: int, T: int, H: int, first: FirstHalf, answers: int = 0) -> None:
@@ -189,9 +189,9 @@ def offline(
 ) -> tuple[Array, Array]:  # fmt: skip
     """The predictions (Q, T − T//2) of the second half, and each question's ridge strength (Q,), in rows.
 
-    ``phi()`` gives the T rows of n features anew, in blocks; ``G`` and ``known`` are (Q, T), with H questions a
-    signal; ``answers`` (a, Q, T), such as the present reading, are regressed on besides, without shrinkage. NaN where
-    nothing could be fitted or no strength chosen, and with more than some 4000 active features.
+    Each call of ``phi()`` iterates over the T rows of n features, in blocks; ``G`` and ``known`` are (Q, T), with H
+    questions per signal; ``answers`` (a, Q, T), such as the present reading, are regressed on besides, without
+    shrinkage. NaN where nothing could be fitted or no strength chosen, and with more than some 4000 active features.
     """
     T = G.shape[1]
     first = FirstHalf(T, np.array([g[k].mean() if k.any() else 0.0 for g, k in zip(G, known, strict=True)]))

@@ -22,9 +22,9 @@ _SLACK = 1e-9
 class Returns:
     """The returns of C signals at H horizons, computed backwards in time, one block of rows after the other.
 
-    ``gammas`` are those of the horizons. ``centres``, one a signal, are subtracted before summing: a signal far from 0
-    would lose digits in long sums. ``state`` (Q, 3) is what the rows given so far hand on to those before them; set it
-    to a copy taken earlier to compute the returns of a block again.
+    ``gammas`` are those of the horizons. ``centres``, one per signal, are subtracted before summing: a signal far from
+    0 would lose digits in long sums. ``state`` (Q, 3) is what the rows given so far hand on to those before them; set
+    it to an earlier copy to compute the returns of a block again.
     """
 
     def __init__(self, gammas: ArrayLike, centres: ArrayLike) -> None:
@@ -58,7 +58,7 @@ def known_return(
         G_t = Σ w_k x_{t+1+k} / Σ w_k,   w_k = (1 − γ) γᵏ
 
     over the readings that were seen: those ``missing`` are left out, and nothing counts from a ``gap`` on (a row that
-    does not follow on the one before) or beyond the log's end. It is known where .99 of the weight lies before that,
+    does not follow the one before) or beyond the log's end. It is known where .99 of the weight lies before that,
     and half of the weight was seen. Where nothing was seen G is NaN. γ = 0: the next reading.
 
     >>> x, no = np.array([3.0, 1.0, 2.0, 4.0]), np.zeros(4, bool)

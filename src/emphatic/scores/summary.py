@@ -1,4 +1,4 @@
-"""The scores of a whole log: one object a question, and its learning curve."""
+"""The scores of a whole log: one object per question, and its learning curve."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STILL = "the return does not vary in the second half"
 
 
 class Summary(NamedTuple):
-    """Scores and curves, a dict a question; the returns and where they are known, both (T, Q)."""
+    """Scores and curves, one dict per question; the returns and where they are known, both (T, Q)."""
 
     scores: list[dict[str, Any]]
     curves: list[dict[str, Any]]
@@ -96,7 +96,7 @@ class LogScores:
         self._N[piece] += N
 
     def scores(self, offline: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """One object a question, as ``summary`` describes it; ``offline`` says of each why it has no offline fit."""
+        """One object per question, as ``summary`` describes it; ``offline`` has the reasons for missing fits."""
         found: list[dict[str, Any]] = []
         first, second = slice(0, PIECES // 2), slice(PIECES // 2, PIECES)
         for q, (signal, horizon, gamma) in enumerate(self._questions()):
@@ -132,7 +132,7 @@ class LogScores:
         if self._skill(q, slice(PIECES // 2, PIECES)) is None:
             found["skill"] = "persistence makes no error"
         if fit["variance_explained"] is None:
-            found["offline"] = offline or found.get("variance_explained", "its errors are beyond what numbers can hold")
+            found["offline"] = offline or found.get("variance_explained", "its errors overflow")
         return found
 
     def _skill(self, q: int, pieces: slice) -> float | None:
@@ -183,16 +183,16 @@ def summary(
     n: int,
     progress: Callable[[float], None] | None = None,
 ) -> Summary:
-    """Score the predictions (T, C·H) of a log of C signals at H horizons, beside three baselines.
+    """Score the predictions (T, C·H) of a log of C signals at H horizons, together with three baselines.
 
-    ``values`` (T, C) have the last reading held where one is ``missing``; a row with ``gap`` (T,) does not follow on
-    the one before; ``phi()`` gives the rows' n features anew. Each object has the measures of the second half,
-    ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the second half ``persistence`` (the last reading),
-    ``mean`` (of the readings so far) and ``offline`` (see ``emphatic.scores.offline``), then ``ratio_to_offline``, of
-    the variance explained, ``known``, the rows of the second half that could be scored, and ``reasons``, why a number
-    is None. All are scored on the same rows: where the return
-    is known and the signal has been seen. A curve has the errors in each of 20 pieces of the log, and the row
-    where each ends. ``progress`` is called with the share that is done, up to 1.
+    ``values`` (T, C) have the last reading held where one is ``missing``; a row with ``gap`` (T,) does not follow
+    the one before; each call of ``phi()`` iterates over the rows' n features again. Each object has the measures of the
+    second half, ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the second half ``persistence`` (the last
+    reading), ``mean`` (of the readings so far) and ``offline`` (see ``emphatic.scores.offline``), then
+    ``ratio_to_offline``, of the variance explained, ``known``, the rows of the second half that could be scored, and
+    ``reasons``, why a number is None. All are scored on the same rows: where the return is known and the signal has
+    been seen. A curve has the errors in each of 20 pieces of the log, and the row where each ends. ``progress`` is
+    called with the share that is done, up to 1.
     """
     T, C, H = len(values), len(signals), len(horizons)
     wanted = {"gammas": (H,), "values": (T, C), "missing": (T, C), "gap": (T,), "predictions": (T, C * H)}

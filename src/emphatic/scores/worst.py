@@ -1,4 +1,4 @@
-"""Where the predictions were farthest from what followed."""
+"""The rows with the largest prediction errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where α comes from: step sizes fixed in advance, and methods that adapt them as a learner goes.
+"""Step sizes: schedules fixed in advance, and methods that adapt them while learning.
 
-``Learner(rule, n, stepsize=…)`` takes a name of ``names()``, or one of the classes here. The ``alpha`` of ``learn`` and
-``run`` then multiplies what the method says: 1 leaves it as it is, 0 freezes the weights.
+``Learner(rule, n, stepsize=…)`` accepts a name from ``names()`` or an object of one of these classes. The ``alpha`` of
+``learn`` and ``run`` then multiplies the method's step size: 1 leaves it unchanged, 0 freezes the weights.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _METHODS: dict[str, type[StepSize]] = {
 
 
 def names() -> tuple[str, ...]:
-    """The methods that a learner takes by name.
+    """The names of the step-size methods.
 
     >>> "auto" in names()
     True
@@ -54,7 +54,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(stepsize: Any) -> StepSize:
-    """The method of that name, with its default options; of {"name": …, option: …}; or a method as it is.
+    """The method of a name, with default options, or of {"name": …, option: …}; a method itself is returned as it is.
 
     >>> get({"name": "autostep", "mu": 0.1})
     Autostep(alpha=0.01, mu=0.1, tau=10000.0)
@@ -75,5 +75,5 @@ def get(stepsize: Any) -> StepSize:
 
 
 def kind_of(name: Any) -> type[StepSize]:
-    """The class of the method of this name; KeyError or TypeError where there is none."""
+    """The class of the method of this name; KeyError or TypeError if there is none."""
     return _METHODS[name]

@@ -1,11 +1,11 @@
-"""A rule whose α is found by a method: one function, written from those of the rule and of the method.
+"""A rule whose α is set by a method: one function, generated from those of the rule and of the method.
 
-    α_t      = alpha · method(…)                      the method has lasting memory of its own
+    α_t      = alpha · method(…)                      the method has persistent memory of its own
     α_t      ← α_t / max(1, f(α_t) φ·φ / bound)       f is the rule's effective step, ρ M α for the emphatic ones
     A, B, …  = rule(α_t, …)
 
-What comes out is an ordinary ``Rule``, so every engine runs it. A second step size β = eta·α follows α: it is
-multiplied by what the method says, and bounded by β φ·φ ≤ bound.
+The result is an ordinary ``Rule``, so every engine runs it. A second step size β = eta·α follows α: it is multiplied
+by the method's factor, and bounded by β φ·φ ≤ bound.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ __all__ = ["Method", "SteppedRule", "compose"]
 
 @dataclass(frozen=True)
 class Method:
-    """How α is found, in the language of rules.
+    """How α is computed, in the language of rules.
 
     ``function(step, memory, g)`` returns the factor of α and the method's memory after the step. With ``trial`` it is
-    also given ``contraction``: the part of a TD error at φ, φ' that the rule's update would take away with α = alpha ·
+    also given ``contraction``: the part of a TD error at φ, φ' that the rule's update would remove with α = alpha ·
     ``trial(memory)``, and that α.
     """
 
-    #: The name and the options in words, as a checkpoint has them.
+    #: The name and the options that are not numbers, as a checkpoint has them.
     header: tuple[tuple[str, str], ...]
     function: Callable[..., Any]
-    #: The names of its memory, all lasting.
+    #: The names of its memory, all of it persistent.
     memory: tuple[str, ...]
     trial: Callable[[Scalars], Any] | None = None
-    #: Where in the memory 1/bound is; 0 there is no bound.
+    #: The position of 1/bound in the memory; a value of 0 means no bound.
     bound: str = "stepsize_inverse_bound"
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name used in error messages."""
         return " ".join(value for _, value in self.header)
 
 
 @dataclass(frozen=True)
 class SteppedRule(Rule):
-    """A rule made of another one and a method."""
+    """A rule combined with a step-size method."""
 
     of: Any = None
     method: Any = None
@@ -66,11 +66,11 @@ class SteppedRule(Rule):
 
 @functools.cache
 def compose(base: Rule, method: Method) -> SteppedRule:
-    """The base rule with its α found by this method."""
+    """The base rule with its α set by this method."""
     if not base.effective_source:
         raise ValueError(
-            f"The 'stepsize' parameter must be None for rule {base.name!r}, which does not say what its effective step "
-            "is. Give the rule an effective_step(step, memory), such as ραM."
+            f"The 'stepsize' parameter must be None for rule {base.name!r}, which does not define its effective "
+            "step. Give the rule an effective_step(step, memory), such as ραM."
         )
     name = f"{base.name} with {method.name}"
     return SteppedRule(
@@ -94,14 +94,14 @@ def compose(base: Rule, method: Method) -> SteppedRule:
 
 
 def _written(base: Rule, method: Method) -> str:
-    """The text of the function."""
+    """The source text of the combined function."""
     step = [f"in_{name}" for name in base.arguments["step"]]
     old, own = ([f"old_{name}" for name in some] for some in (base.memory, method.memory))
     held = {"step": base.arguments["step"], "memory": method.memory, "g": base.arguments["g"]}
     lines = [f"{_tuple(step)} = step", "pp, pq, qq = g", f"{_tuple(old + own)} = memory"]
 
     def inline(prefix: str, source: str, given: Mapping[str, str]) -> list[str]:
-        """Lines that do what this function does with these arguments; the names of what it returns."""
+        """Append the lines of this function, inlined with these arguments; returns the names of its results."""
         body, returned = _inlined(source, prefix, given)
         lines.extend(body)
         return returned

@@ -3,7 +3,7 @@
     β_i ← β_i + μ δ φ_i h_i;  α_i = exp β_i
 
 TIDBD(λ) (Kearney et al. 2018):  h_i ← h_i[1 − φ_i e_i]⁺ + Δ_i, with e the trace that holds the step sizes, αz in the
-paper, and Δ_i the change of θ_i, δe_i there. IDBD (Sutton 1992) knows no traces: h_i ← h_i[1 − b_iφ_i]⁺ + δb_i; with
+paper, and Δ_i the change of θ_i, δe_i there. IDBD (Sutton 1992) has no traces: h_i ← h_i[1 − b_iφ_i]⁺ + δb_i; with
 λ = 0 the two are the same. ρM, and the true online correction, are in e, b and Δ: see ``weightwise``.
 """
 

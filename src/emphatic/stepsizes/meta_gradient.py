@@ -1,4 +1,4 @@
-"""SwiftTD, and the same for emphatic learning: step sizes by the gradient of the error through the true online update.
+"""SwiftTD, and its extension to emphatic TD: step sizes by the gradient of the error through the true online update.
 
 Every weight has α_i = exp β_i, and h_i = ∂θ_i/∂β_i is carried along, with the effect of β_i on other weights left out
 (exact for one feature). With c = ργλ, b_i = ρMα_iφ_i and D = (θ_t − θ_{t−1})·φ_t the update is
@@ -119,7 +119,7 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class MetaGradient(WeightwiseStepSize):
-    """What SwiftTD and ours share: ``mu`` is the meta step size, ``eta`` the bound, ``decay`` what it does when hit.
+    """The base of both: ``mu`` is the meta step size, ``eta`` the bound, ``decay`` the factor applied when it is hit.
 
     Every weight with a trace moves in every step. The sparse engine drops the traces of a weight when they have decayed
     to ``drop`` of what they were when its feature was last active, so that its cost grows as γλ → 1; others keep all.
@@ -154,7 +154,7 @@ class MetaGradient(WeightwiseStepSize):
 
 @dataclass(frozen=True, eq=False)
 class SwiftTD(MetaGradient):
-    """SwiftTD as published, for true_online_td; with ρM in its place, for true_online_etd too."""
+    """SwiftTD as published, for true_online_td; extended by ρM for true_online_etd."""
 
     name: ClassVar[str] = "swifttd"
     paper: ClassVar[str] = "Javed, Sharifnassab & Sutton (2024)"

@@ -1,4 +1,4 @@
-"""What every method is: a few numbers, which may differ between learners, and the rule that it makes of another."""
+"""The base class of step-size methods: a few options, which may differ between learners, and the rule they produce."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StepSize", "check_number", "parse_number"]
 
 @dataclass(frozen=True, eq=False)
 class StepSize(ABC):
-    """A method by which step sizes are found; its fields are numbers, or (K,) arrays with one for each learner.
+    """A method that sets step sizes; its fields are numbers, or (K,) arrays with one value per learner.
 
     A learner keeps them with the rule's memory, as ``stepsize_<field>``: they are saved, selected and joined with it.
     """
@@ -26,14 +26,14 @@ class StepSize(ABC):
 
     @abstractmethod
     def rule(self, base: AnyRule) -> AnyRule:
-        """The base rule with its step sizes found by this method; ValueError where the method does not fit."""
+        """The base rule with its step sizes set by this method; ValueError if the method does not fit the rule."""
 
     def memory(self) -> dict[str, Any]:
-        """What the rule's memory holds before the first step, where that is not 0."""
+        """The initial memory of the rule, where it is not 0."""
         return {f"stepsize_{name}": value for name, value in self.options().items() if not isinstance(value, str)}
 
     def vectors(self) -> dict[str, Any]:
-        """What each component of a vector is before the first step, where that is not 0."""
+        """The initial value of each component of a vector, where it is not 0."""
         return {}
 
     def options(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class StepSize(ABC):
         return replace(self, **arrays)
 
     def header(self) -> dict[str, Any]:
-        """What a checkpoint says of the method, besides the memory of its rule."""
+        """The entry for the method in a checkpoint's header; its numbers are in the memory of the rule."""
         texts = {name: value for name, value in self.options().items() if isinstance(value, str)}
         return {"name": self.name, **texts}
 

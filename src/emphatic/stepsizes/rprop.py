@@ -35,7 +35,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         sign = 1.0 * (g > 0.0) - 1.0 * (g < 0.0)
         agreed = sign * g_before
         r = 1.0 + up * (agreed > 0.0) + down * (agreed < 0.0)
-        # A step size that is out of its limits stays there until it moves.
+        # A step size outside its limits stays there until it changes.
         limited = min(max(a * r, smallest), largest)
         moved = 1.0 * (agreed > 0.0) + 1.0 * (agreed < 0.0)
         after = moved * limited + (1.0 - moved) * a

@@ -1,7 +1,7 @@
-"""One step size for all weights, on every engine: constant, scaled to the features, decaying, or lowered where it must.
+"""One step size for all weights, on every engine: constant, scaled to the features, decaying, or bounded.
 
-Each may carry a ``bound`` on the effective step. A step moves θ along φ by b = ραM (each rule says what it is), which
-takes away the part b φ·φ of the error. With α lowered where b φ·φ would be above the bound,
+Each may carry a ``bound`` on the effective step. A step moves θ along φ by b = ραM (each rule defines its own), which
+removes the part b φ·φ of the error. With α lowered where b φ·φ would be above the bound,
 
     b = min(ραM, bound/φ·φ),
 
@@ -30,7 +30,7 @@ _FINITE = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, eq=False)
 class ScalarStepSize(StepSize):
-    """A method that finds one α for all weights."""
+    """A method that sets one α for all weights."""
 
     def rule(self, base: AnyRule) -> AnyRule:
         if not isinstance(base, Rule):
@@ -87,7 +87,7 @@ class Constant(ScalarStepSize):
 class Scaled(ScalarStepSize):
     """α_t = c over the running mean, or the running maximum, of φ·φ.
 
-    The mean is over the steps so far, this one among them, in which φ is not 0.
+    The mean is over the steps so far, including this one, in which φ is not 0.
     """
 
     c: Any = 0.1
@@ -107,7 +107,7 @@ class Scaled(ScalarStepSize):
 
 @dataclass(frozen=True, eq=False)
 class Auto(ScalarStepSize):
-    """α_t = rate over the running mean of φ·φ, with the effective step bounded: a good first choice.
+    """α_t = rate over the running mean of φ·φ, with a bounded effective step: a good first choice.
 
     On sensor logs it was within .01 variance explained of the best of seven rates chosen in hindsight, and safe with
     rates from 0.01 to 1.

@@ -13,13 +13,13 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def constant(Phi: Any, fraction: float = 0.1) -> float:
-    """The constant step size that takes away a fraction of the error of the longest feature vector.
+    """The constant step size that removes a fraction of the error of the longest feature vector.
 
         α = fraction / max_t φ_t·φ_t
 
     With ρM = 1 and λ = 0, one step moves that vector's prediction by ``fraction`` of its TD error;
-    off-policy, ρM can be far above 1 and asks for a smaller one. k active binary features give fraction/k.
-    ``Phi`` is (T+1, n), ``Active`` or scipy CSR, as ``run`` takes it, or a single φ.
+    off-policy, ρM can be far above 1 and requires a smaller one. k active binary features give fraction/k.
+    ``Phi`` is (T+1, n), ``Active`` or scipy CSR, as for ``run``, or a single φ.
 
     >>> constant([[3.0, 4.0], [1.0, 0.0]])
     0.004
@@ -40,7 +40,7 @@ def constant(Phi: Any, fraction: float = 0.1) -> float:
     longest = float(squares.max(initial=0.0))
     if longest == 0.0:
         raise ValueError(
-            "The 'Phi' parameter of constant must have a feature that is not zero. "
+            "The 'Phi' parameter of constant must have a nonzero feature. "
             f"Got zeros only in {len(squares)} rows instead; nothing could be learned from them."
         )
     return fraction / longest

@@ -1,6 +1,6 @@
-"""A step size for each weight: what all such methods share.
+"""A step size for each weight: the base of all such methods.
 
-The rules that they fit, td, true_online_td, etd and true_online_etd, are one algorithm with two switches:
+The rules that they apply to, td, true_online_td, etd and true_online_etd, are one algorithm with two switches:
 
     F ← ρ⁻γF + I;  M = λI + (1−λ)F          (M = I without ``emphatic``)
     c = ργλ;  k = ρM;  b_i = k α_i φ_i
@@ -28,13 +28,13 @@ from emphatic.stepsizes.method import StepSize, check_number
 __all__ = ["Build", "WeightwiseRule", "WeightwiseStepSize"]
 
 _FINITE = float(np.finfo(np.float64).max)
-#: What a method makes of the two switches, emphatic and online: the fields of an elementwise rule.
+#: The fields of an elementwise rule as a function of the two switches, emphatic and online.
 Build = Callable[[float, float], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class WeightwiseRule(ElementwiseRule):
-    """A rule whose step sizes are found by a method, one for each weight."""
+    """A rule whose step sizes, one for each weight, are set by a method."""
 
     of: Any = None
     kind: Any = None
@@ -78,9 +78,9 @@ def make_rule(base: AnyRule, kind: type[WeightwiseStepSize]) -> WeightwiseRule:
 
 @dataclass(frozen=True, eq=False)
 class WeightwiseStepSize(StepSize):
-    """A method that finds a step size for each weight; all begin at ``alpha``."""
+    """A method that sets a step size for each weight; all begin at ``alpha``."""
 
-    #: The rules that it fits; where it is from; its fields in the order of the rule's memory.
+    #: The rules that it applies to; its source; its fields in the order of the rule's memory.
     fits: ClassVar[tuple[str, ...]] = ("td", "true_online_td", "etd", "true_online_etd")
     paper: ClassVar[str] = ""
     options_in_memory: ClassVar[tuple[str, ...]] = ()

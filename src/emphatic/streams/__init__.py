@@ -1,4 +1,4 @@
-"""Where experience comes from: tables (``emphatic.tables``), and environments beside an agent (``gymnasium``)."""
+"""Sources of experience: tables (``emphatic.tables``), and environments with an agent (``gymnasium``)."""
 
 from emphatic.tables import Block, Clock, Hold, Table, TableError, open_table
 

@@ -1,4 +1,4 @@
-"""Learning beside an agent: ``emphatic.hordes.gymnasium``, under its public name."""
+"""Learning while an agent acts: ``emphatic.hordes.gymnasium``, under its public name."""
 
 from emphatic.hordes.gymnasium import LearnGVFs, LearnGVFsVector, component_names, tiles
 

@@ -1,4 +1,4 @@
-"""A published number beside ours, and whether the two agree.
+"""A published number compared with ours.
 
 A study gives an ``Outcome``: its ``Check``s, its figures, and what a reader should know about them.
 """
@@ -45,7 +45,7 @@ def compare(
     name: str, published: ArrayLike, ours: ArrayLike, tolerance: ArrayLike, note: str = "", origin: Origin = "derived",
     number: str = "",
 ) -> Check:  # fmt: skip
-    """Numbers agree where all of them are within the tolerance; several in a row stand or fall together.
+    """Numbers agree if all of them are within the tolerance.
 
     >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
     Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='', origin='derived', number='')
@@ -61,12 +61,12 @@ def compare(
 def claim(
     name: str, published: str, ours: float | str, agree: bool, note: str = "", origin: Origin = "printed"
 ) -> Check:
-    """Something said in words, such as that a method diverges, and what was seen; ``note`` says what is asked of it."""
+    """A published statement, such as that a method diverges, and what was found; ``note`` is the criterion."""
     return Check(name, published, ours, None, bool(agree), note, origin)
 
 
 def finding(name: str, ours: float | str, note: str = "") -> Check:
-    """What was found, with nothing published to compare it with."""
+    """A result with no published number to compare it with."""
     return Check(name, None, ours, note=note)
 
 
@@ -85,7 +85,7 @@ def count_numbers(checks: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def _format(values: ArrayLike, decimals: int) -> float | str:
-    """A number as it is; several in words, to so many decimals."""
+    """A number unchanged; several as text, to so many decimals."""
     array = np.asarray(values, np.float64)
     if array.ndim == 0:
         return float(array)

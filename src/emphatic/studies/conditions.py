@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 def silent(phase: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """A progress callback that does nothing."""
 
 
 def on_one_thread(function: Callable[..., Result], *arguments: Any) -> Result:
@@ -32,10 +32,10 @@ def on_one_thread(function: Callable[..., Result], *arguments: Any) -> Result:
 
 @dataclass(frozen=True)
 class Conditions:
-    """``quick`` asks the same questions of fewer runs; ``jobs`` is a number of processes (-1: one a core).
+    """``quick`` means the same questions with fewer runs; ``jobs`` is the number of processes (-1: one per core).
 
-    In ``folder`` a long study keeps what it has done, to go on from there if it is stopped. ``rules`` are tried beside
-    the study's own, over its step sizes and λ.
+    In ``folder`` a long study stores finished work, to resume from there if it is stopped. ``rules`` are tried in
+    addition to the study's own, over its step sizes and λ.
     """
 
     quick: bool = False

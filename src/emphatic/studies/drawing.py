@@ -37,7 +37,7 @@ def draw(sweep: Sweep, x: str, path: str | os.PathLike[str] | None) -> Any:
     look = {"svg.fonttype": "none", "pdf.fonttype": 42, "axes.spines.top": False, "axes.spines.right": False}
     with plt.rc_context(look):
         figure = {"alpha": _over_alpha, "lambda": _over_lambda, "steps": _while_learning}[x](sweep, plt)
-        plt.close(figure)  # it lives on, but in no window
+        plt.close(figure)  # the figure remains valid, without a window
         if path is not None:
             dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(Path(path).suffix.removeprefix("."))
             figure.savefig(path, dpi=200, bbox_inches="tight", metadata=dated)
@@ -50,7 +50,7 @@ def check_formats(text: str) -> list[str]:
     for one in found:
         if one not in FORMATS:
             raise ValueError(f"Figures are written as {', '.join(FORMATS)}. Got {one!r} instead.")
-    _pyplot()  # says at once if it is missing
+    _pyplot()  # raises at once if it is missing
     return found
 
 
@@ -83,7 +83,7 @@ def _wide(sweep: Sweep) -> float:
 
 
 def _over_alpha(sweep: Sweep, plt: Any) -> Any:
-    """A panel a rule, a line for each λ: at each α the best of the other parameters."""
+    """One panel per rule, one line per λ: at each α the best of the other parameters."""
     rules = list(dict.fromkeys(sweep.labels))
     across = min(3, len(rules))
     down = -(-len(rules) // across)
@@ -133,7 +133,7 @@ def _lines(sweep: Sweep, rule: str) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def _over_lambda(sweep: Sweep, plt: Any) -> Any:
-    """A line a rule: at each λ the best of all other parameters."""
+    """One line per rule: at each λ the best of all other parameters."""
     figure, place = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
     mean, se = sweep.over_runs("mean")
     for rule in dict.fromkeys(sweep.labels):
@@ -174,7 +174,7 @@ def _levels(sweep: Sweep, axes: Any) -> None:
 
 
 def _ceiling(sweep: Sweep) -> float:
-    """A little above what is had without learning: what diverges must not flatten all the rest."""
+    """An upper limit slightly above the error without learning, so that diverging lines do not flatten the rest."""
     usual = max(sweep.plan.source.baselines(sweep.plan.runs).values())
     mean = sweep.over_runs("mean")[0]
     least = float(np.min(mean[np.isfinite(mean)], initial=math.inf))

@@ -34,7 +34,7 @@ class GridSettings:
 
     @property
     def method(self) -> str:
-        """What the table calls the way that step sizes are found; "" where α alone says them."""
+        """The step-size method's name in the table; "" where α alone sets the step sizes."""
         return "" if self.stepsize is None else named(self.stepsize)
 
     @property
@@ -63,7 +63,7 @@ def find_rule(rule: Any) -> AnyRule:
 def parameters(rule: AnyRule) -> dict[str, tuple[float, float]]:
     """The parameters that a grid can set, and the range of each.
 
-    ``eta`` stands for ``beta`` where β = eta·α, and ``zeta`` for ABTD's ``xi``.
+    ``eta`` can be set instead of ``beta``, where β = eta·α, and ``zeta`` instead of ABTD's ``xi``.
     """
     found = {"alpha": rules.RANGES["alpha"]}
     if "lambda_" in rule.uses:
@@ -124,7 +124,7 @@ def _of(grid: Mapping[str, Any]) -> list[GridSettings]:
     for one in made:
         for method in methods:
             if method is not None:
-                method.rule(one.rule)  # says where it does not fit
+                method.rule(one.rule)  # raises if it does not fit
     return [replace(one, stepsize=method) for one in made for method in methods]
 
 

@@ -76,7 +76,7 @@ class Order:
 
     @staticmethod
     def usual(rule: str | None) -> dict[str, Any]:
-        """The default grid of these rules; without λ where none of them has it."""
+        """The default grid of these rules; without λ if none of them uses it."""
         found = [resolve(one) for one in _listed(rule or _USUAL["rule"])]
         known = {name for one in found if not isinstance(one, str) for name in parameters(one)}
         return {name: value for name, value in _USUAL.items() if name in ("rule", *known) or not known}
@@ -108,7 +108,7 @@ class Order:
             return functools.partial(made, **self.options) if self.options else made
         for name, value in (("steps", self.steps), ("seed", self.seed), ("with", self.options or None)):
             if value is not None:
-                raise ValueError(f"--{name} goes with a problem, and {self.problem!r} is a log, taken as it is.")
+                raise ValueError(f"--{name} goes with a problem, and {self.problem!r} is a log, used as it is.")
         if self.predict is None or self.horizon is None:
             raise ValueError("a log needs the column to predict and how far ahead: --predict COLUMN --horizon STEPS.")
         return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
@@ -133,7 +133,7 @@ def _listed(rule: Any) -> Any:
 
 
 def resolve(rule: Any) -> Any:
-    """Rules by their names; MODULE:NAME is imported, from here or wherever Python finds it. Other words stay."""
+    """Rules by their names; MODULE:NAME is imported, from the current folder or Python's path. Other words are kept."""
     if isinstance(rule, list):
         return [resolve(one) for one in rule]
     if not isinstance(rule, str) or ":" not in rule:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["format_value", "page"]
 
-#: What a line of a rule's panel stands for: the first of these that it has.
+#: The parameter of the lines in a rule's panel: the first of these that it has.
 _LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
 
 

@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
-    """Keep other runs from the folder ``out`` of this function, where it is given one."""
+    """Lock the folder ``out`` of this function, if there is one, against other runs."""
 
     @functools.wraps(function)
     def alone(*args: P.args, **given: P.kwargs) -> R:
@@ -39,8 +39,8 @@ def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
 class Parts:
     """Scores by the number of their task; with a folder, also on the disk.
 
-    Each plan has a place of its own there, named after it: parts of another are neither counted nor touched. Files that
-    are not whole do not count.
+    Each plan has its own subfolder, named after it: parts of another plan are neither counted nor touched. Incomplete
+    files do not count.
     """
 
     def __init__(self, out: Path | None, identity: str, resume: bool) -> None:

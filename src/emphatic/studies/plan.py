@@ -27,7 +27,7 @@ __all__ = ["SweepPlan", "Task", "fingerprint"]
 
 #: Settings that learn side by side in one task, at most: a task should take seconds, and its errors little memory.
 _TOGETHER = 2048
-#: Points of a curve where nothing is said.
+#: The default number of points of a curve.
 _POINTS = 50
 
 
@@ -68,7 +68,7 @@ class SweepPlan:
         if isinstance(source, Recorded):
             for name, value in (("runs", runs), ("every", every)):
                 if value != 1:
-                    raise refusal(name, "sweep", "be 1 on a log, which is taken once and as it is", repr(value))
+                    raise refusal(name, "sweep", "be 1 on a log, which is used once and as it is", repr(value))
         if isinstance(points, Sequence | np.ndarray):
             chosen = _chosen(points, source, every)
         elif points is None:

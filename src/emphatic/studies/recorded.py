@@ -1,4 +1,4 @@
-"""A recorded log to sweep on: only what then happened is known, and no exact values."""
+"""A recorded log to sweep on: actual outcomes are known, exact values are not."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Recorded:
     """One log as ``Learner.run`` takes it: ``Phi`` of T+1 rows, and per step ``R``, ``gamma_next``, ``rho``, ….
 
     ``I`` is by default 1 − γ for a rule with emphasis and a constant γ below 1, which keeps the emphasis at 1, and else
-    1. ``cuts`` are rows that do not follow on the one before. ``outcome`` is (G, known), the return of each step and
+    1. ``cuts`` are rows that do not follow the one before. ``outcome`` is (G, known), the return of each step and
     where it is known; by default what ``emphatic.returns`` finds, which are returns of behaviour: off-policy (a ρ other
-    than 0 and 1) it must be given. ``others`` are predictions to hold ours against, by name, (T,). ``n`` is wanted only
-    where ``Phi`` is ``Active``.
+    than 0 and 1) it must be given. ``others`` are predictions to compare with, by name, (T,). ``n`` is needed only
+    if ``Phi`` is ``Active``.
 
     The error is the root mean square of prediction minus return: over all steps whose return is known, over the last
     tenth of them, and in pieces of the log.
@@ -112,7 +112,7 @@ class Recorded:
     ) -> Recorded:  # fmt: skip
         """One signal of a table at one horizon, with the features that ``emphatic nexting`` would make.
 
-        Readings are departures from their mean in the first rows, in the signal's own unit. Where one is missing ρ is
+        Readings are deviations from their mean in the first rows, in the signal's own unit. Where one is missing ρ is
         0, so that nothing is learned from it (w of a gradient rule may still move θ), and a gap in time is a cut.
         """
         chosen = NextingSettings(predict=(predict,), horizons=(horizon,), time=time, delimiter=delimiter)
@@ -215,12 +215,12 @@ class Recorded:
         return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
 
     def _given(self, settings: GridSettings) -> dict[str, NDArray[np.float64]]:
-        """What ``run`` takes beside the features: (T,), (1, K) or a number."""
+        """The arguments of ``run`` besides the features: (T,), (1, K) or a number."""
         rule, gamma = settings.rule, np.asarray(self.gamma_next)
         if not rule.interest and self.I is not None and np.any(self.I != 1.0):
-            raise inputs.refusal("rule", "sweep", "take interest, as the log has it", repr(rule.name))
+            raise inputs.refusal("rule", "sweep", "use interest, which the log has", repr(rule.name))
         if rule.action_values and np.any(self.rho != 1.0):
-            wanted = f"learn values of states: of these {rule.class_name} learns the target policy's only on-policy"
+            wanted = f"learn state values; {rule.class_name} learns those of the target policy only on-policy"
             raise inputs.refusal("rule", "sweep", wanted, repr(rule.name))
         given = {"R": self.R, "gamma_next": self.gamma_next, "rho": self.rho, "lambda_": self.lambda_}
         if rule.interest:

@@ -24,7 +24,7 @@ class ReproductionPage:
 
     - ``intro``: what was published, and where.
     - ``figures``: see ``Figure``; published numbers are drawn as ``Marks`` beside our lines.
-    - ``checks``: one mapping a number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
+    - ``checks``: one mapping per number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
       ``agree`` (True, False, or None: only reported) and ``note``.
     - ``notes``: paragraphs on what was done otherwise, and what was found.
     - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
@@ -103,7 +103,7 @@ def _figures(figures: Sequence[Figure], plots: Plots) -> Html:
 
 
 def _checks(checks: Sequence[Mapping[str, Any]]) -> Html:
-    """Every number beside the published one, with the tolerance that decides."""
+    """Every number next to the published one, with the tolerance that decides."""
     if not checks:
         return Html()
     words = {True: "agrees", False: "differs", None: "reported"}

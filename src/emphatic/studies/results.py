@@ -26,15 +26,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """The scores of every setting, (settings, runs), and what they were asked of.
+    """The scores of every setting, (settings, runs), and the plan that produced them.
 
-    ``table`` is the tidy table: a row a setting and run, with the setting's number and parameters (null where the
-    rule has no such), ``run``, ``mean`` (over the steps), ``final``, ``diverged`` and ``curve`` (at ``points``).
-    ``settings`` has a row a setting, with means, standard errors and 95% intervals over the runs. Where weights would
-    no longer have been finite the error is infinite. Divergence is counted, never averaged: a setting that diverged in
-    any run has an infinite mean, and ``diverged`` says in how many.
+    ``table`` is the tidy table: one row per setting and run, with the setting's number and parameters (null where the
+    rule has no such parameter), ``run``, ``mean`` (over the steps), ``final``, ``diverged`` and ``curve`` (at
+    ``points``). ``settings`` has one row per setting, with means, standard errors and 95% intervals over the runs.
+    Where weights would no longer have been finite the error is infinite. Divergence is counted, never averaged: a
+    setting that diverged in any run has an infinite mean, and ``diverged`` counts those runs.
 
-    ``rerun`` are the best settings on runs of their own, where these were asked for: ``best`` reports those.
+    ``rerun`` has the best settings on fresh runs, if requested: ``best`` then reports those.
     """
 
     plan: SweepPlan
@@ -77,12 +77,12 @@ class Sweep:
 
     @cached_property
     def methods(self) -> list[str]:
-        """How each setting finds its step sizes; "" where α alone says them."""
+        """The step-size method of each setting; "" where α alone sets the step sizes."""
         return [some.method for some in self.plan.settings for _ in range(len(some))]
 
     @cached_property
     def labels(self) -> list[str]:
-        """The rule of each setting, and its method where there is one: settings of one label are held together."""
+        """The rule of each setting, and its method where there is one: settings with the same label belong together."""
         return [some.label for some in self.plan.settings for _ in range(len(some))]
 
     @cached_property
@@ -99,7 +99,7 @@ class Sweep:
 
     @cached_property
     def table(self) -> Any:
-        """One row a setting and run, as a ``pyarrow.Table``."""
+        """One row per setting and run, as a ``pyarrow.Table``."""
         import pyarrow as pa
 
         S, R = self.mean.shape
@@ -114,7 +114,7 @@ class Sweep:
 
     @cached_property
     def settings(self) -> Any:
-        """One row a setting, with means and standard errors over the runs, as a ``pyarrow.Table``."""
+        """One row per setting, with means and standard errors over the runs, as a ``pyarrow.Table``."""
         import pyarrow as pa
 
         number = np.arange(len(self.mean), dtype=np.int32)
@@ -197,7 +197,7 @@ class Sweep:
         return difference(values[setting], values[other])
 
     def _row(self, number: int) -> dict[str, Any]:
-        """All that is said of one setting."""
+        """The entry of ``best`` for one setting."""
         row = self.settings.slice(number, 1).to_pylist()[0]
         errors = np.where(self.diverged[number], np.inf, self.mean[number])
         sure, middle = interval(errors), median_interval(errors)
@@ -207,9 +207,9 @@ class Sweep:
     def plot(self, x: str = "alpha", path: str | os.PathLike[str] | None = None) -> Any:
         """A figure for a paper, by matplotlib: ``pip install 'emphatic[plot]'``.
 
-        ``x`` is "alpha" (the error against the step size, a panel a rule and a line for each λ), "lambda" (each rule's
+        ``x`` is "alpha" (the error against the step size, one panel per rule and one line per λ), "lambda" (each rule's
         least error against λ) or "steps" (learning curves of the best settings, the steps on a logarithmic axis). The
-        figure is returned, and written to ``path`` as its suffix says: .svg, .pdf or .png.
+        figure is returned, and written to ``path`` in the format of its suffix: .svg, .pdf or .png.
         """
         from emphatic.studies.drawing import draw
 
@@ -228,7 +228,7 @@ class Sweep:
     # ------------------------------------------------------------------ in files
 
     def write(self, out: str | os.PathLike[str]) -> None:
-        """``results.parquet``, ``settings.parquet``, ``summary.json`` and ``report.html``, each whole or not at all.
+        """Write ``results.parquet``, ``settings.parquet``, ``summary.json`` and ``report.html``, each atomically.
 
         With ``rerun`` also ``rerun.parquet``, the table of the fresh runs.
         """

@@ -1,4 +1,4 @@
-"""What a horde of settings scored in one run."""
+"""The scores of a horde of settings in one run."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def number(value: Any) -> str:
 def sensitivity_section(
     rules: Sequence[Mapping[str, Any]], metric: str, unit: str, baseline: Mapping[str, float], wide: float, plots: Plots
 ) -> Html:
-    """A panel a rule: the error against the step size, a line for each λ, for each choice of what else there is."""
+    """One panel per rule: the error against the step size, a line for each λ, for each choice of what else there is."""
     if not rules:
         return Html()
     every = [line for rule in rules for panel in rule["panels"] for line in panel["lines"]]

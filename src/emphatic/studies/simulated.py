@@ -95,11 +95,11 @@ class Simulated:
         rule = settings.rule
         for mdp in self.tasks(0):
             if not rule.interest and (mdp.I[mdp.defined] != 1.0).any():
-                wanted = f"take interest, as {self.name} has it where its target policy is defined"
+                wanted = f"use interest, which {self.name} has where its target policy is defined"
                 raise refusal("rule", "sweep", wanted, repr(rule.name))
             if rule.action_values and (mdp.pi != mdp.mu).any():
                 named = rule.class_name or rule.name
-                wanted = f"learn values of states: of these {named} learns the target policy's only on-policy"
+                wanted = f"learn state values; {named} learns those of the target policy only on-policy"
                 raise refusal("rule", "sweep", wanted, repr(rule.name))
             self._theta(mdp)
             self._probe(mdp)

@@ -27,16 +27,16 @@ class SweepPage:
       ("weighted by d_μ, mean over 20,000 steps and 50 runs").
     - ``counts``: any of ``settings``, ``runs`` (of each setting), ``steps`` (of each run), ``learner_steps`` (of all
       together), ``diverged_settings`` (in which some run diverged) and ``diverged_runs``.
-    - ``sensitivity``: one mapping a rule, with ``rule``, ``x_name`` (default "alpha"), ``line_name`` ("lambda",
+    - ``sensitivity``: one mapping per rule, with ``rule``, ``x_name`` (default "alpha"), ``line_name`` ("lambda",
       "zeta") and ``panels``: one for each choice of the other parameters, {``choice``: "eta = 1/16", or "" where there
       is no other, ``lines``: one for each λ: {``value``: λ, ``alpha``, ``mean``, ``se``, ``diverged``}}, the last four
       of one length. ``se`` and ``diverged`` (the share of runs) may be left out. A mean that is not finite, or that of
       runs all diverged, leaves the frame.
-    - ``along``: one mapping a rule with ``rule``, ``x_name`` ("lambda", "zeta"), ``x``, ``mean``, ``se`` and
+    - ``along``: one mapping per rule with ``rule``, ``x_name`` ("lambda", "zeta"), ``x``, ``mean``, ``se`` and
       ``settings`` (words), of one length: the error against λ.
     - ``learning``: ``points`` (steps) and under any other key ("best mean", "best final") the choice it names: one
       mapping a rule with ``rule``, ``setting`` (words), ``mean`` and ``se`` at the points.
-    - ``best``: one mapping a rule with ``rule``, ``alpha``, ``lambda`` (numbers or words), ``second`` (words),
+    - ``best``: one mapping per rule with ``rule``, ``alpha``, ``lambda`` (numbers or words), ``second`` (words),
       ``mean``, ``mean_se``, ``mean_low`` and ``mean_high`` (its 95% interval), ``median`` with the same, ``worse_low``
       and ``worse_high`` (of its distance from the least mean; runs are paired), ``final``, ``final_se``, ``diverged``
       (runs of this setting) and ``runs``. ``chosen_runs``: on how many other runs the setting was chosen.
@@ -184,10 +184,10 @@ def _table(best: Sequence[Mapping[str, Any]], metric: str) -> Html:
     if chosen:
         note += f" The settings were chosen on {_counted(chosen, 'runs')}, and these are the errors on others."
     elif any(known(row.get("mean_se")) for row in rows):
-        note += " They were chosen on the same runs, which flatters them a little; fresh runs (rerun) do not."
+        note += " They were chosen on the same runs, which favours them slightly; fresh runs (rerun) do not."
     if any(row.get("interval") for row in rows):
         note += " Intervals: Student's t; by bootstrap for medians, and for means of skewed errors."
-        note += " Differences are taken run by run. Diverged runs are counted, not averaged."
+        note += " Differences are computed run by run. Diverged runs are counted, not averaged."
     return Html(table(kept, rows, sort=True) + paragraphs(f"{note} A click on a heading sorts.")) if rows else Html()
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: every setting of a grid on every run, side by side where they can be, and one table of what came of it."""
+"""Sweeps: every setting of a grid on every run, in parallel where possible, with one table of the results."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from emphatic.studies.values import numbers
 
 __all__ = ["Track", "sweep"]
 
-#: Called now and then with the learner-steps taken, and those to take.
+#: Called now and then with the learner-steps done so far and in total.
 Progress = Callable[[int, int], None]
 
 
 class Track(Protocol):
-    """Whatever records a number under a name at a step: TensorBoard's ``add_scalar``, MLflow's ``log_metric``, …."""
+    """A function that records a named number at a step: TensorBoard's ``add_scalar``, MLflow's ``log_metric``, …."""
 
     def __call__(self, name: str, value: float, step: int, /) -> object:
         """Record it."""
@@ -55,7 +55,7 @@ def sweep(
     progress: Progress | None = None,
     track: Track | None = None,
 ) -> Sweep:
-    """Learn with every setting of a grid, and tell how well each did.
+    """Learn with every setting of a grid, and report the error of each.
 
     ``problem`` is a name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
     run, if it takes a ``seed``), or a ``Recorded`` log. ``grid`` is {"rule": …, "alpha": …, "lambda": …, …}, each one
@@ -70,10 +70,10 @@ def sweep(
     logarithmically spaced from the beginning.
 
     The best of many settings looks better than it is. With ``rerun`` the best setting of each rule is chosen on these
-    runs and reported on so many others.
+    runs and reported on that many others.
 
     ``jobs`` is for joblib, whose ``parallel_config`` also chooses a cluster; the table is the same for any number. With
-    a folder ``out`` the table and a page are written there, and a sweep that was stopped goes on where it was, unless
+    a folder ``out`` the table and a page are written there, and a stopped sweep resumes where it was, unless
     ``resume`` is False. ``track(name, value, step)`` is called with the learning curve of each rule's best setting:
     ``SummaryWriter().add_scalar`` of TensorBoard and ``mlflow.log_metric`` are such functions.
 
@@ -86,16 +86,16 @@ def sweep(
     if not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
     if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
-        raise refusal("jobs", "sweep", "be a whole number but 0, or None", repr(jobs))
+        raise refusal("jobs", "sweep", "be a nonzero whole number, or None", repr(jobs))
     if isinstance(problem, Recorded):
         if theta is not None:
-            raise refusal("theta", "sweep", "be left out with a log, where all weights begin with 0", repr(theta))
+            raise refusal("theta", "sweep", "be left out with a log, where all weights begin at 0", repr(theta))
         if d is not None:
-            raise refusal("d", "sweep", "be left out with a log, whose steps count the same", repr(d))
+            raise refusal("d", "sweep", "be left out with a log, whose steps all have the same weight", repr(d))
         if rerun:
             raise refusal("rerun", "sweep", "be 0 with a log, of which there are no other runs", repr(rerun))
         if steps is not None:
-            raise refusal("steps", "sweep", "be left out with a log, which is taken as it is", repr(steps))
+            raise refusal("steps", "sweep", "be left out with a log, which is used as it is", repr(steps))
         source: Simulated | Recorded = problem
     else:
         made = get(problem) if isinstance(problem, str) else problem
@@ -146,7 +146,7 @@ def _makes_problems(function: Any) -> bool:
 def _carry_out(
     plan: SweepPlan, folder: Path | None, resume: bool, jobs: int | None, done: _Count
 ) -> tuple[Sweep, Parts]:
-    """All tasks that are not done yet; and where what is done is kept."""
+    """Run all unfinished tasks; returns the store of the finished ones."""
     from emphatic.engines.compiled import blas_threads  # late: numba is imported on first use
 
     parts = Parts(folder, plan.identity, resume)
@@ -163,7 +163,7 @@ def _carry_out(
 
 
 class _Count:
-    """Learner-steps taken, of so many."""
+    """Learner-steps done, out of a total."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._done, self._total, self._progress = 0, total, progress

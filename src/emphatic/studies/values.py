@@ -1,4 +1,4 @@
-"""Lists of numbers as people write them: ``0, .5, 1-2^-3`` or ``2^-18..2^0``."""
+"""Lists of numbers in text form: ``0, .5, 1-2^-3`` or ``2^-18..2^0``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MOST = 100_000
 def numbers(name: str, given: Any) -> tuple[float, ...]:
     """The numbers of a parameter: one, a list of them, or a text.
 
-    In a text they stand between commas, with + − * / ^ and brackets. ``a..b`` goes from a to b by doubling, ``a..b:*f``
-    by multiplying with f, and ``a..b:+s`` by adding s.
+    In a text they are separated by commas, with + − * / ^ and brackets. ``a..b`` goes from a to b by doubling,
+    ``a..b:*f`` by multiplying with f, and ``a..b:+s`` by adding s.
 
     >>> numbers("alpha", "2^-3..2^0, 3/2")
     (0.125, 0.25, 0.5, 1.0, 1.5)

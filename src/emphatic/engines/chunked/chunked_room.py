@@ -1,4 +1,4 @@
-"""What a run of the chunked engine needs besides its state, as long as it lasts."""
+"""Work arrays of a run of the chunked engine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Room:
             _kept.append(self)
 
 
-#: The last room, whosever run it was: to ask for the memory each time can take as long as a short run.
+#: The work arrays of the last run: to allocate them each time can take as long as a short run.
 _kept: deque[Room] = deque(maxlen=1)
 
 

@@ -1,9 +1,9 @@
 """chunked: many learners on one stream of features at matrix-multiply speed, and exact.  Derived in CHUNKED.md.
 
 A chunk of L steps is run in *dual* coordinates: all that happens inside it stays in the span of its feature rows P and
-of the old X, so the rule needs only V = X Pᵀ and G = P Pᵀ. One product makes V, the steps are taken on V, and one
-product puts the outcome back into X. Learners go in blocks, side by side in the lanes of the processor; nothing of
-size T·K·n is made.
+of the old X, so the rule needs only V = X Pᵀ and G = P Pᵀ. One product gives V, the steps are run on V, and one
+product puts the result back into X. Learners are processed in blocks, side by side in the lanes of the processor;
+nothing of size T·K·n is allocated.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["LANES", "STEPS", "Chunked"]
 
 #: Steps a chunk.
 STEPS = 127
-#: Fewer steps than this are taken one by one.
+#: Fewer steps than this are run one by one.
 _FEW_STEPS = 8
-#: Overflow says nothing here: the bounds find it.
+#: Overflow warnings are off: the bounds detect it.
 _quiet = functools.partial(np.errstate, all="ignore")
 
 
@@ -59,7 +59,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
 
 
 class Chunked(Dense):
-    """X as in the dense engine, moved once a chunk."""
+    """X as in the dense engine, moved once per chunk."""
 
     name = "chunked"
     #: Steps a chunk.
@@ -85,7 +85,7 @@ class Chunked(Dense):
     def like(self, K: int) -> Chunked:
         return Chunked(self.rule, self.n, K, self.dtype, self.threads)
 
-    #: Chunks are what it is for: between two errors that are written down it takes all steps at once.
+    #: Between two recorded errors it runs all steps at once, in chunks.
     run = Engine.run
 
     def take(
@@ -131,7 +131,7 @@ class Chunked(Dense):
         self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
         predictions: NDArray[Any], block: slice,
     ) -> int:  # fmt: skip
-        """Project a block of learners on P and take the chunk's steps there; how many are amiss."""
+        """Project a block of learners on P and run the chunk's steps there; returns how many may overflow."""
         lanes, rows = block.stop - block.start, len(P)
         V, Q, new = room.scratch.pop()
         for r, v in enumerate(V):
@@ -153,7 +153,7 @@ class Chunked(Dense):
         self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
         X, scalars = self.X[:, unsure], self.scalars[unsure]
         status = self._step_by_step(unsure, *given)
-        if status != -1:  # all are to stand before the same step
+        if status != -1:  # all must be before the same step
             self.X[:, unsure], self.scalars[unsure] = X, scalars
             status = self._step_by_step(np.flatnonzero(~watch.frozen), *given)
         return status

@@ -1,10 +1,11 @@
 """cuda: a million learners on one stream of features, on a GPU.  The chunked form in Triton, derived in CUDA.md.
 
-X (m, K, n) stays on the device. A chunk of steps is two kernels: ``dual`` (the rule on V = X Pᵀ, one thread a learner)
-and ``update`` (X ← A_total X + W P, and V of the next chunk). Neither waits for the host: where a chunk may overflow,
-its steps lower a flag, the kernels after it do nothing, and that chunk is taken step by step, which says exactly where.
+X (m, K, n) stays on the device. A chunk of steps is two kernels: ``dual`` (the rule on V = X Pᵀ, one thread per
+learner) and ``update`` (X ← A_total X + W P, and V of the next chunk). Neither waits for the host: where a chunk may
+overflow, its steps lower a flag, the kernels after it do nothing, and that chunk is run step by step, which finds
+exactly where.
 
-Several devices have a share of the learners each, and go chunk by chunk together.
+With several devices each has a share of the learners, and all advance chunk by chunk together.
 
 Frozen learners take no part in the kernels: what they predict is a matrix product.
 """
@@ -35,7 +36,7 @@ _PASSED = 1 << 26
 
 
 class Cuda(Engine):
-    """X on one device or several, moved once a chunk."""
+    """X on one device or several, moved once per chunk."""
 
     name = "cuda"
     takes_rows = False

@@ -1,6 +1,6 @@
-"""dense, for elementwise rules: three passes over memory a step, of which one finds δ, one adapts, and one moves.
+"""dense, for elementwise rules: three passes over memory per step, of which one finds δ, one adapts, and one moves.
 
-X is (m, K, n) in the learner's dtype, and so is what it was before the last step: 2 m n numbers of memory a learner.
+X is (m, K, n) in the learner's dtype, and so is what it was before the last step: 2 m n numbers of memory per learner.
 """
 
 from __future__ import annotations

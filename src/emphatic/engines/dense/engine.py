@@ -1,11 +1,11 @@
-"""dense: step by step in numba. For one learner one pass over memory a step: the update, and the next step's products.
+"""dense: step by step in numba. For one learner one pass over memory per step: the update and the next products.
 
-X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost a step and learner: O(m n) time; m n
-numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
-diverges all stand before that same step. Learners of few features go side by side: see ``lanes``.
+X is (m, K, n) in the learner's dtype; the rule's scalars are always float64. Cost per step and learner: O(m n) time; m
+n numbers of memory. In each step all learners first find their coefficients and only then move, so that if one of them
+diverges all are left before that same step. Learners of few features run side by side: see ``lanes``.
 
-A step that is probed costs n²/2 more, whatever the number of states. A learner that is frozen costs nothing but what it
-leaves to be written down.
+A probed step costs n²/2 more, whatever the number of states. A frozen learner costs nothing except its recorded
+outputs.
 """
 
 from __future__ import annotations
@@ -171,11 +171,11 @@ class Dense(Engine):
             unsure = moving if steps is None else steps(moving, t0, t1)
             if not len(unsure):
                 continue
-            # Where something may overflow, step by step says exactly where.
+            # Where something may overflow, running step by step finds exactly where.
             status = self._step_by_step(unsure, t0, t1, *given)
             if (
                 status != -1 and before is not None
-            ):  # all are to stand before the same step, as a run up to there leaves
+            ):  # all must be before the same step, as a run up to there leaves them
                 self.X[:], self.scalars[:] = before
                 assert steps is not None
                 end = status // self.K

@@ -1,8 +1,8 @@
-"""lanes: the dense engine's way with many learners of few features, which go side by side in the processor's lanes.
+"""lanes: the dense engine for many learners of few features, which run side by side in the processor's lanes.
 
-The kernel is made for one n, with every component written out: a lane holds all of a learner's X. Cost a step and
+The kernel is generated for one n, with every component written out: a lane holds all of a learner's X. Cost a step and
 learner: O(m n), at the speed of arithmetic, and n²/2 more where it is probed. A lane whose numbers leave the range
-harms no other: after the chunk it is told apart, and its learner stands where the chunk began.
+affects no other: it is identified after the chunk, and its learner is left as it was when the chunk began.
 """
 
 from __future__ import annotations

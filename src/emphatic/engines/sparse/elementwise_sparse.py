@@ -1,4 +1,4 @@
-"""sparse, for elementwise rules: exact, at a cost a step proportional to the active features, whatever n and γλ.
+"""sparse, for elementwise rules: exact, at a cost per step proportional to the active features, whatever n and γλ.
 
 What is not active moves by the rule's A, lazily, as with any rule (SPARSE.md); an active column is taken out of
 X = C·H, moved by the rule, and put back. An eager rule moves every column with a trace: they are listed, and the
@@ -221,7 +221,7 @@ class SparseElementwise(Engine):
         self._relist()
 
     def _relist(self) -> None:
-        """List the columns with traces anew, of an eager rule."""
+        """List the columns with traces again, for an eager rule."""
         if not self.rule.eager:
             return
         for k in range(self.K):

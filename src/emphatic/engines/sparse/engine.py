@@ -1,12 +1,13 @@
-"""sparse: exact, at a cost a step proportional to the active features, whatever n and γλ.  Derived in SPARSE.md.
+"""sparse: exact, at a cost per step proportional to the active features, whatever n and γλ.  Derived in SPARSE.md.
 
 X = C·H lazily, with C an arrow of scalars. A step multiplies C by A, touching no vector, and adds C⁻¹B[φ; φ'] to
 the active columns of H. When the scale of a trace has shrunk to 1/100 of its peak, the trace's *epoch* is closed:
 its scale becomes 1 again and no column is visited. Each column is stamped with the epoch it was last brought up to
-date in, and a table says what a column of that epoch still owes; it pays when it is next active or read.
+date in, and a table holds the decay that a column of that epoch still owes; it is applied when the column is next
+active or read.
 
 A column's values and stamps lie side by side in memory. For θ and e that is 20 bytes in float64 and 10 in float32:
-2.5 numbers a weight, besides a table of max(4096, n/256) epochs (at most 32,767 in float32).
+2.5 numbers per weight, besides a table of max(4096, n/256) epochs (at most 32,767 in float32).
 """
 
 from __future__ import annotations
@@ -197,9 +198,11 @@ class Sparse(Engine):
 
 
 def hold(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> None:
-    """An array of a checkpoint against what is due."""
+    """Check an array of a checkpoint against the expected dtype and shape."""
     if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where finite {dtype} {shape} is due")
+        raise ValueError(
+            f"its {name!r} is {array.dtype} of shape {array.shape}, where finite {dtype} {shape} is expected"
+        )
 
 
 def choose_bounds(saved: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:

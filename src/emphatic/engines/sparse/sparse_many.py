@@ -3,10 +3,10 @@
 X = C·H as for one learner (SPARSE.md), with C of each learner its own. A stamp per learner and column would cost as
 much as a vector, so here a learner whose trace has shrunk *folds*: the columns that still have a trace for it are
 visited, the latest touched first. A learner that forgets its trace (ρ, γ or λ is 0) visits only what was touched
-since it last did so, and nothing where no weight has taken of the trace since.
+since it last did so, and nothing if no weight has used the trace since.
 
-Cost a step: O(m K active), and O(m K live columns) each time the traces have shrunk to 1/100. Memory: m K n numbers and
-44 bytes a feature.
+Cost per step: O(m K active), and O(m K live columns) each time the traces have shrunk to 1/100. Memory: m K n numbers
+and 44 bytes per feature.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
 
 #: What a learner is made of in a checkpoint, and along which axis of the array the learners lie.
 _LEARNERS = {"H": 2, "diag": 1, "take": 2, "peak": 1, "since": 1, "mark": 1, "left": 1}
-#: The time at which it begins anew.
+#: The time at which the clock starts again.
 _MIDNIGHT = NEVER - 1
 
 
@@ -90,7 +90,7 @@ class SparseMany(Engine):
         self._marks = np.zeros((q, K), np.int32)
         self._log = np.zeros(3 * n, np.int32)
         self._clock = np.zeros(2, np.int64)
-        #: What only lives within a step: φ and φ' as lists and as arrays, and X·φ and X·φ';
+        #: Valid only within a step: φ and φ' as lists and as arrays, and X·φ and X·φ';
         self._phi, self._phi_next = ((np.zeros(n, np.int32), np.zeros(n), np.zeros(m * K)) for _ in range(2))
         #: the same for predictions;
         self._rooms: list[tuple[NDArray[Any], ...]] = []
@@ -186,7 +186,7 @@ class SparseMany(Engine):
         }
 
     def _make_time(self, steps: int) -> None:
-        """Begin anew where the time would run out."""
+        """Restart the clock before it overflows."""
         if self._clock.item(0) + steps >= _MIDNIGHT:
             self._settle()
 

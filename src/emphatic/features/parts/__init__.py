@@ -1,11 +1,11 @@
-"""The parts that features are composed of: one file a kind, plain records, in Python and in TOML.
+"""The parts that features are composed of: one file per kind, plain records, in Python and in TOML.
 
 A part is of signals ("S1", several, or "*" for all), of their traces or of their changes:
 
     SoftBins(Trace("*", steps=30), bins=20)
     kind = "soft_bins", of = { trace = "*", steps = 30 }, bins = 20
 
-A module of this package is a kind, by the name that TOML has for it, and holds all there is to say about it.
+Each module of this package defines one kind completely, and has the kind's name in TOML.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["KINDS", "Part", "check_kind", "from_config"]
 
 #: The kinds by their names in TOML.
 KINDS: dict[str, type[Part]] = classes(sys.modules[__name__], Part)
-# Where they could be imported from while this was one module.
+# Kept importable from here, as when this was one module.
 globals().update({kind.__name__: kind for kind in (*KINDS.values(), *sources.KINDS.values())})
 
 
 def check_kind(part: Part) -> None:
-    """Refuse to write what could not be read back."""
+    """Raise for a part that could not be read back."""
     if KINDS.get(getattr(part, "kind", "")) is not type(part):
         raise ValueError(
             f"{part!r} cannot be saved: {type(part).__name__} is not one of the library's kinds of features, and could "
-            "not be read back. Use Function, which can be given again, or list the parts that it stands for."
+            "not be read back. Use Function, which can be supplied again on loading, or list its parts instead."
         )
 
 

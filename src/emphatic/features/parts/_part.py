@@ -1,4 +1,4 @@
-"""What every kind of part is."""
+"""The base class of parts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Part(Record):
         raise NotImplementedError
 
     def found_under(self) -> str | None:
-        """The name under which the maker keeps what ``find`` gives; None where there is nothing to find."""
+        """The name under which the maker stores the result of ``find``; None where there is nothing to find."""
         return None
 
     def find(self, rows: CheckedReadings) -> list[Any]:
-        """What is not given, from the rows of the warm-up: anything that JSON can hold."""
+        """Find what is not given from the rows of the warm-up; returns anything that JSON can hold."""
         raise NotImplementedError
 
     def functions(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ Source = str | Smoothed
 
 @dataclass(frozen=True, repr=False)
 class ScaledPart(Part):
-    """A part over a range: as given, or found by the warm-up, where half of the spacing can follow the readings.
+    """A part over a range, given or found by the warm-up; then the spacing can follow half-way the readings' quantiles.
 
     ``range`` is (low, high); where the part is of several sources it may be a list, one for each.
     """

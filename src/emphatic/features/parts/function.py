@@ -30,10 +30,10 @@ class Function(Part):
 
     It is called with {name: reading} of all signals and labels, whose attribute ``time`` is in seconds since 1970 (None
     where rows have no time), and must depend on nothing else. A feature is active where its number is not 0; None, NaN
-    and infinity make none active. Numbers should be about 1 in size: φ·φ of the other parts is.
+    and infinity make none active. Numbers should be of the order of 1, as φ·φ of the other parts is.
 
-    ``name`` is the function's own unless given. A file cannot hold a function: in a saved maker its place is kept by
-    name, and it must be given again (``Features.provide``).
+    ``name`` is the function's own unless given. A file cannot hold a function: a saved maker refers to it by name, and
+    it must be supplied again (``Features.provide``).
 
     >>> Function(lambda row: row["x"] > row["y"], name="x above y")
     Function('x above y')

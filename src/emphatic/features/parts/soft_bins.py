@@ -18,9 +18,9 @@ __all__ = ["SoftBins"]
 class SoftBins(ScaledPart):
     """``bins`` overlapping triangles: a value between two centres makes both active, by 1−w and w.
 
-    w is how far it is from the one to the other, so that what is learned is linear between the centres. With
-    ``spacing="equal"`` the centres are equally far apart; with "quantile" each lies half-way between there and
-    where the warm-up's readings would put it, were there equally many between any two.
+    w is the relative distance from the first centre, so that predictions are linear between centres. With
+    ``spacing="equal"`` the centres are equally far apart; with "quantile" each lies half-way between that place and
+    the corresponding quantile of the warm-up's readings.
     """
 
     kind: ClassVar[str] = "soft_bins"

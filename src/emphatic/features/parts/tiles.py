@@ -22,7 +22,7 @@ class Tiles(ScaledPart):
     One source, or "*", is tiled by itself; a list of sources is tiled jointly. Tiling k is displaced by
     k·(1, 3, 5, …)/tilings of a tile, modulo 1 (asymmetric offsets; ``tilings`` should be a power of 2 and at least 4
     times the number of sources). A tile's value is 1/√tilings, so that φ·φ of the part is 1. With ``hashed``, tiles
-    fall into so many features by a fixed hash, and those that meet in one row are added.
+    are mapped to that many features by a fixed hash, and those that collide in one row are added.
 
     Source: Sutton & Barto (2018), section 9.5.4.
     """

@@ -12,7 +12,7 @@ __all__ = ["TimeOfDay"]
 
 @dataclass(frozen=True, repr=False)
 class TimeOfDay(CyclicPart):
-    """Soft bins around the day: the first centre at midnight, the last one's neighbour the first."""
+    """Soft bins around the day: the first centre is at midnight, and follows the last."""
 
     kind: ClassVar[str] = "time_of_day"
     period: ClassVar[float] = DAY

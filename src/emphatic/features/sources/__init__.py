@@ -1,4 +1,4 @@
-"""What parts are of, other than the readings themselves: one file a kind.
+"""Sources of parts other than the readings themselves: one file per kind.
 
 A source is a record with ``of`` and ``steps``, an operation ``op`` of the loop over rows (``kernels.sense``), and is
 written in TOML as { name = …, steps = … }, by the name of its file.

@@ -14,7 +14,7 @@ __all__ = ["Trace"]
 
 @dataclass(frozen=True, repr=False)
 class Trace(Smoothed):
-    """The exponential trace z of a signal x, an average of the past that forgets in about ``steps`` steps.
+    """The exponential trace z of a signal x, an average of the past with a memory of about ``steps`` steps.
 
         z_t = z_{t−1} + (x_t − z_{t−1})/steps
 

@@ -3,8 +3,8 @@
     run(conditions) -> Outcome
 
 Every published number becomes a ``Check`` with a tolerance and a verdict, and the published figure is drawn with the
-printed numbers as marks beside our lines. ``quick`` asks the same questions of fewer runs, and says by how much its
-tolerances are wider for that.
+printed numbers as marks beside our lines. ``quick`` means the same questions with fewer runs, and states how much wider
+its tolerances are.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def reproduce(
 ) -> Outcome:
     """Run a published study; given ``out``, also write ``<out>/<name>/report.html`` and ``results.json``.
 
-    ``jobs`` is how many processes share the work (-1: one a core); what comes out does not depend on it. ``rule`` is a
-    rule of your own, or several: the studies that sweep a grid try it beside theirs, and report it.
+    ``jobs`` is the number of processes (-1: one per core); the results do not depend on it. ``rule`` is a rule of your
+    own, or several: studies that sweep a grid try it in addition to theirs, and report it.
     """
     study = find(name)
     own = () if rule is None else tuple(map(find_rule, rule if isinstance(rule, list | tuple) else [rule]))

@@ -3,7 +3,7 @@
 Sutton & Barto (2018), section 11.2 (figure 11.2, right) and section 11.8 (figure 11.6). w_0 = (1,1,1,1,1,1,10,1),
 γ = .99. Swept over all states, semi-gradient TD(0) diverges, and weighted by emphasis it converges. The direction
 (1,1,1,1,1,1,4,−2) is orthogonal to every feature vector, so that w_t keeps its share of it, 44, on every sampled path.
-Sampled emphatic TD itself does not converge usefully here, as the book says, and nothing below asks it to.
+Sampled emphatic TD itself does not converge usefully here, as the book says, and nothing below requires it to.
 """
 
 from __future__ import annotations

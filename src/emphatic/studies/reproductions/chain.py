@@ -138,5 +138,8 @@ def _weights(learned: Array) -> Figure:
         panels.append(Panel(f"{rule}, λ = {lambda_:g}", [], marks=[ours, theirs]))
     x = Axis("weight", range=(0.5, 3.5), ticks={1.0: "θ₁", 2.0: "θ₂", 3.0: "θ₃"})
     plot = Plot({"all": panels}, "weights", 4, 2, x=x, y=Axis(""), closest=True)
-    keys = [Key(category(0), "learned, a dot a stream", symbol="dot"), Key("truth", "fixed point", symbol="diamond")]
+    keys = [
+        Key(category(0), "learned, one dot per stream", symbol="dot"),
+        Key("truth", "fixed point", symbol="diamond"),
+    ]
     return Figure("Learned weights", plot, "After the last step of each stream, α falling as 1/t.", keys)

@@ -39,7 +39,7 @@ def bests(found: Errors, quick: bool, rules: tuple[str, ...]) -> Figure:
 
 
 def sensitivity(found: Errors, rules: tuple[str, ...]) -> Figure:
-    """Errors over α, a panel a rule and a line a λ."""
+    """Errors over α, one panel per rule and one line per λ."""
     shade = shades(sorted(LAMBDAS))
     panels = []
     for rule in rules:

@@ -45,7 +45,7 @@ class Best:
 
     @property
     def along(self) -> str:
-        """What stands for λ: ζ, if the rule has it."""
+        """The parameter in place of λ: ζ, if the rule has it."""
         return "zeta" if "zeta" in self.second else "lambda"
 
 

@@ -87,7 +87,7 @@ def _page(outcome: Outcome) -> ReproductionPage:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinity: such a number is given in words."""
+    """JSON has no infinity: such a number is written as text."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

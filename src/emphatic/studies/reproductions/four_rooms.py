@@ -102,8 +102,8 @@ def run_variant(how: Conditions, high_variance: bool) -> Outcome:
         progress=lambda done, total: how.progress("learner-steps", done, total),
     )  # fmt: skip
     notes = [
-        "The paper shows its errors in figures only. Judged is the problem: its cells, its values, and the largest "
-        "product of importance sampling ratios, which the abstract prints.",
+        "The paper shows its errors in figures only. What is judged is the problem: its cells, its values, and the "
+        "largest product of importance sampling ratios, which the abstract prints.",
         "The error is the RMSVE over a task's active cells weighted by d_μ, the mean over the eight tasks. Outside its "
         "active cells a task learns nothing: ρ = 0 and the step sizes are 0 there, as in the authors' code.",
         f"Settings were chosen by their mean error on {runs} runs and are reported on {rerun} others; intervals are of "

@@ -16,7 +16,7 @@ __all__ = ["against_lambda", "bests", "describe", "learning", "sensitivity"]
 
 #: Errors up to here are shown: it is .72 before anything is learned.
 TOP = 0.8
-#: What stands for λ.
+#: The parameter in place of λ.
 ALONG = {"abtd": "xi"}
 
 
@@ -78,7 +78,7 @@ def against_lambda(found: Sweep) -> Figure:
 
 
 def sensitivity(found: Sweep) -> Figure:
-    """Errors over α, a panel a rule and a line a λ."""
+    """Errors over α, one panel per rule and one line per λ."""
     mean, rules, alphas = found.over_runs("mean")[0], np.array(found.rules), found.parameters["alpha"]
     lambdas = np.unique(found.parameters["lambda"][~np.isnan(found.parameters["lambda"])])
     shade = shades(lambdas.tolist())

@@ -1,7 +1,7 @@
 """The 19-state random walk: TD(λ) and true online TD(λ) over λ and α.
 
 Sutton & Barto (2018), figures 12.6 and 12.8. A walk from the middle of 19 states ends beyond the left end with −1 or
-beyond the right end with +1; γ = 1, one feature a state, θ_0 = 0. The RMS error over the states is taken at the end
+beyond the right end with +1; γ = 1, one feature per state, θ_0 = 0. The RMS error over the states is taken at the end
 of each episode and averaged over the first ten, and over runs: the book's 100, here more. All settings of a rule are
 one Horde that learns from the same walk.
 """

@@ -3,7 +3,7 @@
 On the random walk and on a household's log (on-policy, true online TD(λ)), on Collision and on random MDPs (off-policy,
 true online emphatic TD(λ)). All first step sizes of a method are one Horde. They are given as α·φ·φ, the part of an
 error that a first step takes away, so that one grid serves every representation; other options are the methods'
-defaults, and nothing is tuned. There is no published number to agree with: the study says what it finds.
+defaults, and nothing is tuned. There is no published number to compare with: the study reports its findings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["SOURCE", "TITLE", "run"]
 TITLE = "Step sizes: what a method makes of its first one"
 SOURCE = (
     "Sutton's guide to true online emphatic TD(λ) (2015) leaves α to its user and names Autostep (Mahmood 2012), "
-    "AlphaBound (Dabney & Barto 2012) and RPROP (Riedmiller & Braun 1993); beside them IDBD, TIDBD, SwiftTD and ours."
+    "AlphaBound (Dabney & Barto 2012) and RPROP (Riedmiller & Braun 1993); also IDBD, TIDBD, SwiftTD and ours."
 )
 
 Array = NDArray[np.float64]
@@ -48,7 +48,7 @@ GOOD = 1.1
 
 
 def first_sizes(method: str, square: float) -> Any:
-    """The method with each of the first step sizes, one a learner; ``square`` is the mean of φ·φ."""
+    """The method with each of the first step sizes, one per learner; ``square`` is the mean of φ·φ."""
     kind = stepsizes.kind_of(method)
     return kind(rate=FIRST) if method == "auto" else kind(alpha=FIRST / square)  # type: ignore[call-arg]
 

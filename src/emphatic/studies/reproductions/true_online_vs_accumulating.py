@@ -1,7 +1,7 @@
 """Is true online TD(λ) ever worse than TD(λ) with accumulating traces, each at its best α?
 
 van Seijen, Mahmood, Pilarski, Machado & Sutton (2016) found on random Markov reward processes with several
-representations that it is not. Here: random MDPs (Garnets), on-policy, one feature a state or binary features, all α
+representations that it is not. Here: random MDPs (Garnets), on-policy, one feature per state or binary features, all α
 and λ of a rule one Horde. For each MDP and λ the RMSVE, averaged over the steps of several streams, is taken at each
 rule's best α. This study prints what it finds; there is no number to agree with.
 """
@@ -110,6 +110,6 @@ def _figure(ratio: Array, names: Sequence[str]) -> Figure:
     ticks = {float(i): f"{lambda_:g}" for i, lambda_ in enumerate(LAMBDAS)}
     x = Axis("λ", range=(-0.5, len(LAMBDAS) - 0.5), ticks=ticks)
     plot = Plot({"all": panels}, "ratio", min(2, len(names)), 1, x=x, y=Axis("ratio of errors"), closest=True)
-    keys = [Key(category(0), "best error of true online TD(λ) / of TD(λ), a dot an MDP", symbol="dot")]
+    keys = [Key(category(0), "best error of true online TD(λ) / of TD(λ), one dot per MDP", symbol="dot")]
     keys.append(Key("baseline", "equal: below it, true online is better"))
     return Figure("Ratio of the best errors", plot, "", keys)

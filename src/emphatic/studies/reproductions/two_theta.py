@@ -3,7 +3,7 @@
 Sutton, Mahmood & White (2016), sections 3 and 4 and the empirical examples. Two states of one weight, φ = 1 and 2,
 γ = .9; right leads to the second state, π goes right, μ either way. The expected update of TD(0) is θ ← (1 + .2α)θ,
 that of ETD(0) is θ ← (1 − 3.4α)θ. The variance of emphasis has no bound here: a path may stray from zero for a while,
-and with another λ a few stray far. What is asked of emphatic TD is therefore the median path.
+and with another λ a few stray far. Emphatic TD is therefore judged by its median path.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _figure(found: dict[str, Array], T: int) -> Figure:
         panels.append(Panel(f"|θ|: {rule}, λ = {RULES[rule]:g}", lines, (0.5, 20.0) if rule == "td" else (1e-8, 1e2)))
     plot = Plot({"all": panels}, "paths", 3, 1, x=Axis("steps"), y=Axis("|θ|", scale="log"), closest=True)
     caption = (
-        "A thin line a path, on a logarithmic scale. A typical path of emphatic TD falls more slowly than its expected "
+        "One thin line per path, logarithmic scale. A typical path of emphatic TD falls more slowly than its expected "
         "update, to which rare paths with a large follow-on trace contribute most."
     )
     keys = [Key("truth", "expected update, (1 − αA)ᵗ, A as published")]
