@@ -270,10 +270,12 @@ class ClusterHorde(Cluster):
             names = {question.name for question in own}
             features = [(config, [name for name in of if name in names]) for config, of in self._features]
             chosen = np.arange(part.start, part.stop)
-            setup = template._setup.of(chosen)
+            setup = template._setup.of(chosen, Q)
+            method = {"stepsize": setup.kind["stepsize"]} if "stepsize" in setup.kind else {}
             arguments = {
                 **self._arguments,
                 **setup.extra,
+                **method,
                 "alpha": setup.alpha,
                 "engine": engine,
                 "threads": self._threads,
