@@ -85,7 +85,7 @@ def test_a_sweep_has_an_axis_of_methods(tmp_path: Path) -> None:
 
 def test_nexting_takes_a_method(tmp_path: Path) -> None:
     result = emphatic.nexting.run(LOG, horizons=[2], stepsize="auto")
-    assert result.settings.rates == (1.0,)
+    assert result.settings.rates == (0.3, 1.0, 3.0)
     assert result.model.learner.stepsize == Auto()
     assert result.summary[0]["variance_explained"] > 0.8
     again = emphatic.nexting.run(LOG, horizons=[2], config={"stepsize": {"name": "auto", "rate": 0.1}})

@@ -25,6 +25,9 @@ from emphatic.tables.opening import pivot_columns
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
+#: With a ``stepsize``: rates as factors of what the method says.
+FACTORS = (0.3, 1.0, 3.0)
+
 #: Round durations in seconds: 1 to 500 µs and ms, 1 to 30 s, 1 to 30 min, 1 to 48 h, 3 d to 2 years.
 _ROUND = [
     *(s / unit for unit in (1e6, 1e3) for s in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
@@ -107,8 +110,8 @@ class Settings:
         return settings
 
     def _with_rates(self, given: bool) -> Settings:
-        """With a ``stepsize`` there is one rate, which is 1, unless rates are given."""
-        return self if given or self.stepsize is None else replace(self, rates=(1.0,))
+        """With a ``stepsize`` rates are factors of what the method says; ``FACTORS`` unless rates are given."""
+        return self if given or self.stepsize is None else replace(self, rates=FACTORS)
 
     def check(self, name: str = "settings") -> None:
         """ValueError if a setting is not valid."""
