@@ -30,10 +30,24 @@ SHORT = (
 )  # fmt: skip
 
 
+#: Files of tests that take long: studies run again, benchmarks, notebooks, attacks, Triton's interpreter.
+LONG = (
+    "test_reproductions",
+    "test_benchmarks",
+    "test_notebooks",
+    "test_faults",
+    "test_lines",
+    "test_attack",
+    "test_cuda",
+)
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "test_benchmarks" in item.nodeid)
     for item in items:
+        if item.path.stem in LONG and item.get_closest_marker("cluster") is None:
+            item.add_marker(pytest.mark.long)
         given = item.callspec.params if hasattr(item, "callspec") else {}
         rule = given.get("rule")
         name = rule.name if isinstance(rule, Rule) else rule

@@ -830,9 +830,13 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- from Python
 
 
-def test_from_python_and_by_the_command_it_is_the_same(finished: tuple[Path, str], log: Path, tmp_path: Path) -> None:
+def test_from_python_and_by_the_command_it_is_the_same(
+    finished: tuple[Path, str], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, summary = loaded(finished[0])
-    before = set(Path(tempfile.gettempdir()).glob("emphatic-*"))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     told: list[tuple[str, int, int]] = []
     for data in (str(log), log, pq.read_table(log), pq.read_table(log).to_pandas(), pl.read_parquet(log)):
         result = emphatic.nexting.run(data, horizons=[2, "1h"], progress=lambda *given: told.append(given))
@@ -841,7 +845,7 @@ def test_from_python_and_by_the_command_it_is_the_same(finished: tuple[Path, str
         assert result.out is None
     assert {phase for phase, _, _ in told} == {"learning", "scoring"}
     assert all(0 < done <= total for _, done, total in told)
-    assert set(Path(tempfile.gettempdir()).glob("emphatic-*")) == before
+    assert not list(temporary.iterdir())
     assert result.model.rows == result.rows == T
     assert result.model.observe({"walk": 1.0}, time=1e9).shape == (6,)
     assert [*(result.settings.horizons or ())] == [2, "1h"]
