@@ -10,6 +10,7 @@ import re
 import signal
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -814,17 +815,18 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         "features = [{kind = 'bias'}, {kind = 'soft_bins', of = '*', bins = 3}]\n"
     )
     peaks = []
-    for rows in (100_000, 300_000):  # from about 100,000 rows on, what waits to be written has its full size
+    for rows in (100_000, 800_000):  # from about 100,000 rows on, what waits to be written has its full size
         path = tmp_path / f"{rows}.parquet"
         t = np.arange(rows)
         made = {f"x{i}": np.sin(t / (9 + i)) for i in range(4)} | {"time": START + t * np.timedelta64(1, "s")}
         pq.write_table(pa.table(made), path, row_group_size=20_000)
         given = ["nexting", path, "--config", tmp_path / "few.toml", "--out", tmp_path / f"out{rows}"]
-        code, said, wrong = process(*given, code=MEMORY)
-        assert (code, wrong) == (0, "")
-        peaks.append(int(said.splitlines()[-1]))
-    # The predictions alone of 200,000 rows more take 38 MB; scoring them at once took four times that.
-    assert peaks[1] - peaks[0] < 25, peaks
+        # A process started afresh: a forked one begins with memory of the other.
+        command = [sys.executable, "-c", MEMORY, *map(str, given)]
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+        peaks.append(int(done.stdout.splitlines()[-1]))
+    # The predictions alone of 700,000 rows more take 134 MB; the peak of one and the same run varies by 20 to 30.
+    assert peaks[1] - peaks[0] < 134 / 2, peaks
 
 
 # ---------------------------------------------------------------------- from Python

@@ -79,7 +79,8 @@ class Nexting:
         )  # fmt: skip
         self.rows = self._count()
         if self.rows < 3:
-            raise ValueError(f"{self.table.name}: {self.rows} rows are too few to learn from; at least 3 are needed.")
+            few = "1 row is" if self.rows == 1 else f"{self.rows} rows are"
+            raise ValueError(f"{self.table.name}: {few} too few to learn from; at least 3 are needed.")
         self.settings = self.settings.filled(self.table, self.rows)
         check_rows(self.table.name, self.rows, self.settings.horizons or (), self.settings.gammas(self.table))
         self._spend("reading", began)

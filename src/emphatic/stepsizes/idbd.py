@@ -74,22 +74,6 @@ def _build(emphatic: float, online: float, traced: float) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class TIDBD(WeightwiseStepSize):
-    """Temporal-difference IDBD: β_i ← β_i + μδφ_ih_i with h through the traces. ``mu`` is the meta step size."""
-
-    alpha: Any = 0.01
-    mu: Any = 0.01
-
-    name: ClassVar[str] = "tidbd"
-    paper: ClassVar[str] = "Kearney et al. (2018)"
-    options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "mu")
-    build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, online, 1.0))
-
-    def __post_init__(self) -> None:
-        self._check(not_negative=("mu",))
-
-
-@dataclass(frozen=True, eq=False)
 class IDBD(WeightwiseStepSize):
     """Incremental delta-bar-delta: β_i ← β_i + μδφ_ih_i. ``mu`` is the meta step size."""
 
@@ -103,3 +87,12 @@ class IDBD(WeightwiseStepSize):
 
     def __post_init__(self) -> None:
         self._check(not_negative=("mu",))
+
+
+@dataclass(frozen=True, eq=False)
+class TIDBD(IDBD):
+    """Temporal-difference IDBD: β_i ← β_i + μδφ_ih_i with h through the traces. ``mu`` is the meta step size."""
+
+    name: ClassVar[str] = "tidbd"
+    paper: ClassVar[str] = "Kearney et al. (2018)"
+    build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, online, 1.0))
