@@ -46,6 +46,8 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
 
     ValueError, KeyError or TypeError if they do not.
     """
+    if "least_squares" in header:
+        raise ValueError("it holds a LeastSquares: open it with emphatic.load or LeastSquares.load_with")
     if own is None and isinstance(header["rule"], str) and header["rule"] not in rules.names():
         raise ValueError(
             f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"

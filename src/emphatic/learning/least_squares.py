@@ -1,0 +1,424 @@
+"""Least squares: the weights to which TD(λ) would converge if it went through its data again and again.
+
+    e ← ρ(γλe + Iφ)                          with ``emphatic``  F ← ρ⁻γF + I,  M = λI + (1−λ)F,  e ← ρ(γλe + Mφ)
+    A ← fA + e (φ − γ'φ')ᵀ,   b ← fb + eR          A = ridge · 𝟙 and b = 0 at first, f is ``forgetting``
+    θ = A⁻¹b
+
+LSTD(λ): Bradtke & Barto (1996), Boyan (2002); with the emphasis of Sutton, Mahmood & White (2016), ELSTD(λ): Yu (2015).
+There is no step size. Its place is taken by P = A⁻¹, which a step changes by one product of two vectors (Sherman and
+Morrison's formula), so that a step takes n² operations and not n³:
+
+    k = Pe / (f + (φ − γ'φ')ᵀPe),   θ ← θ + δk,   P ← (P − k (φ − γ'φ')ᵀP) / f
+
+Rounding errors do not grow: A and b are kept, and after every so many steps, and where the denominator costs digits, P
+and θ are computed from them directly. With f < 1 the ridge is then renewed, before less than 1e-12 of it is left: what
+is no longer active would otherwise leave A singular.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emphatic import rules
+from emphatic.common.guard import Guard
+from emphatic.engines.base import Features
+from emphatic.engines.rows import Rows, block
+from emphatic.errors import Diverged
+from emphatic.learning import checkpoint, inputs, restoring
+from emphatic.learning.active import Active
+from emphatic.learning.tensors import Stored, TensorPart
+
+__all__ = ["LIMIT", "LeastSquares"]
+
+Array = NDArray[np.float64]
+
+#: The most features, unless another limit is given: two matrices of 4,000² take 256 MB, and a step about 0.1 s.
+LIMIT = 4000
+#: P and θ are computed directly after so many steps, or two for each feature: it adds little to the cost of a step.
+_PERIOD = 512
+#: The least that forgetting leaves of the ridge.
+_LEFT = 1e-12
+#: Weights that are kept at a time for a probe, and components of φ that are converted at a time.
+_KEPT = 1 << 20
+#: Prefix of the names of arrays that a user saves with a learner.
+_MORE = "more."
+#: The arrays of the state, in the order of ``_arrays``.
+_ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "steps_taken")
+
+
+class LeastSquares:
+    """K learners by least squares, LSTD(λ) or with ``emphatic`` ELSTD(λ); K=None is a single one without the K axis.
+
+    ``ridge`` is what A begins with, on its diagonal: so many rows' worth of a prior θ = 0, where features are about 1.
+    ``forgetting`` is the factor by which everything before a step counts less after it; 1 forgets nothing. Both may be
+    (K,), one for each learner.
+
+    Learners that share λ, γ, ρ and I share one matrix as well, and differ in R only. From the first step on in which
+    they do not, or where ridge or forgetting are (K,), each has its own. A matrix takes 16 n² bytes and about 8 n²
+    operations a step (``nbytes``, ``matrices``); more features than ``limit`` are refused.
+
+    >>> import numpy as np
+    >>> learner = LeastSquares(1, ridge=1e-9)
+    >>> predictions = learner.run(np.ones((101, 1)), np.ones(100), 0.5, lambda_=0.9)
+    >>> round(learner.predict([1.0]), 6)
+    2.0
+    >>> learner
+    LeastSquares(n=1, emphatic=False, steps=100)
+    """
+
+    def __init__(
+        self,
+        n: int,
+        K: int | None = None,
+        *,
+        emphatic: bool = False,
+        forgetting: float | ArrayLike = 1.0,
+        ridge: float | ArrayLike = 1.0,
+        limit: int = LIMIT,
+    ) -> None:
+        n, limit = inputs.whole("n", n, "LeastSquares"), inputs.whole("limit", limit, "LeastSquares")
+        self._K = None if K is None else inputs.whole("K", K, "LeastSquares")
+        if not isinstance(emphatic, bool):
+            raise inputs.refusal("emphatic", "LeastSquares", "be True or False", repr(emphatic))
+        if n > limit:
+            needs = f"{16 * n * n / 1e9:,.1f} GB for each matrix"
+            wanted = f"be at most {limit:,}: it takes n² memory and time, {needs}. Use a Learner, or give a limit"
+            raise inputs.refusal("n", "LeastSquares", wanted, f"{n:,}")
+        self.n, self.emphatic, self.limit = n, emphatic, limit
+        given = {
+            "forgetting": _option("forgetting", forgetting, self._K, 1.0),
+            "ridge": _option("ridge", ridge, self._K, inputs._LARGEST),
+        }
+        count, G = self._K or 1, max(map(len, given.values()))
+        self._forgetting, self._ridge = (np.array(np.broadcast_to(p, G)) for p in given.values())
+        self._A, self._P = np.zeros((G, n, n)), np.zeros((G, n, n))
+        for g in range(G):
+            np.fill_diagonal(self._A[g], self._ridge[g])
+            np.fill_diagonal(self._P[g], 1.0 / self._ridge[g])
+        self._b, self._theta = np.zeros((count, n)), np.zeros((count, n))
+        self._e, self._memory = np.zeros((G, n)), np.zeros((G, 2))
+        self._frozen, self._delta = np.zeros(G, bool), np.zeros(count)
+        self._taken = np.zeros(count, np.int64)
+        self._steps = 0
+        self._period = max(_PERIOD, 2 * n)
+        if (least := float(self._forgetting.min())) < 1.0:
+            self._period = max(1, min(self._period, int(math.log(_LEFT) / math.log(least))))
+        self._guard = Guard("learner")
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def K(self) -> int | None:
+        """The number of learners; None for one without the K axis."""
+        return self._K
+
+    @property
+    def theta(self) -> Array:
+        """θ = A⁻¹b, (n,) or (K, n): a copy."""
+        return self._first(self._theta)
+
+    @property
+    def b(self) -> Array:
+        """b, (n,) or (K, n): a copy."""
+        return self._first(self._b)
+
+    @property
+    def A(self) -> Array:
+        """A, with the ridge: (n, n), or (K, n, n); a copy, except that learners with one matrix see the same one."""
+        return self._of_each(self._A)
+
+    @property
+    def e(self) -> Array:
+        """The trace, (n,) or (K, n)."""
+        return self._of_each(self._e)
+
+    @property
+    def steps(self) -> int:
+        """The steps so far."""
+        return self._steps
+
+    @property
+    def steps_taken(self) -> Any:
+        """The steps that each learner has learned from, (K,): fewer for one that was frozen."""
+        return int(self._taken[0]) if self._K is None else self._taken.copy()
+
+    @property
+    def frozen(self) -> Any:
+        """Which learners are frozen because they would have diverged, (K,)."""
+        frozen = np.broadcast_to(self._frozen, self._K or 1)
+        return bool(frozen[0]) if self._K is None else frozen.copy()
+
+    @property
+    def matrices(self) -> int:
+        """1 where one matrix serves all learners, else K."""
+        return len(self._A)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the state in bytes."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    def __repr__(self) -> str:
+        K = "" if self._K is None else f", K={self._K}"
+        return f"LeastSquares(n={self.n}{K}, emphatic={self.emphatic}, steps={self._steps})"
+
+    # ------------------------------------------------------------------ learning
+
+    def learn(self, I: Any, lambda_: Any, phi: Any, rho: Any, R: Any, phi_next: Any, gamma_next: Any) -> Any:
+        """One step; returns the TD error δ = R + γ'θ·φ' − θ·φ, from before the update.
+
+        Arguments are those of ``Learner.learn``, without alpha, and in its order.
+        """
+        with self._guard:
+            now, following = (self._features(name, p, "learn") for name, p in (("phi", phi), ("phi_next", phi_next)))
+            parameters = self._parameters("learn", 1, (gamma_next, lambda_, rho, I), R)
+            self._run(now, following, *parameters, "raise")
+            return float(self._delta[0]) if self._K is None else self._delta.copy()
+
+    def run(
+        self,
+        Phi: Any,
+        R: Any,
+        gamma_next: Any,
+        *,
+        lambda_: Any = 0.0,
+        rho: Any = 1.0,
+        I: Any = 1.0,
+        Phi_next: Any = None,
+        predictions: bool = True,
+        probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+        probe_every: int = 1,
+        on_divergence: Literal["raise", "freeze"] = "raise",
+    ) -> Any:
+        """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
+
+        Arguments are those of ``Learner.run``, without alpha; so is what is returned with a ``probe``.
+        """
+        if not isinstance(predictions, bool):
+            raise inputs.refusal("predictions", "run", "be True or False", repr(predictions))
+        if on_divergence not in ("raise", "freeze"):
+            raise inputs.refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
+        with self._guard:
+            now = self._features("Phi", Phi, "run")
+            if Phi_next is None:
+                if not len(now):
+                    raise inputs.refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
+                now, following = block(now, 0, len(now) - 1), block(now, 1, len(now))
+            else:
+                following = self._features("Phi_next", Phi_next, "run")
+                if len(following) != len(now):
+                    got = str(len(following))
+                    raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", got)
+            T, count = len(now), self._K or 1
+            goal = None if probe is None else inputs.probe(probe, self.n, self._K)
+            every = inputs.whole("probe_every", probe_every, "run")
+            parameters, rewards = self._parameters("run", T, (gamma_next, lambda_, rho, I), R)
+            made = np.empty((T if predictions else 0, count))
+            errors = np.empty((0 if goal is None else -(-T // every), count))
+            size = max(1, _KEPT // (self.n * (1 if goal is None else count)))
+            for begin in range(0, T, size):
+                end, skip = min(begin + size, T), -begin % every
+                due = range(begin + skip, end, every)
+                weights = np.empty((0 if goal is None else len(due), count, self.n))
+                self._run(
+                    block(now, begin, end), block(following, begin, end), parameters[:, begin:end], rewards[begin:end],
+                    on_divergence, made[begin:end], weights, every, skip, begin,
+                )  # fmt: skip
+                if goal is not None:
+                    for step, theta in zip(due, weights, strict=True):
+                        errors[step // every] = goal(theta)
+            answer = self._without_K(made) if predictions else None
+            return answer if goal is None else (answer, self._without_K(errors))
+
+    def predict(self, phi: Any) -> Any:
+        """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
+        with self._guard.shared:
+            rows = self._features("phi", phi, "predict")
+            dense = rows.dense(self.n, "float64") if isinstance(rows, Rows) else rows
+            answer = np.einsum("ti,ki->tk", dense, self._theta)
+            one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
+            if not one:
+                return self._without_K(answer)
+            return float(answer[0, 0]) if self._K is None else answer[0]
+
+    def cut(self) -> None:
+        """Start a new sequence: forget the traces, and keep what has been learned."""
+        with self._guard:
+            self._e[:] = 0.0
+            self._memory[:] = 0.0
+
+    # ------------------------------------------------------------------ copying and saving
+
+    def copy(self) -> Self:
+        """Another learner in the same state."""
+        with self._guard.shared:
+            other = object.__new__(type(self))
+            vars(other).update(vars(self) | {f"_{name}": array.copy() for name, array in self._state().items()})
+            other._delta, other._guard = self._delta.copy(), Guard("learner")
+            return other
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.copy()
+
+    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+        """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
+
+        ``more`` is saved with it, for ``load_with``: arrays as arrays, other values as JSON in the header.
+        """
+        with self._guard.shared:
+            header = {"n": self.n, "K": self._K, "emphatic": self.emphatic, "limit": self.limit, "steps": self._steps}
+            arrays = self._arrays()
+            entries, kept = restoring.pack(more, _MORE, (*arrays, "format", "least_squares"))
+            parts = {name: TensorPart.of(array) for name, array in arrays.items()}
+            checkpoint.write(path, {"least_squares": header, "more": entries}, parts | kept)
+
+    @classmethod
+    def load_with(cls, path: str | os.PathLike[str]) -> tuple[Self, dict[str, Any]]:
+        """The learner that ``save`` wrote, and the ``more`` that was saved with it."""
+        with restoring.open_checkpoint(path) as (header, stored):
+            if "least_squares" not in header:
+                raise ValueError("it does not hold a LeastSquares; emphatic.load opens other learners")
+            return cls._restored(header["least_squares"], stored), restoring.unpack(header["more"], stored, _MORE)
+
+    @classmethod
+    def _restored(cls, header: Mapping[str, Any], stored: Mapping[str, Stored]) -> Self:
+        """From an open checkpoint; ValueError, KeyError or TypeError if it is invalid."""
+        G = stored["forgetting"].shape
+        if len(G) != 1 or G[0] not in (1, header["K"] or 1) or any(stored[name].shape[:1] != G for name in ("A", "P")):
+            raise ValueError("its matrices are neither one nor one for each learner")
+        options = {
+            name: found if len(found := stored[name].array()) > 1 else found[0] for name in ("forgetting", "ridge")
+        }
+        learner = cls(header["n"], header["K"], emphatic=header["emphatic"], limit=header["limit"], **options)
+        if len(learner._A) < G[0]:
+            learner._split()
+        for name, own in learner._arrays().items():
+            held = stored[name]
+            if (held.dtype, held.shape) != (own.dtype.name, own.shape):
+                raise ValueError(f"its {name!r} is {held.dtype} of shape {held.shape}")
+            held.into(own)
+            if name != "P" and not np.isfinite(own).all():
+                raise ValueError(f"its {name!r} is not finite")
+        steps = header["steps"]
+        if not (type(steps) is int and 0 <= learner._taken.min() <= learner._taken.max() <= steps):
+            raise ValueError(f"its counts of steps are not from 0 to {steps!r}")
+        learner._steps = steps
+        return learner
+
+    # ------------------------------------------------------------------ inside
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        """The arrays that change, by the names of their attributes."""
+        names = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
+        return {name: getattr(self, f"_{name}") for name in names}
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The same as files name and hold them."""
+        arrays = [array.view(np.uint8) if array.dtype == bool else array for array in self._state().values()]
+        return dict(zip(_ARRAYS, arrays, strict=True))
+
+    def _first(self, array: Array) -> Array:
+        return np.array(array[0] if self._K is None else array)
+
+    def _of_each(self, array: Array) -> Array:
+        """Of each learner, from what each matrix has."""
+        return np.array(array[0]) if self._K is None else np.array(np.broadcast_to(array, (self._K, *array.shape[1:])))
+
+    def _without_K(self, array: Array) -> Array:
+        return array[:, 0] if self._K is None else array
+
+    def _features(self, name: str, value: Any, function: str) -> Features:
+        return inputs.features(name, inputs.import_array(name, value, function), function, self.n, "float64")[0]
+
+    def _parameters(self, function: str, T: int, values: tuple[Any, ...], R: Any) -> tuple[Array, Array]:
+        """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get matrices of their own."""
+        rule, names = rules.get("etd"), ("gamma_next", "lambda_", "rho", "I")
+        found = [
+            inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)
+        ]  # fmt: skip
+        rewards = np.ascontiguousarray(inputs.series(function, T, self._K, rule, "R", R))
+        if len(self._A) < (self._K or 1) and not all(p.strides[1] == 0 or (p == p[:, :1]).all() for p in found):
+            self._split()
+        return np.stack([p[:, : len(self._A)] for p in found]), rewards
+
+    def _split(self) -> None:
+        """Give each learner its own matrix, all the same up to now."""
+        K = self._K or 1
+        for name in ("forgetting", "ridge", "A", "P", "e", "memory", "frozen"):
+            shared = getattr(self, f"_{name}")
+            setattr(self, f"_{name}", np.repeat(shared, K, axis=0))
+
+    def _run(
+        self, now: Features, following: Features, parameters: Array, R: Array, on_divergence: str,
+        made: Array | None = None, weights: Array | None = None, every: int = 1, skip: int = 0, offset: int = 0,
+    ) -> None:  # fmt: skip
+        """Some steps, with predictions and weights into the arrays given; ``offset`` is the first one's number."""
+        from emphatic.learning import least_squares_kernels as kernels
+
+        Phi, Phi_next = (p.dense(self.n, "float64") if isinstance(p, Rows) else p for p in (now, following))
+        made = np.empty((0, len(self._theta))) if made is None else made
+        weights = np.empty((0, *self._theta.shape)) if weights is None else weights
+        parameters, period, t, after = np.ascontiguousarray(parameters), self._period, 0, -1
+        while t < len(Phi):
+            due = min(len(Phi), t + period - self._steps % period)
+            done, how, g = kernels.steps(
+                Phi[:due], Phi_next[:due], parameters[:, :due].copy(), R[:due], t, after, self.emphatic,
+                self._forgetting, self._A, self._P, self._b, self._theta, self._e, self._memory, self._frozen, made,
+                weights, every, skip, self._delta,
+            )  # fmt: skip
+            self._pass(done - t)
+            t, after = done, -1
+            if how == kernels.SINGULAR:
+                how, after = kernels.DONE if self._solve(g) else kernels.DIVERGED, g
+            if how == kernels.DIVERGED:
+                if on_divergence == "raise":
+                    raise Diverged(offset + t, 0 if len(self._A) == 1 else g)
+                self._frozen[g] = True
+            if how == kernels.DONE and t == due and self._steps % period == 0:
+                for g in np.flatnonzero(~self._frozen).tolist():
+                    forgotten = self._ridge[g] * (1.0 - self._forgetting[g] ** period)
+                    self._A[g].flat[:: self.n + 1] += forgotten
+                    self._solve(g)
+
+    def _pass(self, steps: int) -> None:
+        self._steps += steps
+        self._taken[~np.broadcast_to(self._frozen, len(self._taken))] += steps
+
+    def _solve(self, g: int) -> bool:
+        """P = A⁻¹ and θ = Pb of a matrix; whether A and b are finite.
+
+        Where A is singular θ stays as it is, and P is NaN: the next step solves directly again.
+        """
+        from emphatic.engines.compiled import blas_threads
+
+        own = slice(None) if len(self._A) == 1 else slice(g, g + 1)
+        with blas_threads(1), np.errstate(all="ignore"):
+            if not (np.isfinite(self._A[g]).all() and np.isfinite(self._b[own]).all()):
+                return False
+            try:
+                P = np.linalg.inv(self._A[g])
+            except np.linalg.LinAlgError:
+                P = np.full((self.n, self.n), np.nan)
+            theta = self._b[own] @ P.T
+        self._P[g] = P
+        if np.isfinite(theta).all():
+            self._theta[own] = theta
+        return True
+
+
+def _option(name: str, value: Any, K: int | None, most: float) -> Array:
+    """A positive number, or one for each learner, as (1,) or (K,)."""
+    array = np.asarray(inputs.numbers(name, value, "LeastSquares"), np.float64)
+    each = "a number" if K is None else f"a number or {K} numbers"
+    if array.shape not in ((), (K,)) or not ((array > 0.0) & (array <= most)).all():
+        wanted = f"be {each} greater than 0" + (" and at most 1" if most == 1.0 else ", and finite")
+        raise inputs.refusal(name, "LeastSquares", wanted, repr(value))
+    return array.reshape(-1)
