@@ -101,9 +101,9 @@ class Group:
             if learn:
                 V[part] = self._learn_log(phi, targets.part(part))
             else:
-                V[part] = self.learner.predict(phi)
                 if self.phi is not None or self.open:
-                    self._forget()
+                    self._forget()  # first, for it may change the last bit of a prediction
+                V[part] = self.learner.predict(phi)
         return self._answers(V, targets.x, follows)
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
