@@ -2,8 +2,8 @@
 
     python -m benchmarks.studies.whole four-rooms --jobs 16 --minutes 9
 
-A call stops after ``--minutes``, and the next one resumes where it was. ``calls.json``, beside the study's files, has the
-times of every call; the processor time is that of all processes, compiling included.
+A call stops after ``--minutes``, and the next one resumes where it was. ``calls.json``, beside the study's files, has
+the times of every call; the processor time is that of all processes, compiling included.
 """
 
 from __future__ import annotations
