@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,8 +98,8 @@ def _shortened(text: str, most: int = 4000) -> str:
 def compile_kernels(kind: tuple[str, str, str]) -> None:
     """The kernels of a rule on an engine, in a dtype, of the sizes that the machine draws: they stay in the cache."""
     name, engine, dtype = kind
-    for K, sizes in SIZES.items():
-        for n in sizes:
+    for K, n in ((K, n) for K, sizes in SIZES.items() for n in sizes):
+        with suppress(Exception):  # the rounds report what is wrong
             learner = emphatic.Learner(name, n, K, dtype=dtype, engine=engine)
             for given in ({"active": min(3, n), "binary": True}, {"active": min(3, n), "binary": False}, {}):
                 stream = make(0, 5, n, K, rule=name, **given)  # type: ignore[arg-type]
