@@ -193,6 +193,7 @@ class Nexting:
         return Horde(
             self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
+            least_squares=self.settings.least_squares,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
     def _features(self, which: int) -> Features:

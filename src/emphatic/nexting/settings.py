@@ -205,6 +205,11 @@ class Settings:
         step = None if clock is None else clock.step
         return [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in self.horizons or ()]
 
+    @property
+    def least_squares(self) -> bool:
+        """Whether ridges stand beside the learners; with a single rate, its learner's prediction is the answer."""
+        return len(self.rates) > 1
+
     def words(self) -> set[str]:
         """The columns whose words features or questions name: ON and OFF stay words there."""
         policies = [GVF.from_config(table).policy for table in self.questions]
