@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from emphatic.common.locks import hold_folder
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
+from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
@@ -35,6 +36,7 @@ from emphatic.nexting.related import expected_size, make_makers, shares
 from emphatic.nexting.row_digest import RowDigest
 from emphatic.nexting.scoring import Scoring
 from emphatic.nexting.settings import Settings, warm_up_rows
+from emphatic.nexting.single_answers import differences, write_answers
 from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.tables import Clock, Hold
@@ -256,23 +258,27 @@ class Nexting:
         readings: list[KeptReadings] = []
         answers: list[NDArray[np.float64]] = []
         numbers: list[NDArray[np.int64]] = []
+        singles: list[dict[str, NDArray[np.float32]]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
             gap = block.find_gaps(clock)
             self.counts.gaps += int(gap.sum())
             numbers.append(block.numbers)
             readings.append(KeptReadings(block.values, block.time, gap, block.labels))
             answers.append(predictions)
+            if self.horde.rows > self.rows // 2:  # where they are scored
+                singles.append(differences(self.horde.answers, predictions))
             self.counts.add(block)
             self._digest.add(block)
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
-            width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
+            width = predictions.shape[1] * (1 + len(self.horde.answers)) + block.values.shape[1] + len(block.labels)
             full = (rows - begin) * width >= WAITING
             due = now - saved >= SAVE or request.signal is not None
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
+                write_answers(self.unfinished, rows, singles)
                 self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers), np.concatenate(numbers))
-                begin, readings, answers, numbers = rows, [], [], []
+                begin, readings, answers, numbers, singles = rows, [], [], [], []
                 if due or rows == self.rows:
                     more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
                     self.unfinished.save(self.horde, more)
@@ -329,6 +335,9 @@ class Nexting:
                 writer.write_table(part)
 
             found = scoring.score(write)
+        for score in found.summary:
+            if not any(name.startswith("ridge") for name in score.get("answers", ("ridge",))):
+                score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
         self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
         self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
 
