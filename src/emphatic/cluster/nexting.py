@@ -88,6 +88,8 @@ class ClusterNexting(Nexting):
     block: int = BLOCK
     checkpoint_every: str | float = "30s"
 
+    without_answers = "single answers are not kept on a cluster"
+
     def __post_init__(self) -> None:
         #: The storage.
         self.folder = (self.storage or self.out / ".cluster").absolute()

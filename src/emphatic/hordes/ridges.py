@@ -12,7 +12,8 @@ known of a return yet is replaced by the prediction v at the last row,
 
 and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. Only what was read before a
 row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, the solution n³;
-it is found again when the rows have grown by a tenth, and at least every 1,000 rows (or n/8 if those are more). Rows
+it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where n is large, after n/2 rows
+or when they have grown by a half. Rows
 are added, and solutions found, at fixed places of the stream: bits do not depend on how it is cut into blocks.
 """
 
@@ -36,8 +37,9 @@ STRENGTHS = (30.0, 300.0, 3000.0)
 LIMIT = 4000
 #: Rows that are added together, rows of the first solution, and how many are added at most before the next.
 _TOGETHER, _FIRST, _MOST = 32, 64, 1000
-#: The share by which rows grow between two solutions, and the rows between them for each feature.
-_GROWTH, _EACH = 0.1, 0.125
+#: The share by which rows grow between two solutions; by which they do at most, and rows for each feature, where n is
+#: large.
+_GROWTH, _AT_MOST, _EACH = 0.1, 0.5, 0.5
 #: Columns of a block of a factor.
 _BLOCK = 48
 #: Of ``ridge_kernels``: what is counted.
@@ -87,7 +89,8 @@ class Ridges:
         solved = int(self.counts[_SOLVED])
         if not solved:
             return _FIRST
-        return solved + max(int(_EACH * len(self.sums)), min(_MOST, int(_GROWTH * solved)))
+        large = min(int(_EACH * len(self.sums)), int(_AT_MOST * solved))
+        return solved + max(large, min(_MOST, int(_GROWTH * solved)))
 
     def _solve(self) -> None:
         """θ and c of every question and strength, from the sums."""
@@ -100,15 +103,12 @@ class Ridges:
         with np.errstate(all="ignore"):
             y = (self.each[_RETURNS] + before * self.weights[self._horizon]) / rows
             b = (self.b + before * self.z[:, self._horizon]) / rows - np.outer(mean, y)
-            unit = np.abs(b).max(axis=0)
-            unit = np.where((unit > 0.0) & (unit < np.inf), unit, 1.0)
             centred = self.A / rows
             centred -= np.outer(N * mean, mean)
             with blas_threads(1):  # the bits depend on how many there are
                 for s, strength in enumerate(STRENGTHS):
-                    found = _ridge(centred, b / unit, strength * scale)
-                    if found is not None:
-                        theta = found * unit
+                    theta = _ridge(centred, b, strength * scale)
+                    if theta is not None:
                         intercept = y / N - mean @ theta
                         sound = np.isfinite(intercept) & np.isfinite(theta).all(axis=0)
                         self.theta.reshape(-1, Q, len(STRENGTHS))[:, sound, s] = theta[:, sound]
@@ -148,27 +148,17 @@ class Ridges:
 def _ridge(A: Array, b: Array, r: float) -> Array | None:
     """(A + r 𝟙)⁻¹ b of a symmetric A, of which the lower half is read; None if that is not positive definite.
 
-    In float32, which is exact enough beside r; where it is not, in float64. By blocks of columns, for NumPy has matrix
-    products but no triangular solver.
+    By Cholesky's factor, in blocks of columns, for NumPy has matrix products but no triangular solver.
     """
-    kinds: tuple[type[np.floating[Any]], ...] = (np.float32, np.float64)
-    for kind in kinds:
-        try:
-            return _solved(A.astype(kind), b.astype(kind), r).astype(np.float64)
-        except np.linalg.LinAlgError:
-            continue
-    return None
-
-
-def _solved(L: NDArray[Any], x: NDArray[Any], r: float) -> NDArray[Any]:
-    """The same by Cholesky's factor, in place."""
-    n = len(L)
-    L.flat[:: n + 1] += L.dtype.type(r)
-    inverses = []
+    n, L, x, inverses = len(A), A.copy(), b.copy(), []
+    L.flat[:: n + 1] += r
     for a in range(0, n, _BLOCK):
         e = min(a + _BLOCK, n)
         before = L[a:e, :a]
-        inverse = np.linalg.inv(np.linalg.cholesky(L[a:e, a:e] - before @ before.T))
+        try:
+            inverse = np.linalg.inv(np.linalg.cholesky(L[a:e, a:e] - before @ before.T))
+        except np.linalg.LinAlgError:
+            return None
         L[e:, a:e] = (L[e:, a:e] - L[e:, :a] @ before.T) @ inverse.T
         x[a:e] = inverse @ (x[a:e] - before @ x[:a])
         inverses.append((a, e, inverse))

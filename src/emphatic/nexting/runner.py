@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.related import expected_size, make_makers, shares
 from emphatic.nexting.row_digest import RowDigest
 from emphatic.nexting.scoring import Scoring
-from emphatic.nexting.settings import Settings, warm_up_rows
+from emphatic.nexting.settings import ENGINE, Settings, warm_up_rows
 from emphatic.nexting.single_answers import differences, write_answers
 from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
@@ -153,6 +153,9 @@ class Nexting:
         if self.frozen:
             _log.warning("%d of %d learners are frozen after diverging", self.frozen, self.learners)
 
+    #: Why no single answers are scored, where none are.
+    without_answers: ClassVar[str] = "with one rate the learner's prediction is the answer"
+
     @property
     def learners(self) -> int:
         """How many there are."""
@@ -195,7 +198,7 @@ class Nexting:
         return Horde(
             self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
-            least_squares=self.settings.least_squares,
+            least_squares=self.settings.least_squares, engine=ENGINE,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
     def _features(self, which: int) -> Features:
@@ -336,7 +339,9 @@ class Nexting:
 
             found = scoring.score(write)
         for score in found.summary:
-            if not any(name.startswith("ridge") for name in score.get("answers", ("ridge",))):
+            if not score["answers"]:
+                score["reasons"]["answers"] = self.without_answers
+            elif not any(name.startswith("ridge") for name in score["answers"]):
                 score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
         self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
         self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span

@@ -25,6 +25,8 @@ from emphatic.tables.opening import pivot_columns
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
+#: The engine whose bits do not depend on how many rows are learned from at once.
+ENGINE = "sparse"
 #: With a ``stepsize``: rates as factors of what the method says.
 FACTORS = (0.3, 1.0, 3.0)
 

@@ -122,7 +122,7 @@ class LogScores:
                     "persistence": persistence,
                     "mean": mean,
                     "offline": fit,
-                    **({"answers": self._single(q, second)} if self._answers else {}),
+                    "answers": self._single(q, second),
                     "ratio_to_offline": _ratio(ours["variance_explained"], fit["variance_explained"]),
                     "known": int(self._N[second, q].sum()),
                     "reasons": self._reasons(q, ours, fit, offline[q] if offline else ""),
