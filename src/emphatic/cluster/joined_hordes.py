@@ -33,7 +33,8 @@ def join_hordes(parts: Sequence[Horde], which: Mapping[str, int]) -> Horde:
         [question for part in parts for question in part.questions],
         makers[0] if len(makers) == 1 else {name: makers[which[name]] for name in names}, setup.rule,
         rates=first.rates, step=first.step, mu=first._mu, scaled=setup.scaled, centred=setup.centred,
-        least_squares=setup.least_squares, alpha=None if setup.alpha is None else _joined([part._setup.alpha for part in parts], Q),
+        least_squares=setup.least_squares,
+        alpha=None if setup.alpha is None else _joined([part._setup.alpha for part in parts], Q),
         **setup.kind, **{name: _joined([part._setup.extra[name] for part in parts], Q) for name in setup.extra},
     )  # fmt: skip
     whole._makers = makers  # as they stand, and not as they were after the warm-up

@@ -277,7 +277,6 @@ class Group:
                 out[:, blended] = self.blend(V, x[:, blended], follows, ends)
         return out if setup.scaled else out / self.scale
 
-
     def _named(self, single: Array) -> dict[str, Array]:
         """Single answers (B, blended, E) by their names, (B, Q) each, NaN for questions that are not blended."""
         names = [f"rate {rate:g}" for rate in self.setup.rates]

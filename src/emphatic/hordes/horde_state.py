@@ -123,7 +123,7 @@ class HordeState:
 
     @property
     def answers(self) -> dict[str, Array]:
-        """With ``least_squares``: the single answers at the rows learned from last, {"rate 0.1": (B, Q), …, "trace": …}.
+        """With ``least_squares``: the single answers at the rows seen last, {"rate 0.1": (B, Q), …, "trace": (B, Q)}.
 
         NaN where a question has no such answer. Each is within the readings so far and half their range beyond.
         """

@@ -139,4 +139,4 @@ def rows(
             counts[WAITING] = 0.0
             if counts[ROWS] >= due:
                 return t + 1
-    return B
+    return int(B)

@@ -12,9 +12,9 @@ known of a return yet is replaced by the prediction v at the last row,
 
 and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. Only what was read before a
 row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, the solution n³;
-it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where n is large, after n/2 rows
-or when they have grown by a half. Rows
-are added, and solutions found, at fixed places of the stream: bits do not depend on how it is cut into blocks.
+it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have
+grown by a half or by 3n/4 rows. Rows are added, and solutions found, at fixed places of the stream: bits do not depend
+on how it is cut into blocks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LIMIT = 4000
 _TOGETHER, _FIRST, _MOST = 32, 64, 1000
 #: The share by which rows grow between two solutions; by which they do at most, and rows for each feature, where n is
 #: large.
-_GROWTH, _AT_MOST, _EACH = 0.1, 0.5, 0.5
+_GROWTH, _AT_MOST, _EACH = 0.1, 0.5, 0.75
 #: Columns of a block of a factor.
 _BLOCK = 48
 #: Of ``ridge_kernels``: what is counted.
@@ -93,26 +93,26 @@ class Ridges:
         return solved + max(large, min(_MOST, int(_GROWTH * solved)))
 
     def _solve(self) -> None:
-        """θ and c of every question and strength, from the sums."""
+        """θ and c of every question and strength, from the sums, of which w is t and not yet t/s."""
         from emphatic.engines.compiled import blas_threads
 
-        rows, N, Q = self.counts[_ROWS], self.counts[_WEIGHT] / self.counts[_ROWS], self.b.shape[1]
+        rows, N, Q = self.counts[_ROWS], self.counts[_WEIGHT], self.b.shape[1]
         self.counts[_SOLVED] = rows
         scale = self.counts[_SQUARES] / self.counts[_ACTIVE] if self.counts[_SQUARES] > 0.0 else 1.0
-        before, mean = self.each[_BEFORE], self.sums / self.counts[_WEIGHT]
-        with np.errstate(all="ignore"):
-            y = (self.each[_RETURNS] + before * self.weights[self._horizon]) / rows
-            b = (self.b + before * self.z[:, self._horizon]) / rows - np.outer(mean, y)
-            centred = self.A / rows
-            centred -= np.outer(N * mean, mean)
-            with blas_threads(1):  # the bits depend on how many there are
-                for s, strength in enumerate(STRENGTHS):
-                    theta = _ridge(centred, b, strength * scale)
-                    if theta is not None:
-                        intercept = y / N - mean @ theta
-                        sound = np.isfinite(intercept) & np.isfinite(theta).all(axis=0)
-                        self.theta.reshape(-1, Q, len(STRENGTHS))[:, sound, s] = theta[:, sound]
-                        self.intercept.reshape(Q, -1)[sound, s] = intercept[sound]
+        before, mean = self.each[_BEFORE], self.sums / N
+        with np.errstate(all="ignore"), blas_threads(1):  # the bits depend on how many there are
+            y = self.each[_RETURNS] + before * self.weights[self._horizon]
+            b = self.b + before * self.z[:, self._horizon] - np.outer(mean, y)
+            centred = np.outer(-N * mean, mean)
+            centred += self.A
+            for s, strength in enumerate(STRENGTHS):
+                theta = _ridge(centred, b, strength * scale * rows)
+                if theta is None:
+                    continue
+                intercept = y / N - mean @ theta
+                sound = np.isfinite(intercept) & np.isfinite(theta).all(axis=0)
+                self.theta.reshape(-1, Q, len(STRENGTHS))[:, sound, s] = theta[:, sound]
+                self.intercept.reshape(Q, -1)[sound, s] = intercept[sound]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
@@ -127,9 +127,10 @@ class Ridges:
                 raise ValueError(f"its {name!r} of the ridges do not fit")
             own[:] = stored
         waiting = self.counts[_WAITING]
-        if not (waiting == int(waiting) and 0 <= waiting < _TOGETHER) or not (
-            (self.index >= -1) & (self.index < len(self.sums))
-        ).all():
+        if (
+            not (waiting == int(waiting) and 0 <= waiting < _TOGETHER)
+            or not ((self.index >= -1) & (self.index < len(self.sums))).all()
+        ):
             raise ValueError("its rows of the ridges that wait do not fit")
 
     def join(self, parts: Sequence[Ridges]) -> None:

@@ -342,7 +342,9 @@ class Nexting:
             if not score["answers"]:
                 score["reasons"]["answers"] = self.without_answers
             elif not any(name.startswith("ridge") for name in score["answers"]):
-                score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
+                score["reasons"]["answers"] = (
+                    f"no ridges: more than {LIMIT:,} features would take too long to solve for"
+                )
         self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
         self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
 

@@ -46,7 +46,7 @@ class Unfinished:
                 path.unlink()
 
     def write(self, kind: str, begin: int, columns: Mapping[str, Any]) -> None:
-        """A part of the predictions, readings or single answers, from row ``begin`` on. The checkpoint after it must not outlive it."""
+        """A part of the predictions, readings or answers, from row ``begin`` on. The checkpoint must not outlive it."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
