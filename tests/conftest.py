@@ -62,7 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    if item.get_closest_marker("plain") is None:
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    if item.get_closest_marker("plain") is None or given.get("compiled"):
         return (yield)
     with plain_python():
         return (yield)

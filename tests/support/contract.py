@@ -20,9 +20,12 @@ Maker = Callable[[int, int | None], Learner]
 
 #: Rules of every structure: two vectors; w that scales itself; two weights and three traces, one feeding neither.
 STRUCTURES = ("true_online_etd", "tdrc", "true_online_gtd")
-#: Those of them whose kernels are compiled, for every engine and every way in. As plain Python, all rules are tested in
-#: both dtypes.
-COMPILED = {"float64": STRUCTURES, "float32": STRUCTURES[:1]}
+#: The rule whose kernels are compiled for every engine and every entry. As plain Python, all rules are tested in both
+#: dtypes.
+COMPILED = {"float64": STRUCTURES[:1], "float32": STRUCTURES[:1]}
+#: Learners of the other structures whose kernels are compiled, in double precision: those alone, and for the largest
+#: structure many at once.
+ALSO_COMPILED = {("tdrc", None), ("true_online_gtd", None), ("true_online_gtd", 64)}
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
 #: What a rule may remember of two of its vectors: their inner product.
