@@ -6,10 +6,12 @@ rule go to one worker, and benchmarks come last, so that no kernel is compiled t
 """
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from emphatic.engines.dense import lanes
 from emphatic.rules import Rule
 from tests.support.contract import COMPILED
 from tests.support.plain import plain_python
@@ -40,6 +42,25 @@ LONG = (
     "test_attack",
     "test_cuda",
 )
+
+
+#: Features up to which learners run side by side, except in tests that take long: there is a kernel for each number of
+#: features, which compiles for ten seconds. Those of more are tested as plain Python (``test_contract``).
+FEW = 6
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _without_long(config):
+        lanes.MOST_FEATURES = FEW
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files whose tests would all be deselected are not imported: one of them imports torch."""
+    return True if collection_path.stem in LONG and _without_long(config) else None
+
+
+def _without_long(config: pytest.Config) -> bool:
+    return "not long" in config.option.markexpr
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups

@@ -106,6 +106,20 @@ def test_more_learners_than_lanes_and_more_steps_than_a_block(rule: str, engine:
         assert relative_error(getattr(learner, name), expected.vectors[name][which]) < TOLERANCE["float64"], name
 
 
+@pytest.mark.plain
+@pytest.mark.parametrize("n", [1, 2, 9, 16])
+@pytest.mark.parametrize("rule", STRUCTURES)
+def test_learners_of_any_few_features_side_by_side(rule: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel that is generated for each n, as far as it is used; ``tests.conftest`` keeps all others to six."""
+    monkeypatch.setattr(lanes, "MOST_FEATURES", 16)
+    stream = make(12, 9, n, 9, rule=rule)
+    learner = emphatic.Learner(rule, n, 9, engine="dense")
+    expected = stream.expected(rule)
+    assert relative_error(stream.run(learner), expected.predictions) <= TOLERANCE["float64"]
+    for name in learner.rule.vectors:
+        assert relative_error(getattr(learner, name), expected.vectors[name]) <= TOLERANCE["float64"], name
+
+
 @pytest.mark.parametrize("active", [False, True])
 def test_auto_decides_at_the_first_step(active: bool) -> None:
     def learner(n: int, K: int | None) -> emphatic.Learner:

@@ -658,9 +658,10 @@ def test_sparse_features_in_every_dress(
 
 @engines
 @both_K
-def test_no_steps(engine: str, K: int | None) -> None:
+@compiled
+def test_no_steps(engine: str, K: int | None, compiled: bool) -> None:
     """T = 0 is a log too: an empty answer of the right shape and kind, and nothing changes."""
-    learner = warm(engine, K)
+    learner = warm(engine, K, rule="true_online_gtd")
     before = state(learner)
     shape = (0,) if K is None else (0, K)
     nothing: Any = np.empty((0, n))

@@ -28,6 +28,8 @@ COMPILED = {"float64": STRUCTURES[:1], "float32": STRUCTURES[:1]}
 ALSO_COMPILED = {("tdrc", None), ("true_online_gtd", None), ("true_online_gtd", 64)}
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
+#: Learners with parameters of their own: an odd number, so that neighbours in any block of lanes differ.
+DIFFERENT = 7
 #: What a rule may remember of two of its vectors: their inner product.
 PRODUCTS = {
     "ew": ("e", "w"),
@@ -45,11 +47,13 @@ PRODUCTS = {
 def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[str, Stream, Expected, Any]]:
     """Dense, with a separate φ', and sparse: binary and signed. With each the weights to start from, and the outcome.
 
-    Few features are 6 throughout: for many learners of so few there is a kernel for each n.
+    Few features are 6 throughout: for many learners of so few there is a kernel for each n. Of many learners there are
+    only ``DIFFERENT``, which come again and again.
 
     The start is exact in single precision, so that one outcome holds for both.
     """
-    of: dict[str, Any] = {"K": K, "T": T, "rule": rule}
+    different = K if K is None else min(K, DIFFERENT)
+    of: dict[str, Any] = {"K": different, "T": T, "rule": rule}
     made = {
         "dense": make(seed, n=6, **of),
         "separate": make(seed + 1, n=6, separate=True, given="eta", **of),
@@ -60,8 +64,12 @@ def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[s
     rng = np.random.default_rng(7)
     found = []
     for kind, stream in made.items():
-        theta_0 = rng.normal(size=(stream.n,) if K is None else (K, stream.n)).astype(np.float32)
-        found.append((kind, stream, stream.expected(rule, theta_0), theta_0))
+        theta_0 = rng.normal(size=(stream.n,) if K is None else (different, stream.n)).astype(np.float32)
+        expected = stream.expected(rule, theta_0)
+        if K != different:
+            which = np.arange(K) % different
+            stream, expected, theta_0 = stream.of_learners(which), expected[which], theta_0[which]
+        found.append((kind, stream, expected, theta_0))
     return found
 
 
