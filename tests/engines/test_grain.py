@@ -62,7 +62,7 @@ def test_a_horde_in_parts_of_the_grain(engine: str, n: int, rule: str) -> None:
     """Learners of few features go side by side, those of more do not."""
     _, learners = Learner(rule, n, 2, engine=engine).grain
     K, T = 3 * learners, 12 if engine == "reference" else 135
-    stream = make(6, T, n, K, rule=rule)
+    stream = make(6, T, n, 7, rule=rule).of_learners(np.arange(K) % 7)
     whole = Learner(rule, n, K, engine=engine)
     predictions = stream.run(whole)
     first = range(2 * learners)
