@@ -44,6 +44,9 @@ LONG = (
 )
 
 
+#: Files whose tests share what takes long to make, and so run in one worker.
+TOGETHER = ("test_cluster_nexting", "test_live", "test_nexting", "test_numbers")
+
 #: Features up to which learners run side by side, except in tests that take long: there is a kernel for each number of
 #: features, which compiles for ten seconds. Those of more are tested as plain Python (``test_contract``).
 FEW = 6
@@ -72,12 +75,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         given = item.callspec.params if hasattr(item, "callspec") else {}
         rule = given.get("rule")
         name = rule.name if isinstance(rule, Rule) else rule
+        grouped = config.pluginmanager.hasplugin("xdist")
         if not isinstance(name, str):
+            if grouped and item.path.stem in TOGETHER:
+                item.add_marker(pytest.mark.xdist_group(item.path.stem))
             continue
         compiled = given.get("compiled", name in COMPILED[given.get("dtype", "float64")])
         if item.path.stem in SHORT and not compiled:
             item.add_marker(pytest.mark.plain)
-        if config.pluginmanager.hasplugin("xdist"):
+        if grouped:
             item.add_marker(pytest.mark.xdist_group(str(name)))
 
 
