@@ -135,7 +135,8 @@ GROWING: dict[str, tuple[str, Log]] = {
 def mode(rule: str, dtype: str, *, td: bool = False) -> AbstractContextManager[None]:
     """Kernels compiled for one rule: the end of the range is where a compiler may differ. Others as plain Python.
 
-    With ``td`` those of td too, in double precision: the traces of the other rule stay 0 where α does.
+    With ``td`` those of td too, in double precision, which other tests compile: the traces of the other rule stay 0
+    where α does.
     """
     compiled = rule == "true_online_etd" or (td and (rule, dtype) == ("td", "float64"))
     return nullcontext() if compiled else plain_python()
@@ -208,7 +209,7 @@ def test_the_first_step_that_is_not_finite(engine: str, dtype: str, case: str) -
 def test_all_learners_stop_before_the_same_step(engine: str, dtype: str, case: str) -> None:
     """Learners 1 and 2 diverge together, 3 later or never, 0 never: 1 is named, and all four stand before its step."""
     rule, log = GROWING[case]
-    with mode(rule, dtype):
+    with mode(rule, dtype, td=True):
         top = log.at("rho", 0)
         rho = np.array([0.25, top, top, (1.0 + top) / 2])
         end = expected(case, engine, dtype)
