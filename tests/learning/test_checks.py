@@ -622,9 +622,7 @@ def test_whole_numbers_and_booleans(engine: str, K: int | None, compiled: bool) 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("separate", [False, True])
 @compiled
-def test_sparse_features_in_every_dress(
-    engine: str, K: int | None, dtype: str, separate: bool, compiled: bool
-) -> None:
+def test_sparse_features_in_every_dress(engine: str, K: int | None, dtype: str, separate: bool, compiled: bool) -> None:
     """Active of any integers, CSR array and matrix and a plain array are one and the same φ, on any engine."""
     rule = "true_online_etd"
     stream = make(21, 40, 9, K, active=3, binary=False, separate=separate)

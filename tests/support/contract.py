@@ -66,8 +66,8 @@ def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[s
     for kind, stream in made.items():
         theta_0 = rng.normal(size=(stream.n,) if K is None else (different, stream.n)).astype(np.float32)
         expected = stream.expected(rule, theta_0)
-        if K != different:
-            which = np.arange(K) % different
+        if K is not None and K > DIFFERENT:
+            which = np.arange(K) % DIFFERENT
             stream, expected, theta_0 = stream.of_learners(which), expected[which], theta_0[which]
         found.append((kind, stream, expected, theta_0))
     return found
