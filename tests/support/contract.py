@@ -64,7 +64,7 @@ def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[s
     rng = np.random.default_rng(7)
     found = []
     for kind, stream in made.items():
-        theta_0 = rng.normal(size=(stream.n,) if K is None else (different, stream.n)).astype(np.float32)
+        theta_0 = rng.normal(size=(stream.n,) if different is None else (different, stream.n)).astype(np.float32)
         expected = stream.expected(rule, theta_0)
         if K is not None and K > DIFFERENT:
             which = np.arange(K) % DIFFERENT
