@@ -22,7 +22,7 @@ WILD = {1: CHUNK + 2, 3: 2 * CHUNK, 4: 0}
 TAME = [0, 2]
 
 
-def wild_stream(rule: str, engine: str, T: int = 4 * CHUNK) -> Stream:
+def wild_stream(rule: str, engine: str, T: int = 2 * CHUNK + 26) -> Stream:
     """A stream on which some learners of any rule diverge, within a few steps of each other."""
     stream = make(7, T, 6, K, rule=rule, active=3 if engine == "sparse" else None, binary=False)
     for k, begin in WILD.items():
