@@ -283,7 +283,7 @@ def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[in
 @pytest.mark.parametrize("separate", [False, True])
 def test_run_is_learn_step_by_step(rule: str, engine: str, learners: int | None, separate: bool) -> None:
     """The same shapes, predictions and state; and `learn` returns δ = R + γ'θ·φ' − θ·φ of the old θ."""
-    stream = stream_for(rule, 16, T=19, K=learners, separate=separate)
+    stream = stream_for(rule, 16, T=31, K=learners, separate=separate)
     theta_0 = start(16, N) if learners is None else start(16, learners, N)
     a, b = (learner_at(rule, engine, theta_0) for _ in range(2))
     assert relative_error(stream[:30].learn(a), stream[:30].run(b)) < CLOSE
