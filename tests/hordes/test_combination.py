@@ -55,7 +55,7 @@ def plain(V: Array, readings: Array, follows: Truth, gamma: float) -> Array:
             power = errors ** -min(steepest, steeper * learned / h)
             shares = power[:-1] / power.sum()
             for j, kappa in enumerate(kappas):
-                towards = shares[:E] / shares[:E].sum() * (j > 0)
+                towards = shares[:E] / shares[:E].sum()
                 ridge = kappa * noise / (learned / h) + 1e-9 * np.trace(C[:E, :E])
                 A = C[:E, :E] + ridge * np.eye(E)
                 weights[j] = towards + np.linalg.solve(A, b[:E] - C[:E, :E] @ towards)

@@ -284,7 +284,7 @@ app()
 
 
 def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str], log: Path, tmp_path: Path) -> None:
-    """Killed when a file is written but not yet in its place: readings, answers, predictions, a checkpoint, a result."""
+    """Killed when a file is written but not yet in its place: of readings, answers, predictions, a model, a result."""
     out = tmp_path / "out"
     model = out / ".unfinished" / "model.safetensors"
     stood = []

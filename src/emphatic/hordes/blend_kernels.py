@@ -100,7 +100,7 @@ def weigh(
             trace += C[i, i]
     for j in range(J):
         ridge = constants[3 + j] * error / evidence + 1e-9 * trace + 1e-200
-        W[j] = shrink_towards(C, b[:E], share[:E] * (0.0 if j == 0 else 1.0 / max(alone, 1e-9)), ridge)
+        W[j] = shrink_towards(C, b[:E], share[:E] / max(alone, 1e-9), ridge)
 
 
 @jit_for((_f3, _f2, _b1, _f1, _f1, _f2, _f3, _f3, _f3, _f2, _f3), fastmath=False)

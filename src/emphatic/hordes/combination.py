@@ -3,7 +3,7 @@
 The answers v_i to a question are those of its learners, one for each rate; those of its ridges, one for each strength
 (``emphatic.hordes.ridges``); the present reading; and its trace over the horizon. Two more are made of these: blends
 p_j = m + Σ_i w_i (v_i − m), m being the running mean of the readings, whose weights minimise the mean of (G − p_j)²
-with a ridge of 5 horizons' worth of evidence towards w = 0, or of 100 towards the shares below. The prediction is
+with a ridge towards the shares below, of 20 or of 100 horizons' worth of evidence. The prediction is
 
     p = Σ share_i v_i,   share_i ∝ (mean of (G − v_i)²)^−k,   k = min(8, 0.3 · the horizons seen)
 
@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 #: The largest k, k for each horizon seen, the least share of the error of p that an answer's is taken for; and the
 #: horizons' worth of evidence that the blends' ridges count for.
-CONSTANTS = (8.0, 0.3, 0.05, 5.0, 100.0)
+CONSTANTS = (8.0, 0.3, 0.05, 20.0, 100.0)
 #: The state of a question: see the kernel.
 _SCALARS, _BLENDS = 12, 2
 

@@ -13,8 +13,8 @@ known of a return yet is replaced by the prediction v at the last row,
 and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. Only what was read before a
 row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, the solution n³;
 it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have
-grown by a half or by 3n/4 rows. Rows are added, and solutions found, at fixed places of the stream: bits do not depend
-on how it is cut into blocks.
+grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed places of the stream: bits do not
+depend on how it is cut into blocks.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ STRENGTHS = (30.0, 300.0, 3000.0)
 LIMIT = 4000
 #: Rows that are added together, rows of the first solution, and how many are added at most before the next.
 _TOGETHER, _FIRST, _MOST = 32, 64, 1000
-#: The share by which rows grow between two solutions; by which they do at most, and rows for each feature, where n is
-#: large.
-_GROWTH, _AT_MOST, _EACH = 0.1, 0.5, 0.75
+#: The share by which rows grow between two solutions. Where n is large they grow by (n/40)² rows, at most by a half:
+#: a solution then costs n operations a row.
+_GROWTH, _AT_MOST, _LARGE = 0.1, 0.5, 40
 #: Columns of a block of a factor.
 _BLOCK = 48
 #: Of ``ridge_kernels``: what is counted.
@@ -89,7 +89,7 @@ class Ridges:
         solved = int(self.counts[_SOLVED])
         if not solved:
             return _FIRST
-        large = min(int(_EACH * len(self.sums)), int(_AT_MOST * solved))
+        large = min(int((len(self.sums) / _LARGE) ** 2), int(_AT_MOST * solved))
         return solved + max(large, min(_MOST, int(_GROWTH * solved)))
 
     def _solve(self) -> None:
