@@ -90,7 +90,7 @@ def save_warm_up(path: Path, waiting: Waiting, delimiter: str | None, settings: 
 
 
 def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings]:
-    """What ``save_warm_up`` wrote: the readings, the delimiter of CSV, the settings; ValueError if it is no such file."""
+    """What ``save_warm_up`` wrote: readings, the delimiter of CSV, and settings; ValueError if it is no such file."""
     try:
         kept = json.loads(path.read_text("utf-8"))
         if kept["format"] != _FORMAT:
