@@ -31,7 +31,7 @@ def is_text(array: Any) -> bool:
 
 
 def kind(array: Any, style: NumberStyle = PLAIN) -> str:
-    """By type or value: ``number``, ``percent``, ``switch``, ``date``, ``clock`` (a time of day), ``text`` or ``other``.
+    """By type or value: ``number``, ``percent``, ``switch``, ``date``, ``clock`` (time of day), ``text`` or ``other``.
 
     A column of text is one of numbers if more than half of the values present are; a column without any value
     is one of numbers, all missing. ``percent`` are numbers with a percent sign. A switch holds two words such as ON and

@@ -122,9 +122,9 @@ def numbers(array: Any, style: NumberStyle = PLAIN) -> tuple[FloatArray, int]:
         grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(array), f"^{_grouped(style)}$")
         plain = pc.if_else(grouped, pc.replace_substring(array, style.thousands, ""), array)
     plain = pc.replace_substring(plain, ",", ".") if style.comma else plain
-    for text in (plain, pc.utf8_trim_whitespace(plain)):
+    for prepare in (lambda text: text, pc.utf8_trim_whitespace):  # most need no trimming
         try:
-            values = np.array(text.cast(pa.float64()).to_numpy(zero_copy_only=False))
+            values = np.array(prepare(plain).cast(pa.float64()).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
             continue
         nan = np.isnan(values)
