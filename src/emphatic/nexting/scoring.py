@@ -103,11 +103,12 @@ class Scoring:
         self._first = np.repeat(first, H)[:, None]
         self._returns = Returns(self.gammas, centres)
         half = FirstHalf(self.rows, np.repeat(centres, H))
-        self._done, self._steps = 0, 2 * self.rows
+        self._expect(0, self.rows, self.rows)
         self._go_backwards(half)
         fits = _Fits(self, half) if self.offline else None
+        again = 0 if fits is None else (len(fits.batches) - 1) * half.half
+        self._expect(self.rows, 2 * self.rows, self.rows + again)
         if fits is not None:
-            self._steps += (len(fits.batches) - 1) * half.half
             for batch in fits.batches[:-1]:
                 fits.begin(batch)
                 for rows in self._forwards(half.half, half.half):
@@ -223,9 +224,14 @@ class Scoring:
             q = slice(c * H, c * H + H)
             sketch.add(rows.start, x, held[:, c], list(rows.predictions[:, q].T), list(truth[q]))
 
+    def _expect(self, begin: int, end: int, rows: int) -> None:
+        """From here on so many rows are gone through, while progress goes from ``begin`` to ``end``."""
+        self._begin, self._end, self._rows, self._done = begin, end, rows, 0
+
     def _report(self, rows: int) -> None:
         self._done += rows
-        self.progress(self._done, self._steps)
+        done = self._begin + (self._end - self._begin) * self._done // self._rows
+        self.progress(done, 2 * self.rows)
 
 
 class _Fits:

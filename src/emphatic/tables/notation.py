@@ -39,7 +39,11 @@ class Notation:
             "dated": self.time.dated,
             "zone": self.time.zone,
         }
-        own = {"delimiter": self.delimiter, "decimal_comma": self.style.comma, "thousands": self.style.thousands}
+        own: dict[str, Any] = {
+            "delimiter": self.delimiter,
+            "decimal_comma": self.style.comma,
+            "thousands": self.style.thousands,
+        }
         own |= {"switches": list(self.switches), "percents": list(self.percents)}
         return own | {"header": list(self.header), "time": time}
 
