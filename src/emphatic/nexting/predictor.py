@@ -60,7 +60,7 @@ class Predictor:
 
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
     >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
-    >>> outcomes[1], predictor.line(outcomes[2])
+    >>> outcomes[1], outcomes[2].line
     (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}}\\n')
     >>> outcomes[-1].step
     99
@@ -143,10 +143,6 @@ class Predictor:
             self._learn(block, outcomes)
         return outcomes
 
-    def line(self, prediction: Prediction) -> bytes:
-        """A prediction as a line of JSON."""
-        return self.format.line(prediction)
-
     def log_counts(self) -> None:
         """Log how much could not be used, of what was not logged one by one."""
         if self.malformed > _REPORTED:
@@ -198,9 +194,13 @@ class Predictor:
             return
         self._follow(block, clock)
         self.readings += len(block)
-        for each, own in zip(block, predictions, strict=True):
-            if self.every(self.step, each.row.time):
-                outcomes[each.place] = Prediction(self.step, each.row.time_text, own)
+        breaks = [False] * len(block) if gap is None else gap.tolist()
+        for each, own, after_gap in zip(block, predictions, breaks, strict=True):
+            row = each.row
+            if self.every(self.step, row.time):
+                outcomes[each.place] = Prediction(
+                    self.step, row.time_text, own, self.format, row.values, row.time, after_gap
+                )
             self.step += 1
 
     def _follow(self, block: list[_Waiting], clock: Clock | None) -> None:
@@ -248,8 +248,7 @@ class Predictor:
         guess, step = self._guesses(self._waiting, self._form), len(self._waiting) - 1
         if guess is None or not self.every(step, guess.time):
             return None
-        self.format = LineFormat(guess.questions)
-        return Prediction(step, guess.time_text, guess.values)
+        return Prediction(step, guess.time_text, guess.values, LineFormat(guess.questions))
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
@@ -290,8 +289,9 @@ class Predictor:
             logger.info("column %r is not used: %s.", column, reason)
         logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
         row = self._parser.parse(waiting[-1][1])
-        wanted = self.every(self.step - 1, row.time)
-        return Prediction(self.step - 1, row.time_text, predictions[-1]) if wanted else None
+        if not self.every(self.step - 1, row.time):
+            return None
+        return Prediction(self.step - 1, row.time_text, predictions[-1], self.format, row.values, row.time)
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
