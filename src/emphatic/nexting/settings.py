@@ -228,8 +228,9 @@ class Settings:
     def over(self, other: Settings) -> Settings:
         """What is set here, and for what is left to its default that of the other.
 
-        >>> Settings(time="t").over(Settings(horizons=(2, 9), time="s"))
-        Settings(predict=None, horizons=(2, 9), time='t', delimiter=None, ...)
+        >>> both = Settings(time="t").over(Settings(horizons=(2, 9), time="s"))
+        >>> both.horizons, both.time
+        ((2, 9), 't')
         """
         defaults = Settings().table()
         own = {name: value for name, value in self.table().items() if value != defaults.get(name)}

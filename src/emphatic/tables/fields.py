@@ -156,8 +156,10 @@ def find_style(columns: list[Any], delimiter: str | None) -> NumberStyle:
     one thousand, elsewhere it has a decimal comma. Signs between thousands count where some number has no other
     reading: 1.100,5, 1,100.5 or 1.100.000.
 
-    >>> find_style([pa.array(["1.100,5", "2,25"])], ";"), find_style([pa.array(["1.5", "2"])], ",")
-    (NumberStyle(comma=True, thousands='.', ...), NumberStyle(comma=False, thousands=None, ...))
+    >>> find_style([pa.array(["1.100,5", "2,25"])], ";") == NumberStyle(comma=True, thousands=".")
+    True
+    >>> find_style([pa.array(["1.5", "2"])], ",") == PLAIN
+    True
     """
     texts = pa.concat_arrays(columns)
     signs = "".join(_GROUPING).replace(".", "")
