@@ -129,9 +129,12 @@ class Shard:
         """On the first call of a process: go on from what was saved last."""
         if self._model is None:
             _insist(lambda: self._folder.mkdir(parents=True, exist_ok=True))
-            for left in self._folder.glob(".*.partial"):  # by a process that was killed while it saved
-                with suppress(OSError):
-                    left.unlink()
+            # By a process that was killed while it saved, and by a driver that is gone, past its manifest.
+            needed = self._files().values()
+            for left in (*self._folder.glob(".*.partial"), *self._folder.glob("*.safetensors")):
+                if left not in needed:
+                    with suppress(OSError):
+                        left.unlink()
             _insist(lambda: self._restore(None))
 
     def _files(self) -> dict[int, Path]:
