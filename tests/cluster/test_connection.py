@@ -141,7 +141,7 @@ def test_a_cluster_that_wants_a_token(head: str, tmp_path: Path) -> None:
     environment = without | {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", connect, head, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
-    assert "wants a token" in done.stderr.splitlines()[-1]
+    assert "requires a token" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("listening", [False, True])

@@ -160,7 +160,7 @@ def test_a_step_size_is_cut_with_the_learners(method: str, tmp_path: Path) -> No
             gathered = learner.gather()
     assert gathered.stepsize == whole.stepsize
     assert np.array_equal(np.concatenate(got), np.concatenate(expected))
-    with pytest.raises(ValueError, match="another stepsize"):
+    with pytest.raises(ValueError, match="a different stepsize"):
         local("td", N, K, **SETUP, storage=tmp_path)
     with pytest.raises(ValueError, match="'stepsize' parameter of ClusterLearner must have numbers, or one for each"):
         local("td", N, K + 1, **SETUP, stepsize=stepsize)
@@ -322,7 +322,7 @@ def test_a_new_driver_goes_on_from_the_manifest(tmp_path: Path) -> None:
 def test_another_set_up_is_refused(tmp_path: Path) -> None:
     with local(RULE, N, K, **SETUP, storage=tmp_path) as learner:
         list(learner.stream(stream(0, 2)))
-    with pytest.raises(ValueError, match="another K, cuts"):
+    with pytest.raises(ValueError, match="a different K, cuts"):
         local(RULE, N, K + 8, **SETUP, storage=tmp_path)
     with pytest.raises(ValueError, match="holds a run of 120 rows: resume it"):
         local(RULE, N, K, **SETUP, storage=tmp_path, resume=False)
@@ -403,11 +403,11 @@ def test_a_horde_resumes_and_takes_blocks_of_any_kind(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="warmed up once"):
             horde.warm_up(table)
     assert np.array_equal(np.concatenate([one for one in got if one is not None]), expected)
-    with pytest.raises(ValueError, match="another engine"):
+    with pytest.raises(ValueError, match="a different engine"):
         local(questions(), features(), **(setup | {"engine": "sparse"}))
-    with pytest.raises(ValueError, match=r"another .*kind"):
+    with pytest.raises(ValueError, match=r"a different .*kind"):
         local(RULE, N, K, **setup)
-    with pytest.raises(ValueError, match="another features, questions"):
+    with pytest.raises(ValueError, match="a different features, questions"):
         local(questions()[::-1], features(), **setup)
 
 

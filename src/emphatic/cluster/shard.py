@@ -161,7 +161,9 @@ class Shard:
             self._model, self._at, self._rows = self._part.make(), 0, 0
             self._kept.restore([])
         else:
-            raise FileNotFoundError(2, f"The manifest names block {self._start.block}, which is not", str(self._folder))
+            raise FileNotFoundError(
+                2, f"The state at block {self._start.block}, which the manifest names, is missing", str(self._folder)
+            )
         self._saved = self._at
 
     def _save(self, keep: int) -> None:
