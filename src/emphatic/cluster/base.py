@@ -178,8 +178,8 @@ class Cluster:
     def _running(self) -> Driver:
         if self._driver is None:
             raise RuntimeError(
-                f"{type(self).__name__} has not begun, or is closed. What it saved is in {self.storage}: create it again "
-                "to go on."
+                f"{type(self).__name__} has not begun, or is closed. What it saved is in {self.storage}: create it "
+                "again to go on."
             )
         return self._driver
 
