@@ -66,5 +66,6 @@ def test_a_pipe_gives_what_the_file_gives(tmp_path: Path) -> None:
         {name: column[800:] for name, column in table.items()}
     )
     live = Predictor.load(tmp_path / "model.safetensors")[0].horde
+    assert live is not None
     made = [live.observe({name: column[t] for name, column in table.items()}) for t in range(800, 1600)]
     assert np.array_equal(np.array(made), want)
