@@ -144,7 +144,7 @@ def scored(x: Array, p: Array, gamma: float, gap: Truth | None = None, coverage:
     G, known = known_return(x, np.isnan(x), gap, gamma)
     scores = IntervalScores(1, len(x) // 2, coverage)
     scores.add(0, low, high, G[None], known[None])
-    found = scores.second[0]["coverage"]
+    found = scores.scores()[0]["coverage"]
     assert found is not None
     return found, bool(made.calibrated[0])
 

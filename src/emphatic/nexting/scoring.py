@@ -121,7 +121,10 @@ class Scoring:
             fits.begin(fits.batches[-1])
         scored = LogScores(self.predict, self.horizons, self.gammas, self.rows)
         sketches = [
-            SignalSketch(name, self.rows, self.horizons, self.horizons, int(self._last[c * H : c * H + H].min()))
+            SignalSketch(
+                name, self.rows, self.horizons, self.horizons, int(self._last[c * H : c * H + H].min()),
+                intervals=self.horizons,
+            )  # fmt: skip
             for c, name in enumerate(self.predict)
         ]
         worst, begins = WorstErrors(len(self.names), half.half), None
@@ -146,13 +149,11 @@ class Scoring:
 
     def _add_intervals(self, summary: Sequence[dict[str, Any]], intervals: IntervalScores) -> None:
         """Complete the scores by those of the intervals, and the reasons where there are none."""
-        each = zip(summary, intervals.first, intervals.second, self.calibrated, strict=True)
-        for score, first, second, calibrated in each:
-            score |= second | {"calibrated": bool(calibrated)}
-            score["first_half"] |= first
-            if second["coverage"] is None:
+        for score, found, calibrated in zip(summary, intervals.scores(), self.calibrated, strict=True):
+            score |= found | {"calibrated": bool(calibrated)}
+            if found["coverage"] is None:
                 why = score["reasons"].get("variance_explained", "there are no intervals")
-                score["reasons"] |= dict.fromkeys(second, why)
+                score["reasons"] |= dict.fromkeys(found, why)
 
     def _upcoming(self, rows: _Rows, reading: Array) -> list[dict[str, Any]]:
         H = len(self.horizons)
@@ -247,7 +248,8 @@ class Scoring:
         truth = np.where(rows.known, rows.G, np.nan)
         for c, sketch in enumerate(sketches):
             q = slice(c * H, c * H + H)
-            sketch.add(rows.start, x, held[:, c], list(rows.predictions[:, q].T), list(truth[q]))
+            ours, low, high = (list(part[:, q].T) for part in (rows.predictions, rows.low, rows.high))
+            sketch.add(rows.start, x, held[:, c], ours, list(truth[q]), low, high)
 
     def _report(self, rows: int) -> None:
         self._done += rows
