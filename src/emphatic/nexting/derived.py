@@ -16,17 +16,21 @@ from numpy.typing import NDArray
 
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import Intervals
+from emphatic.nexting.prediction_lines import ENDS
 
 __all__ = ["Derived"]
 
 Array = NDArray[np.float64]
 
+#: Prefix of the names under which the state of the intervals is saved.
+_OWN = "intervals."
+
 
 class Derived:
     """What is derived for the questions of a horde, and its state from row to row.
 
-    Intervals are there for the questions about a signal that have a constant γ < 1 and no policy: ``questions`` are their
-    places among the horde's. ValueError if a column would have the name of a question.
+    Intervals are there for the questions about a signal that have a constant γ < 1 and no policy: ``questions`` are
+    their places among the horde's. ValueError if a column would have the name of a question.
     """
 
     def __init__(self, horde: Horde, coverage: float) -> None:
@@ -43,7 +47,7 @@ class Derived:
         self.intervals = Intervals(signals, gamma[self.questions], coverage)
         self._Q = len(gamma)
         #: The columns of ``predictions.parquet``: the name of each, its kind, and its place among those of this kind.
-        self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ("low", "high")]
+        self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ENDS]
         taken = {name for name, _, _ in self.names}.intersection(horde.names)
         if taken:
             raise ValueError(f"question {min(taken)!r}: this is the name of an interval's end. Give it another name.")
@@ -56,7 +60,7 @@ class Derived:
         """
         ends = self.intervals(predictions[:, self.questions], readings, gap)
         found = {}
-        for kind, end in zip(("low", "high"), ends, strict=True):
+        for kind, end in zip(ENDS, ends, strict=True):
             found[kind] = np.full((len(predictions), self._Q), np.nan)
             found[kind][:, self.questions] = end
         return found
@@ -67,10 +71,13 @@ class Derived:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What is saved with the horde."""
-        return {f"intervals.{name}": array for name, array in self.intervals.arrays().items()}
+        return {f"{_OWN}{name}": array for name, array in self.intervals.arrays().items()}
 
     def restore(self, more: Mapping[str, Any]) -> None:
-        """Go on from what was saved with the horde; afresh, if it was saved before there were intervals."""
-        arrays = {name: more[f"intervals.{name}"] for name in self.intervals.arrays() if f"intervals.{name}" in more}
+        """Go on from what was saved with the horde; afresh, if it was saved before there were intervals.
+
+        ValueError if what was saved does not fit.
+        """
+        arrays = {name.removeprefix(_OWN): array for name, array in more.items() if name.startswith(_OWN)}
         if arrays:
             self.intervals.restore(arrays)

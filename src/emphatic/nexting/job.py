@@ -113,8 +113,8 @@ def run(
     by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
     how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended).
     ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8). ``config``
-    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
-    override it.
+    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the
+    arguments override it.
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
     resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
