@@ -184,10 +184,21 @@ def test_how_readings_arrive_changes_no_bit(learn: bool, tmp_path: Path) -> None
 
 
 def test_a_batch_may_hold_the_end_of_the_warm_up() -> None:
+    """Also where a signal first comes late in the warm-up, so that the first lines do not have it."""
+    text = hostile(200)
+    for t in range(50, 200):
+        reading = text[t][1]
+        if isinstance(reading, dict):
+            reading["late"] = t % 5
     one, other = (Predictor(SETTINGS, warm_up=60) for _ in range(2))
-    whole = one.take(hostile(200))
-    parts = [each for t in range(0, 200, 9) for each in other.take(hostile(min(9, 200 - t), t))]
+    whole = one.take(text)
+    parts = [each for t in range(0, 200, 9) for each in other.take(text[t : t + 9])]
     assert outcome_bits(whole) == outcome_bits(parts)
+    lines = [
+        [json.loads(each.line) for each in outcomes if isinstance(each, Prediction)] for outcomes in (whole, parts)
+    ]
+    assert lines[0] == lines[1]
+    assert ("late" in lines[0][0]["predictions"], "late" in lines[0][-1]["predictions"]) == (False, True)
 
 
 def test_a_model_learned_by_another_engine_moves_once(tmp_path: Path) -> None:
@@ -225,8 +236,8 @@ def test_each_value_is_under_its_own_name() -> None:
     """Also where the questions of a name do not follow one another."""
     questions = [GVF("x", horizon=2), GVF("y", horizon=2), GVF("x", horizon=9), GVF("y", horizon=9)]
     ends = {"low": np.array([0.0, np.nan, 2.0, -1.0]), "high": np.array([2.0, 4.0, 6.0, 8.0])}
-    prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), ends)
-    assert json.loads(LineFormat(questions).line(prediction)) == {
+    prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), LineFormat(questions), derived=ends)
+    assert json.loads(prediction.line) == {
         "step": 7, "time": None, "predictions": {"x": {"2": 1.0, "9": 3.0}, "y": {"2": 2.0, "9": None}},
         "low": {"x": {"2": 0.0, "9": 2.0}, "y": {"2": None, "9": -1.0}},
         "high": {"x": {"2": 2.0, "9": 6.0}, "y": {"2": 4.0, "9": 8.0}},
