@@ -83,9 +83,9 @@ def rounded(x: float, half: float) -> float:
     if not -300.0 < digits < 300.0:
         return x
     if digits < 0.0:
-        unit = 10.0**-digits
+        unit: float = 10.0**-digits
         return math.floor(x / unit + 0.5) * unit
-    scale = 10.0**digits
+    scale: float = 10.0**digits
     return math.floor(x * scale + 0.5) / scale if abs(x) * scale < _DIGITS else x
 
 
