@@ -232,6 +232,7 @@ def test_constants_and_short_streams() -> None:
     low, high = made(np.full((300, 2), 7.0), np.full((300, 1), 7.0), gap)
     np.testing.assert_array_equal(low, 7.0)
     np.testing.assert_array_equal(high, 7.0)
+    assert made.calibrated.tolist() == [True, False]
     x = np.full((300, 1), np.nan)
     low, high = Intervals([0], np.array([0.5]), 0.8)(np.zeros((300, 1)), x, gap)
     assert np.isnan([low, high]).all()

@@ -106,12 +106,13 @@ class Intervals:
     @property
     def calibrated(self) -> NDArray[np.bool_]:
         """Which questions' intervals have proved right: the returns of 100 horizons are known, and of the later ones
-        about as many fell inside as wanted (to a quarter of the share that may fall outside)."""
-        from emphatic.nexting.interval_kernels import COVERED, LABELS
+        about as many fell inside as wanted (to a quarter of the share that may fall outside), or there was no error."""
+        from emphatic.nexting.interval_kernels import COVERED, ERROR, LABELS
 
         enough = self.scalars[:, LABELS] * self._every >= ENOUGH / (1.0 - self.gamma)
         close = np.abs(self.scalars[:, COVERED] - self.coverage) <= 0.25 * (1.0 - self.coverage)
-        return enough & close
+        calibrated: NDArray[np.bool_] = enough & (close | (self.scalars[:, ERROR] == 0.0))
+        return calibrated
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
