@@ -54,7 +54,7 @@ def test_noise_after_a_row_changes_nothing_before_it() -> None:
     for name in found[0].column_names:
         one, other = (table.column(name).to_numpy() for table in found)
         assert np.array_equal(one[:1000], other[:1000])
-        assert name in ("row", "still@2", "still@10") or not np.array_equal(one, other)
+        assert name == "row" or name.startswith("still") or not np.array_equal(one, other)
 
 
 def test_a_pipe_gives_what_the_file_gives(tmp_path: Path) -> None:
