@@ -51,7 +51,9 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
         page.on("dialog", lambda dialog: wrong.append(dialog.message))
         page.on(
             "console",
-            lambda message: wrong.append(message.text) if "Security" in message.text or "Refused" in message.text else None,
+            lambda message: (
+                wrong.append(message.text) if "Security" in message.text or "Refused" in message.text else None
+            ),
         )
         if clock:
             page.clock.install()
@@ -198,7 +200,7 @@ def test_lines_break_where_rows_do_not_follow_and_where_readings_are_missing(vis
 
 def test_intervals_and_alarms_are_drawn_where_there_are_any(visit: Callable[..., Page]) -> None:
     low = {h: [-1.0] * 100 for h in H}
-    more = {"low": low, "high": {h: [1.5] * 100 for h in H}, "anomaly": [float(i) for i in range(100)]}
+    more: dict[str, Any] = {"low": low, "high": {h: [1.5] * 100 for h in H}, "anomaly": [float(i) for i in range(100)]}
     with serve(100, alarm=[i in (7, 70) for i in range(100)], **more) as server:
         page = visit(server.url)
         wait_for(page, "emphatic.held === 100 && emphatic.drawn[0][0].length === 100")
@@ -361,7 +363,7 @@ def test_zoom_and_pause_hold_the_view_and_follow_lets_go(visit: Callable[..., Pa
 
 def test_light_dark_and_the_width_of_a_phone(visit: Callable[..., Page]) -> None:
     known = signals("a_rather_long_name_of_a_signal_" * 4, "b")
-    bounds = {"low": {h: [-12345.678] * 50 for h in H}, "high": {h: [12345.678] * 50 for h in H}}
+    bounds: dict[str, Any] = {"low": {h: [-12345.678] * 50 for h in H}, "high": {h: [12345.678] * 50 for h in H}}
     with serve(50, known=known, **bounds) as server:
         seen = set()
         for scheme, width in (("light", 1200), ("dark", 1200), ("light", 360), ("dark", 360)):

@@ -138,6 +138,7 @@
       dated = false;
     }
     hello = one;
+    $("shown").hidden = $("controls").hidden = !one.signal;
     if (!same) { hidden = new Set(); offer(); tabulate(); build(); }
     document.title = one.signal ? `${one.signal} – emphatic` : "emphatic";
     $("title").textContent = one.signal ? `${one.signal}: readings and predictions` : "Readings and predictions";
@@ -176,6 +177,7 @@
 
   function show(one) {
     status = one;
+    $("service").hidden = false;
     announce(one);
     const fact = (name, value) => {
       const [term, text] = [document.createElement("dt"), document.createElement("dd")];
