@@ -17,16 +17,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-__all__ = ["Attack", "Request", "requests"]
+from emphatic.tables.jsonlines import read_object
+from tests.support.services import FLAGS, Served, same_as_undisturbed
+
+__all__ = ["Attack", "Request", "attack_service", "requests"]
 
 #: What a service may answer; anything else is a fault of its own.
-ALLOWED = {200, 400, 401, 404, 405, 413, 414, 415, 422, 431, 503}
+ALLOWED = {200, 303, 400, 401, 404, 405, 413, 414, 415, 422, 431, 503}
 JSON, LINES = "application/json", "application/x-ndjson"
-NAMES = ("a", "b", "c")
-#: A small model, and one that is saved often.
-OPTIONS = ("--warm-up", "20", "--horizons", "2,9", "--predict", "a,b,c", "--save-every", "2s")
+NAMES = ("S1", "S2")
 
 
 class Request(NamedTuple):
@@ -54,7 +58,7 @@ def value(rng: random.Random) -> Any:
 def name(rng: random.Random) -> str:
     """What may stand where a name should."""
     return rng.choice([
-        *NAMES, "", "time", "__proto__", "a.b", "../x", "\x00", "\n", "<script>", "é" * rng.randrange(300), "A", " a",
+        *NAMES, "", "time", "__proto__", "a.b", "../x", "\x00", "\n", "<script>", "é" * rng.randrange(300), "s1", " S1",
         f"n{rng.randrange(10**6)}",
     ])  # fmt: skip
 
@@ -100,13 +104,13 @@ def large(rng: random.Random) -> bytes:
     """Bodies that are too much: 10 MB lines, ten thousand new names, nesting of a hundred thousand."""
     deep = rng.choice([100, 1000, 100_000])
     return rng.choice([
-        lambda: b'{"a": "' + b"x" * 10_000_000 + b'"}',
+        lambda: b'{"S1": "' + b"x" * 10_000_000 + b'"}',
         lambda: json.dumps(reading(rng) | {f"n{i}": i for i in range(10_000)}).encode(),
         lambda: b"[" * deep,
         lambda: b"[" * deep + b"]" * deep,
-        lambda: b'{"a":' * deep + b"1" + b"}" * deep,
-        lambda: b'{"a": 1' + b"0" * 100_000 + b"}",
-        lambda: b'{"a": 0.' + b"1" * 100_000 + b"}",
+        lambda: b'{"S1":' * deep + b"1" + b"}" * deep,
+        lambda: b'{"S1": 1' + b"0" * 100_000 + b"}",
+        lambda: b'{"S1": 0.' + b"1" * 100_000 + b"}",
         lambda: b"\n" * 500_000,
         lambda: b"[" + b",".join([b"{}"] * 50_000) + b"]",
     ])()  # fmt: skip
@@ -142,11 +146,12 @@ def requests(rng: random.Random) -> Iterator[Request]:
 
 
 class Attack:
-    """Sends requests to a service; ``accepted`` are the texts of the readings that it took, in order."""
+    """Sends requests to a service; ``accepted`` are the readings that it took, in order."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = host, port
-        self.accepted: list[bytes] = []
+    def __init__(self, url: str) -> None:
+        address = urlsplit(url)
+        self.host, self.port = address.hostname or "", address.port or 80
+        self.accepted: list[dict[str, Any]] = []
         self.codes: Counter[int] = Counter()
         self.faults: list[str] = []
         self._connection: http.client.HTTPConnection | None = None
@@ -185,9 +190,7 @@ class Attack:
         if len(sent) != len(lines):
             self.faults.append(f"{request!r:.300}: {len(lines)} lines for {len(sent)} readings")
             return
-        for text_of, line in zip(sent, lines, strict=True):
-            if "error" not in json.loads(line):
-                self.accepted.append(text_of)
+        self.accepted += [one for one, line in zip(sent, lines, strict=True) if "error" not in json.loads(line)]
 
     def _exchange(self, request: Request, headers: dict[str, str]) -> tuple[int, bytes]:
         if self._connection is None:
@@ -197,9 +200,8 @@ class Attack:
         for key, content in headers.items():
             connection.putheader(key, content)
         connection.putheader("Content-Length", str(len(request.body)))
-        connection.endheaders()
         with suppress(BrokenPipeError, ConnectionResetError):
-            connection.send(request.body)
+            connection.endheaders(request.body)
         response = connection.getresponse()
         answer = response.read()
         if response.will_close:
@@ -229,35 +231,56 @@ class Attack:
             self._connection = None
 
 
-def _readings(body: bytes, kind: str) -> list[bytes]:
-    """The readings of a body that was answered with 200, each as one line of JSON."""
+def _readings(body: bytes, kind: str) -> list[Any]:
+    """The readings of a body that was answered with 200; None for a line that is no JSON."""
     if kind.startswith(LINES):
-        return [line for line in body.split(b"\n") if line.strip()]
+        return [_value(line) for line in body.split(b"\n") if line.strip()]
     found = json.loads(body)
-    return [json.dumps(one).encode() for one in (found if isinstance(found, list) else [found])]
+    return found if isinstance(found, list) else [found]
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return read_object(line.decode())
+    except ValueError:
+        return None
 
 
 def main() -> int:
     """The long form; 1 if anything was wrong."""
-    from tests.support.services import final_models, start_service
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=lambda given: int(given.replace("_", "")), default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    with start_service(*OPTIONS) as service:
-        attack = Attack("127.0.0.1", service.port)
+    with TemporaryDirectory() as folder:
         began = time.monotonic()
-        attack.run(given.calls, given.seed, lambda done: done % 5000 == 0 and print(done, dict(attack.codes), flush=True))
-        facts = service.get("/metrics")
-        service.stop()
-        same = final_models(service, attack.accepted, *OPTIONS)
+        attack = attack_service(Path(folder), given.calls, given.seed, _note_progress)
     print(json.dumps({
         "calls": given.calls, "seconds": round(time.monotonic() - began), "codes": dict(attack.codes),
-        "accepted": len(attack.accepted), "faults": len(attack.faults), "same model": same,
+        "accepted": len(attack.accepted), "faults": len(attack.faults),
     }))  # fmt: skip
-    print("\n".join(attack.faults[:20]), facts if not same else "", file=sys.stderr)
-    return int(bool(attack.faults) or not same)
+    print("\n".join(attack.faults[:20]), file=sys.stderr)
+    return int(bool(attack.faults))
+
+
+def attack_service(
+    folder: Path, calls: int, seed: int, note: Callable[[Attack, int], None] = lambda attack, done: None
+) -> Attack:
+    """Start a service, attack it, stop it, and compare what it saved with a run over what it accepted."""
+    model = folder / "model.safetensors"
+    with Served(model, *FLAGS, "--save-every", "2s") as service:
+        attack = Attack(service.url)
+        attack.run(calls, seed, lambda done: note(attack, done))
+        if service.process.returncode is not None:
+            attack.faults.append(f"the service has ended: {service.log[-5:]}")
+        service.stop()
+    same_as_undisturbed(model, attack.accepted, folder)
+    return attack
+
+
+def _note_progress(attack: Attack, done: int) -> None:
+    if done % 5000 == 0:
+        print(done, dict(attack.codes), flush=True)
 
 
 if __name__ == "__main__":

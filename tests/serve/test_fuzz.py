@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("starlette", reason="needs pip install 'emphatic[serve]'")
-from tests.attack.service import OPTIONS, Attack
-from tests.support.services import final_models, start_service
+from tests.attack.service import attack_service
 
 pytestmark = pytest.mark.serve
 
 
-def test_hostile_requests_never_break_the_service_nor_change_what_it_learns() -> None:
-    with start_service(*OPTIONS) as service:
-        attack = Attack("127.0.0.1", service.port)
-        attack.run(1000, seed=11)
-        assert attack.faults == []
-        assert attack.codes.keys() >= {200, 400, 404, 405, 413, 415, 422}
-        assert len(attack.accepted) > 200
-        service.stop()
-        assert final_models(service, attack.accepted, *OPTIONS)
+def test_hostile_requests_never_break_the_service_nor_change_what_it_learns(tmp_path: Path) -> None:
+    attack = attack_service(tmp_path, 1000, seed=11)
+    assert attack.faults == []
+    assert attack.codes.keys() >= {200, 400, 404, 405, 413, 415, 422}
+    assert len(attack.accepted) > 200
