@@ -76,7 +76,7 @@ def test_what_a_crash_leaves_of_the_last_line_is_forgotten(tmp_path: Path) -> No
         again.append({"x": "next"})
         again.sync()
         again.close()
-        assert numbers(tmp_path) == [(1, 1), (2, 2)][:kept] + [(kept + 1, "next")]
+        assert numbers(tmp_path) == [*[(1, 1), (2, 2)][:kept], (kept + 1, "next")]
         for each in tmp_path.glob("*.jsonl"):
             each.unlink()
 
@@ -102,7 +102,7 @@ def test_a_full_disk_leaves_nothing_of_a_group(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))\n"
         "for x in range(2, 12): journal.append({'x': x})\n"
         "try: journal.sync()\n"
-        "except OSError as error: print('full', journal.pending, (Path(sys.argv[1]) / f'{1:020d}.jsonl').stat().st_size)\n"
+        "except OSError: print('full', journal.pending, (Path(sys.argv[1]) / f'{1:020d}.jsonl').stat().st_size)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard)); journal.sync(); print(journal.pending)\n"
     )
     done = run(code, tmp_path)

@@ -61,7 +61,8 @@ def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
 
 def test_from_any_moment_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     """Copies of the folder are what crashes would leave; each goes on alone."""
-    rows, rng, images = readings(400), np.random.default_rng(2), []
+    rows, rng = readings(400), np.random.default_rng(2)
+    images: list[tuple[Path, int]] = []
     service = opened(tmp_path / "served", save_every=0.05)
     service.start()
     at = 0
