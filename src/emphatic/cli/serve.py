@@ -43,10 +43,9 @@ def serve(
             raise ValueError(f"--publish {publish} is where the readings come from: predictions must go elsewhere.")
         service = Service(path, settings(), learn=not no_learn, warm_up=warm_up, save_every=seconds, journal=journal)
         with running.open_socket(host, port) as listening:
-            publisher = running.make_publisher(publish, path)
+            publisher, readings = running.make_publisher(publish, path), running.make_source(source, service)
             service.open()
             try:
-                readings = running.make_source(source, service)
                 app = create_app(service, token=token, hosts=running.allowed_hosts(host))
                 return running.run(service, readings, publisher, listening, app)
             finally:

@@ -85,8 +85,12 @@ class RedisSource(_Worker):
 
     def __init__(self, address: Address, service: Service) -> None:
         super().__init__(address, "readings come from here")
-        self._service, self._key = service, repr(address)
-        self._last = str(service.positions.get(self._key, "0-0"))
+        self._service, self._key, self._last = service, repr(address), "0-0"
+
+    def start(self) -> None:
+        """Begin after the last reading that the model knows."""
+        self._last = str(self._service.positions.get(self._key, self._last))
+        super().start()
 
     def _work(self) -> None:
         found = self._redis.xread({self._address.name: self._last}, count=BLOCK, block=_WAIT)
