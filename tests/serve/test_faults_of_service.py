@@ -13,7 +13,10 @@ from typing import Any
 
 import httpx
 import numpy as np
+import paho.mqtt.client as paho
 import pytest
+import redis
+from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.services import (
     FLAGS,
@@ -104,19 +107,18 @@ class Sender:
     """A client that sends readings with QoS 1, and knows which the broker has."""
 
     def __init__(self, port: int) -> None:
-        import paho.mqtt.client as paho
-
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="sender", clean_session=False)
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id="sender", clean_session=False)
         self.client.max_inflight_messages_set(1000)
         self.client.reconnect_delay_set(1, 1)
         self.client.connect("127.0.0.1", port)
         self.client.loop_start()
 
-    def send(self, rows: list[dict[str, Any]], topic: str = "plant/readings") -> None:
+    def send(self, rows: list[dict[str, Any]], together: int = 1000) -> None:
         wait_for(self.client.is_connected)
-        sent = [self.client.publish(topic, json.dumps(row), qos=1) for row in rows]
-        for one in sent:
-            one.wait_for_publish(60)
+        for begin in range(0, len(rows), together):
+            part = rows[begin : begin + together]
+            for one in [self.client.publish("plant/readings", json.dumps(row), qos=1) for row in part]:
+                one.wait_for_publish(60)
 
     def __enter__(self) -> Sender:
         return self
@@ -135,10 +137,8 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def test_readings_and_predictions_by_mqtt(port: int, tmp_path: Path) -> None:
-    import paho.mqtt.client as paho
-
     rows, got = readings(300), list[dict[str, Any]]()
-    watcher = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    watcher = paho.Client(CallbackAPIVersion.VERSION2)
     watcher.on_message = lambda *a: got.append(json.loads(a[2].payload))
     watcher.connect("127.0.0.1", port)
     watcher.subscribe("plant/predictions", qos=1)
@@ -168,7 +168,7 @@ def test_killed_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
         wait_for(lambda: any("connected" in line for line in service.log))
         service.kill()
     with Sender(port) as sender:
-        sending = threading.Thread(target=lambda: [sender.send(rows[i : i + 50]) for i in range(0, len(rows), 50)])
+        sending = threading.Thread(target=lambda: sender.send(rows, together=50))
         sending.start()
         for _ in range(8):
             with Served(model, source, *FLAGS, "--save-every", "1h") as service:
@@ -223,8 +223,6 @@ def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
 
 def test_a_redis_stream_killed_and_cut_off(tmp_path: Path) -> None:
     """Every reading exactly once, whatever happens; predictions go to another stream."""
-    import redis
-
     model, rows, found, rng = tmp_path / "model", readings(3000), free_port(), np.random.default_rng(6)
     source, publish = f"redis://127.0.0.1:{found}/readings", f"redis://127.0.0.1:{found}/predictions"
     options = ("--appendonly", "yes", "--appendfsync", "always")
