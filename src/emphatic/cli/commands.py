@@ -201,6 +201,65 @@ def nexting(
 
 
 @app.command()
+def serve(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
+            "or - for standard input."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.…")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at; others than this machine's need a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen at; 0: any that is free.")] = 8765,
+    predict: Annotated[
+        str | None, typer.Option(help="Columns to predict, comma-separated; default: every numeric column.")
+    ] = None,
+    horizons: Annotated[
+        str | None,
+        typer.Option(help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d)."),
+    ] = None,
+    warm_up: Annotated[int, typer.Option(help="Without a model: readings to warm up on.")] = 100,
+    save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="The folder for readings since the last save; default: MODEL.journal."),
+    ] = None,
+    no_learn: Annotated[bool, typer.Option("--no-learn", help="Predict without learning.")] = False,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    publish: Annotated[
+        str | None, typer.Option(help="Send predictions there too: mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that clients must give, as Authorization: Bearer TOKEN.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
+    ] = LogLevel.info,
+) -> None:
+    """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
+
+    Learns from every reading, and goes on where it stood even after it was killed.
+    """
+    from emphatic.cli.nexting import read_settings
+    from emphatic.cli.serve import serve as command
+
+    def settings() -> object:
+        return read_settings(config, predict, horizons, None, None)
+
+    raise typer.Exit(
+        command(
+            source, model, host, port, settings, warm_up, save_every, journal, no_learn, publish, token_file,
+            log_level.value,
+        )
+    )  # fmt: skip
+
+
+@app.command()
 def figures(
     folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,

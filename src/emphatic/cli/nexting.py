@@ -14,7 +14,7 @@ from emphatic.cli.common import FAILURES, as_horizon, carry_out, report_error
 from emphatic.cli.progress import bars, compile_notice
 from emphatic.report.tables import NONE, share
 
-__all__ = ["Options", "live", "nexting"]
+__all__ = ["Options", "live", "nexting", "read_settings"]
 
 
 class Options(NamedTuple):
@@ -48,16 +48,8 @@ def nexting(
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
 
-            settings = _settings(
-                config,
-                predict,
-                horizons,
-                time,
-                delimiter,
-                options.sort,
-                options.pivot,
-                options.stepsize,
-                options.topics,
+            settings = read_settings(
+                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize, options.topics
             )
             path = source or _household()
             if print_config:
@@ -135,7 +127,7 @@ def live(
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, delimiter, stepsize=stepsize)
+        settings = read_settings(config, predict, horizons, time, delimiter, stepsize=stepsize)
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -147,7 +139,7 @@ def live(
         return report_error(error)
 
 
-def _settings(
+def read_settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
     sort: bool = False, pivot: str | None = None, stepsize: str | None = None, topics: str | None = None,
 ) -> Any:  # fmt: skip
