@@ -17,15 +17,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from emphatic.serve.bodies import NotJson, read_json
+from emphatic.serve.sources.mqtt import import_paho
 from emphatic.tables.jsonlines import read_object
-from tests.support.services import FLAGS, Served, same_as_undisturbed
+from emphatic.tables.table_errors import Malformed
+from tests.support.services import FLAGS, Served, free_port, mosquitto, same_as_undisturbed, wait_for
 
-__all__ = ["Attack", "Request", "attack_service", "requests"]
+__all__ = ["Attack", "Request", "attack_by_mqtt", "attack_service", "requests"]
 
 #: What a service may answer; anything else is a fault of its own.
 ALLOWED = {200, 303, 400, 401, 404, 405, 413, 414, 415, 422, 431, 503}
@@ -50,8 +54,8 @@ def reading(rng: random.Random) -> dict[str, Any]:
 def value(rng: random.Random) -> Any:
     """What may stand where a number should."""
     return rng.choice([
-        1e308, -1e308, 5e-324, 0, -0.0, 10**400, -(10**300), 2**63, True, False, None, "", "1", "1e5", "NaN", "nan", "inf",
-        "ON", "🙂" * 50, "\x00", "\ud800", [], {}, [1], {"a": 1}, [[[]]], 1 + rng.random(), rng.randrange(10**9),
+        1e308, -1e308, 5e-324, 0, -0.0, 10**400, -(10**300), 2**63, True, False, None, "", "1", "1e5", "NaN", "nan",
+        "inf", "ON", "🙂" * 50, "\x00", "\ud800", [], {}, [1], {"a": 1}, [[[]]], 1 + rng.random(), rng.randrange(10**9),
     ])  # fmt: skip
 
 
@@ -96,14 +100,16 @@ def mutated(rng: random.Random, body: bytes) -> bytes:
             case 2:
                 data[at:at] = data[: rng.randrange(20)]
             case _:
-                data[at:at] = rng.choice([b'"', b"{", b"]", b"\\", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff", b"\0", b","])
+                data[at:at] = rng.choice(
+                    [b'"', b"{", b"]", b"\\", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff", b"\0", b","]
+                )
     return bytes(data)
 
 
 def large(rng: random.Random) -> bytes:
     """Bodies that are too much: 10 MB lines, ten thousand new names, nesting of a hundred thousand."""
     deep = rng.choice([100, 1000, 100_000])
-    return rng.choice([
+    several: list[Callable[[], bytes]] = [
         lambda: b'{"S1": "' + b"x" * 10_000_000 + b'"}',
         lambda: json.dumps(reading(rng) | {f"n{i}": i for i in range(10_000)}).encode(),
         lambda: b"[" * deep,
@@ -113,14 +119,17 @@ def large(rng: random.Random) -> bytes:
         lambda: b'{"S1": 0.' + b"1" * 100_000 + b"}",
         lambda: b"\n" * 500_000,
         lambda: b"[" + b",".join([b"{}"] * 50_000) + b"]",
-    ])()  # fmt: skip
+    ]
+    return rng.choice(several)()
 
 
 def requests(rng: random.Random) -> Iterator[Request]:
     """Requests without end: right readings, and all sorts of others."""
     while True:
         roll = rng.random()
-        kind = rng.choice([JSON] * 6 + [LINES] * 3 + ["application/json; charset=utf-8", "text/plain", "", None, "a/b\x7f"])
+        kind = rng.choice(
+            [JSON] * 6 + [LINES] * 3 + ["application/json; charset=utf-8", "text/plain", "", None, "a/b\x7f"]
+        )
         if roll < 0.25:
             yield Request("POST", "/readings", JSON, json.dumps(reading(rng)).encode())
         elif roll < 0.45:
@@ -133,16 +142,19 @@ def requests(rng: random.Random) -> Iterator[Request]:
             yield Request("POST", "/readings", kind, listed)
         elif roll < 0.85:
             yield Request("POST", "/readings", kind, rng.randbytes(rng.randrange(200)))
-        elif roll < 0.86:
+        elif roll < 0.87:
             yield Request("POST", "/readings", kind, large(rng))
         else:
             path = rng.choice([
                 "/", "/predictions", "/signals", "/healthz", "/readyz", "/metrics", "/openapi.json", "/static/page.js",
                 "/static/../app.py", "/static/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/%00", "/readings/", "/login",
-                "/stream?signal=%00nothing", "/" + "x" * rng.choice([10, 5000]), "/readings?signal[]=1&&=", "/é%ff", "/static/",
+                "/stream?signal=%00nothing", "/" + "x" * rng.choice([10, 5000]), "/readings?signal[]=1&&=",
+                "/é%ff", "/static/",
             ])  # fmt: skip
             method = rng.choice(["GET"] * 6 + ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BREW"])
-            yield Request(method, path.encode("ascii", "ignore").decode(), kind, text(rng) if rng.random() < 0.3 else b"")
+            yield Request(
+                method, path.encode("ascii", "ignore").decode(), kind, text(rng) if rng.random() < 0.3 else b""
+            )
 
 
 class Attack:
@@ -164,6 +176,7 @@ class Attack:
                 self._raw(rng)
             self.send(request)
             note(done)
+        self._close()
 
     def send(self, request: Request) -> None:
         """Send a request, and note what was wrong with the answer, and which readings were taken."""
@@ -210,13 +223,14 @@ class Attack:
 
     def _raw(self, rng: random.Random) -> None:
         """What is hardly HTTP, on a connection of its own; whatever comes back, the service goes on."""
+        post = b"POST /readings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         data = rng.choice([
             b"\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", rng.randbytes(300) + b"\r\n\r\n",
-            b"POST /readings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: -5\r\n\r\n{}",
-            b"POST /readings HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            post + b"Content-Length: -5\r\n\r\n{}",
+            post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
-            b"POST /readings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{",
+            post + b"Content-Length: 99\r\n\r\n{",
         ])  # fmt: skip
         with suppress(OSError), socket.create_connection((self.host, self.port), timeout=5) as raw:
             raw.sendall(data)
@@ -276,6 +290,29 @@ def attack_service(
         service.stop()
     same_as_undisturbed(model, attack.accepted, folder)
     return attack
+
+
+def attack_by_mqtt(folder: Path, messages: int, seed: int) -> int:
+    """Send such bodies as messages of MQTT, and compare with a run over the same; how many readings there were."""
+    paho = import_paho()
+    model, port, sent = folder / "model.safetensors", free_port(), list[Any]()
+    with mosquitto(folder, port), Served(model, f"mqtt://127.0.0.1:{port}/x", *FLAGS) as service:
+        wait_for(lambda: any("connected" in line for line in service.log), what="the broker")
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        client.connect("127.0.0.1", port)
+        client.loop_start()
+        for request in islice((one for one in requests(random.Random(seed)) if one.method == "POST"), messages):
+            client.publish("x", request.body, qos=1).wait_for_publish(60)
+            try:
+                sent += [one.reading for one in read_json(request.body)[0]]
+            except NotJson:
+                sent.append(Malformed("not JSON"))
+        wait_for(lambda: service.metric("readings_total") >= len(sent), 120, "all messages")
+        client.disconnect()
+        client.loop_stop()
+        service.stop()
+    same_as_undisturbed(model, sent, folder)
+    return len(sent)
 
 
 def _note_progress(attack: Attack, done: int) -> None:

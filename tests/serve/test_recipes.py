@@ -10,6 +10,7 @@ import signal
 import subprocess
 import urllib.parse
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,7 +41,9 @@ def needs(program: str) -> pytest.MarkDecorator:
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     unit = tmp_path / "emphatic.service"
     unit.write_text(block("ini").replace("/opt/emphatic/bin/emphatic", shutil.which("true") or ""))
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
+    )
     complaints = [line for line in done.stderr.splitlines() if "emphatic.service" in line]
     assert (done.returncode, complaints) == (0, [])
 
@@ -52,7 +55,9 @@ def test_the_unit_s_command_starts_and_sigterm_saves(tmp_path: Path) -> None:
     with Forked(COMMAND, *arguments, "--port", port, *FLAGS) as process:
         wait_for(lambda: _answer(f"http://127.0.0.1:{port}/healthz"), 90)
         body = json.dumps(readings(100)).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/readings", body, {"content-type": "application/json"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/readings", body, {"content-type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 200
         process.send_signal(signal.SIGTERM)
@@ -81,7 +86,9 @@ def test_prometheus_reads_the_metrics_and_takes_the_expressions(tmp_path: Path) 
         service.post(readings(300))
         text = block("yaml").replace("127.0.0.1:8765", urlsplit(service.url).netloc).replace("5s", "1s")
         (tmp_path / "prometheus.yml").write_text(text)
-        subprocess.run(["promtool", "check", "config", str(tmp_path / "prometheus.yml")], check=True, capture_output=True)
+        subprocess.run(
+            ["promtool", "check", "config", str(tmp_path / "prometheus.yml")], check=True, capture_output=True
+        )
         port = free_port()
         command = [
             "prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
@@ -96,7 +103,7 @@ def test_prometheus_reads_the_metrics_and_takes_the_expressions(tmp_path: Path) 
                 assert len(expressions) == 7
                 for expression in expressions:
                     service.post(readings(10, 300))
-                    wait_for(lambda expression=expression: _takes(port, expression), 60, expression)
+                    wait_for(partial(_takes, port, expression), 60, expression)
             finally:
                 process.terminate()
 
@@ -111,7 +118,9 @@ def test_the_flow_of_node_red_sends_readings(tmp_path: Path) -> None:
     with Served(tmp_path / "model.safetensors", *FLAGS) as service:
         flow = block("json").replace("http://127.0.0.1:8765", service.url)
         (tmp_path / "flows.json").write_text(flow)
-        (tmp_path / "settings.js").write_text("module.exports = {flowFile: 'flows.json', logging: {console: {level: 'off'}}};")
+        (tmp_path / "settings.js").write_text(
+            "module.exports = {flowFile: 'flows.json', logging: {console: {level: 'off'}}};"
+        )
         port = str(free_port())
         command = ["node-red", "--port", port, "--userDir", str(tmp_path), "--settings", str(tmp_path / "settings.js")]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:

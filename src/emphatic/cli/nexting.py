@@ -49,7 +49,15 @@ def nexting(
             from emphatic import nexting as library
 
             settings = read_settings(
-                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize, options.topics
+                config,
+                predict,
+                horizons,
+                time,
+                delimiter,
+                options.sort,
+                options.pivot,
+                options.stepsize,
+                options.topics,
             )
             path = source or _household()
             if print_config:
