@@ -239,7 +239,9 @@
     $("find").hidden = names.length < 13;
     $("signal").replaceChildren(...shown.map(option));
     $("signal").value = hello.signal || "";
-    $("horizon").replaceChildren(...hello.horizons.filter(name => steps(name) !== null).map(option));
+    const ahead = hello.horizons.filter(name => steps(name) !== null), before = $("horizon").value;
+    $("horizon").replaceChildren(...ahead.map(option));
+    if (ahead.includes(before)) $("horizon").value = before;
     $("hindsight").hidden = $("horizon").childElementCount === 0;
   }
 
