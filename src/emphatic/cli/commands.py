@@ -75,7 +75,8 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV, Parquet, Arrow or JSON lines file, or - for a pipe; default: a household's electric power."
+            help="A CSV, Parquet, Arrow, JSON lines or MCAP file, a ROS 2 bag's folder, or - for a pipe; default: a "
+            "household's electric power."
         ),
     ] = None,
     predict: Annotated[
@@ -96,6 +97,9 @@ def nexting(
     pivot: Annotated[
         str | None,
         typer.Option(help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is."),
+    ] = None,
+    topics: Annotated[
+        str | None, typer.Option(help="Topics of a robot log (MCAP, ROS 2 bag) to read, comma-separated; default: all.")
     ] = None,
     stepsize: Annotated[
         str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
@@ -154,6 +158,9 @@ def nexting(
 
     if quiet:
         logging.getLogger("emphatic").setLevel(logging.ERROR)
+    if table == "-" and topics is not None:
+        typer.echo("Error: --topics needs a robot log: a pipe has no topics.", err=True)
+        raise typer.Exit(2)
     if table == "-" and (sort or pivot is not None):
         typer.echo("Error: --sort and --pivot need a file: on a pipe, rows come in the order of time.", err=True)
         raise typer.Exit(2)
@@ -180,6 +187,7 @@ def nexting(
     options = terminal.Options(
         sort=sort,
         pivot=pivot,
+        topics=topics,
         resume=resume,
         overwrite=overwrite,
         offline=not no_offline,

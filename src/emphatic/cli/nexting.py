@@ -22,6 +22,7 @@ class Options(NamedTuple):
 
     sort: bool = False
     pivot: str | None = None
+    topics: str | None = None
     resume: bool = False
     overwrite: bool = False
     offline: bool = True
@@ -48,7 +49,15 @@ def nexting(
             from emphatic import nexting as library
 
             settings = read_settings(
-                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize
+                config,
+                predict,
+                horizons,
+                time,
+                delimiter,
+                options.sort,
+                options.pivot,
+                options.stepsize,
+                options.topics,
             )
             path = source or _household()
             if print_config:
@@ -140,7 +149,7 @@ def live(
 
 def read_settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
-    sort: bool = False, pivot: str | None = None, stepsize: str | None = None,
+    sort: bool = False, pivot: str | None = None, stepsize: str | None = None, topics: str | None = None,
 ) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
@@ -153,6 +162,7 @@ def read_settings(
         delimiter="\t" if delimiter == "\\t" else delimiter,
         sort=sort or None,
         pivot=False if pivot == "" else pivot,
+        topics=topics,
         stepsize=stepsize,
     )
 

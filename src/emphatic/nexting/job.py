@@ -94,6 +94,7 @@ def run(
     delimiter: str | None = None,
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
+    topics: str | Sequence[str] | None = None,
     stepsize: Any = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
@@ -105,14 +106,14 @@ def run(
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
     ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
-    Arrow, JSON lines). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far
-    ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
-    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
+    Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder; of these two, ``topics`` names the topics to read (default:
+    all). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far ahead, in steps
+    or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time`` is the time
+    column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
     by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
     how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config``
-    has these
-    and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
-    override it.
+    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file;
+    the arguments override it.
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
     resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
@@ -144,6 +145,7 @@ def run(
         delimiter=delimiter,
         sort=sort,
         pivot=pivot,
+        topics=topics,
         stepsize=_config(stepsize),
     )
     with ExitStack() as stack:

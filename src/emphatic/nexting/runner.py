@@ -75,6 +75,7 @@ class Nexting:
             open_source(
                 self.source, Caller("run", "data"), time=self.settings.time, delimiter=self.settings.delimiter,
                 sort=bool(self.settings.sort), pivot=self.settings.pivot, words=self.settings.words(),
+                topics=self.settings.topics,
             )
         )  # fmt: skip
         self.rows = self._count()

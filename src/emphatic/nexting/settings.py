@@ -21,7 +21,7 @@ from emphatic.nexting.related import choose_related, is_large
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
-from emphatic.tables.opening import pivot_columns
+from emphatic.tables.opening import pivot_columns, topic_names
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
@@ -51,6 +51,7 @@ class Settings:
     delimiter: str | None = None
     sort: bool | None = None
     pivot: tuple[str, ...] | bool | None = None
+    topics: tuple[str, ...] | None = None
     rates: tuple[float, ...] = RATES
     rule: str = "true_online_etd"
     stepsize: str | Mapping[str, Any] | None = None
@@ -104,6 +105,7 @@ class Settings:
                 given[key] = tuple(given[key])
         if isinstance(given.get("pivot"), str | list):
             given["pivot"] = pivot_columns(given["pivot"], name)
+        given["topics"] = topic_names(given.get("topics"), name)
         settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
         settings = settings._with_rates(settings.rates is not RATES)
         settings.check(name)
@@ -115,7 +117,7 @@ class Settings:
 
     def check(self, name: str = "settings") -> None:
         """ValueError if a setting is not valid."""
-        for key in ("predict", "horizons", "rates", "features", "questions"):
+        for key in ("predict", "horizons", "rates", "features", "questions", "topics"):
             if not isinstance(getattr(self, key), tuple | None):
                 raise ValueError(f"{name}: {key!r} must be a list. Got {getattr(self, key)!r} instead.")
         for key in ("delimiter", "rule"):

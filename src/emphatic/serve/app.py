@@ -72,6 +72,7 @@ class _Interface:
         middleware = [Middleware(Guarded, sessions=self.sessions, hosts=hosts)]
         handlers: dict[Any, Any] = {HTTPException: _explain}
         self.app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+        self.app.router.redirect_slashes = False
         self.app.state.closing = self._closing
 
     # ------------------------------------------------------------------ readings

@@ -56,8 +56,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise ValueError(f"--port must be from 0 to 65535. Got {port}.")
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind)
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, proto)  # asyncio sends at once only where it knows that this is TCP
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)
