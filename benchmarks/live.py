@@ -1,4 +1,4 @@
-"""The live suite: what learning beside an agent adds to a step of its environment."""
+"""The live suite: what learning beside an agent adds to a step of its environment, and readings as they come."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import emphatic
 from benchmarks.cases import RULE, Effort, run_cases
 from benchmarks.measure import Gate, Side, fastest, gate
+from benchmarks.readings import Incoming
 from benchmarks.report import Row
 from emphatic import GVF
 
@@ -23,8 +24,9 @@ EVERY = (1, 10, 100)
 
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
     """Every gate and every row; ``quick`` only shows that the suite works."""
-    case = Beside("HalfCheetah-v5" if has_mujoco else "Pendulum-v1", 100, 60 if quick else 900)
-    return run_cases([case], Effort(1, 0.0) if quick else Effort(7, 0.1))
+    beside = Beside("HalfCheetah-v5" if has_mujoco else "Pendulum-v1", 100, 60 if quick else 900)
+    incoming = Incoming(200, 2) if quick else Incoming(6000, 20)
+    return run_cases([beside, incoming], Effort(1, 0.0) if quick else Effort(7, 0.1))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,3 +108,25 @@ def test_the_position_goes_on_where_learners_are_frozen() -> None:
     assert one.learner.frozen.any()
     assert one.rows == B
     assert one.learner.position == B - 1  # steps lie between rows
+
+
+def test_without_learning_rows_may_come_one_by_one_or_together() -> None:
+    """Traces of features go on, and neither learner nor blend learns."""
+    features = f.Features([f.Bias(), f.SoftBins(f.Trace("x", steps=9), bins=4)])
+    hordes = [Horde([GVF("y", horizon=5)], features, engine="sparse").warm_up(log()) for _ in range(2)]
+    for each in hordes:
+        each.observe_many(rows())
+    x = rows()["x"]
+    together = hordes[0].observe_many({"x": x}, learn=False)
+    assert np.array_equal(together, [hordes[1].observe({"x": one}, learn=False) for one in x])
+
+
+def test_a_horde_goes_on_with_another_engine(tmp_path: Path) -> None:
+    one = horde()
+    one.observe_many(rows())
+    one.save(tmp_path / "h")
+    other = Horde.load(tmp_path / "h", engine="dense")
+    assert (one.learner.engine, other.learner.engine) == ("sparse", "dense")
+    assert np.allclose(one.observe_many(rows()), other.observe_many(rows()), rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"'engine' parameter of load must be one of reference, dense.*Got 'fast'"):
+        Horde.load(tmp_path / "h", engine="fast")

@@ -25,7 +25,7 @@ import pytest
 
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.live import Every
-from emphatic.tables.pipe import LONGEST, lines
+from emphatic.tables.pipe import LONGEST, line_blocks
 from tests.support.processes import COMMAND, Forked, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and signals of POSIX")
@@ -301,7 +301,8 @@ def test_lines_are_cut_and_bounded() -> None:
         os.close(write)
 
     threading.Thread(target=fill, daemon=True).start()
-    assert list(lines(read)) == [b"a", b"", b"b" + b"c" * 70_000, None, b"e"]
+    blocks = list(line_blocks(read))
+    assert [line for block in blocks for line in block] == [b"a", b"", b"b" + b"c" * 70_000, None, b"e"]
     os.close(read)
 
 

@@ -35,7 +35,8 @@ SETTINGS = Settings(**FEW)
 
 def predict(predictor: Predictor, text: Sequence[bytes | None]) -> list[Prediction]:
     readings = Readings(text, predictor.columns, predictor.delimiter, header=predictor.header)
-    return [prediction for prediction in predictor.take(readings) if prediction is not None]
+    numbered = list(readings)
+    return [one for one in predictor.take(numbered, readings.form) if isinstance(one, Prediction)]
 
 
 def piped(text: bytes, model: Path, capsys: pytest.CaptureFixture[str], **more: Any) -> tuple[int, list[Any], str]:
@@ -198,7 +199,7 @@ def test_columns_of_any_name_on_a_pipe(name: str, tmp_path: Path) -> None:
     answers = json.loads(predictor.line(made[0]))["predictions"]
     assert answers.keys() == {name or "x", "%d"}
     predictor.horde.save(tmp_path / "m", **predictor.state())
-    again = Predictor.restore(*Horde.load_with(tmp_path / "m"))
+    again, _ = Predictor.load(tmp_path / "m")
     (prediction,) = predict(again, lines[:1])
     assert json.loads(again.line(prediction))["step"] == 110
 

@@ -14,9 +14,10 @@ import pytest
 from emphatic import GVF
 from emphatic import features as f
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import Every, Prediction, Predictor
+from emphatic.nexting.prediction_lines import LineFormat
+from emphatic.nexting.predictor import ENGINE, Every, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
-from emphatic.tables.pipe import Readings
+from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
 
 OLD = Path(__file__).parents[1] / "data" / "0.1.0" / "horde" / "nexting.safetensors"
 SETTINGS = Settings(horizons=(2, 9))
@@ -42,7 +43,8 @@ def lines(rows: int, start: int = 0) -> list[bytes]:
 
 def predict(predictor: Predictor, text: Iterable[bytes | None]) -> list[Prediction]:
     readings = Readings(text, predictor.columns, predictor.delimiter)
-    return [prediction for prediction in predictor.take(readings) if prediction is not None]
+    numbered = list(readings)
+    return [one for one in predictor.take(numbered, readings.form) if isinstance(one, Prediction)]
 
 
 def same(a: list[Prediction], b: list[Prediction]) -> None:
@@ -61,7 +63,7 @@ def test_readings_in_parts_and_restored_between_them_give_the_same_bits(tmp_path
         predictions += predict(predictor, lines(50, start))
         assert predictor.horde is not None
         predictor.horde.save(tmp_path / "m", **predictor.state())
-        predictor = Predictor.restore(*Horde.load_with(tmp_path / "m"))
+        predictor, _ = Predictor.load(tmp_path / "m")
     same(predictions, expected)
     assert predictor.step == 300
 
@@ -98,13 +100,12 @@ def test_a_warm_up_without_numbers_is_refused_in_one_sentence() -> None:
 
 
 def test_a_model_of_the_first_version_goes_on() -> None:
-    horde, more = Horde.load_with(OLD)
+    predictor, more = Predictor.load(OLD, every=Every("2"))
     assert "notation" not in more
     assert more["when"] == [None, 1.0]
-    first, rows = horde.rows, [dict.fromkeys(horde.features.signals, 0.1 * t) for t in range(6)]
-    predictor = Predictor.restore(horde, more, every=Every("2"))
+    other = Horde.load(OLD, engine=ENGINE)
+    first, rows = other.rows, [dict.fromkeys(other.features.signals, 0.1 * t) for t in range(6)]
     predictions = predict(predictor, [json.dumps(row).encode() for row in rows])
-    other = Horde.load(OLD)
     expected = {first + t: other.observe(row) for t, row in enumerate(rows)}
     assert [one.step for one in predictions] == [step for step in expected if step % 2]
     np.testing.assert_array_equal([one.values for one in predictions], [expected[one.step] for one in predictions])
@@ -115,11 +116,115 @@ def test_any_horde_that_was_saved_serves_on_a_pipe(tmp_path: Path) -> None:
     horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]))
     horde.run({"x": np.sin(np.arange(600.0))})
     horde.save(tmp_path / "m.safetensors")
-    predictor = Predictor.restore(*Horde.load_with(tmp_path / "m.safetensors"))
+    predictor, _ = Predictor.load(tmp_path / "m.safetensors")
     lines = [b'{"x": 0.25}\n', b'{"x": 0.5}\n']
-    made = list(predictor.take(Readings(lines, predictor.columns, predictor.delimiter)))
+    made = predictor.take(Readings(lines, predictor.columns, predictor.delimiter))
+    horde = Horde.load(tmp_path / "m.safetensors", engine=ENGINE)
     wanted = [horde.observe({"x": x}) for x in (0.25, 0.5)]
-    assert [one.step for one in made if one is not None] == [600, 601]
-    assert [one.values.tolist() for one in made if one is not None] == [each.tolist() for each in wanted]
+    assert [one.step for one in made if isinstance(one, Prediction)] == [600, 601]
+    assert [one.values.tolist() for one in made if isinstance(one, Prediction)] == [each.tolist() for each in wanted]
     again = Predictor.restore(horde, predictor.state())
     assert again.step == 602
+
+
+# ---------------------------------------------------------------------- batches
+
+
+def hostile(rows: int, start: int = 0) -> list[tuple[int, Reading | Malformed]]:
+    """Numbered readings with gaps, times that go back, labels, missing and unusable values, and no readings at all."""
+    found: list[tuple[int, Reading | Malformed]] = []
+    for t in range(start, start + rows):
+        reading: Reading | Malformed = {
+            "time": 1.7e9 + t + 60 * (t // 90) - 200 * (t % 211 == 100),
+            "x": np.sin(t / 7),
+            "y": t % 11 if t % 13 else None,
+            "mode": ["heat", "off", None][t % 3],
+        }
+        if t > 100 and t % 37 == 1:
+            other: list[Reading | Malformed] = [Malformed("not JSON"), {"other": 1}, {"x": "Error"}, {"x": 1e308}]
+            reading = other[t % 4]
+        found.append((t + 1, reading))
+    return found
+
+
+def outcome_bits(outcomes: list[Outcome]) -> list[Any]:
+    return [
+        str(one) if not isinstance(one, Prediction) else (one.step, one.time, one.values.tobytes()) for one in outcomes
+    ]
+
+
+@pytest.mark.parametrize("learn", [True, False], ids=["learning", "without learning"])
+def test_how_readings_arrive_changes_no_bit(learn: bool, tmp_path: Path) -> None:
+    """One by one, in random batches, and in one batch of more than a block."""
+    rng, rows = np.random.default_rng(5), 2 * BLOCK + 150
+    first = Predictor(SETTINGS, warm_up=60)
+    first.take(hostile(150))
+    assert first.horde is not None
+    assert first.clock is not None
+    first.horde.save(tmp_path / "m", **first.state())
+    text, results = hostile(rows, 150), []
+    for batches in ([1] * rows, [rows], [1, *rng.integers(1, 40, rows).tolist()], rng.integers(1, 300, rows).tolist()):
+        predictor, _ = Predictor.load(tmp_path / "m", learn=learn)
+        outcomes, begin = [], 0
+        for batch in batches:
+            outcomes += predictor.take(text[begin : begin + batch])
+            begin += batch
+        assert predictor.horde is not None
+        assert predictor.clock is not None
+        predictor.horde.save(tmp_path / "n", **predictor.state())
+        results.append(
+            (outcome_bits(outcomes), (tmp_path / "n").read_bytes(), predictor.malformed, predictor.backwards)
+        )
+    assert len(results[0][0]) == rows
+    assert results[0][2] > 5
+    assert results[0][3] == 3
+    assert all(result == results[0] for result in results[1:])
+    if not learn:
+        assert Horde.load(tmp_path / "n").learner.theta.tobytes() == first.horde.learner.theta.tobytes()
+
+
+def test_a_batch_may_hold_the_end_of_the_warm_up() -> None:
+    one, other = (Predictor(SETTINGS, warm_up=60) for _ in range(2))
+    whole = one.take(hostile(200))
+    parts = [each for t in range(0, 200, 9) for each in other.take(hostile(min(9, 200 - t), t))]
+    assert outcome_bits(whole) == outcome_bits(parts)
+
+
+def test_a_model_learned_by_another_engine_moves_once(tmp_path: Path) -> None:
+    features = f.Features([f.Bias(), f.SoftBins("x", bins=3)])
+    horde = Horde([GVF("x", horizon=h) for h in (2, 9)], features, engine="chunked")
+    horde.run({"x": np.sin(np.arange(600.0) / 5)})
+    horde.save(tmp_path / "m")
+    x = np.cos(np.arange(40.0) / 5).tolist()
+    text: list[tuple[int, Reading | Malformed]] = [(t, {"x": one}) for t, one in enumerate(x)]
+    predictor, _ = Predictor.load(tmp_path / "m")
+    assert predictor.horde is not None
+    assert [learner.engine for learner in predictor.horde.learners] == [ENGINE]
+    outcomes = predictor.take(text[:20])
+    made = np.array([one.values for one in outcomes if isinstance(one, Prediction)])
+    np.testing.assert_allclose(made, horde.observe_many({"x": x[:20]}), rtol=1e-12)
+    predictor.horde.save(tmp_path / "n", **predictor.state())
+    again, _ = Predictor.load(tmp_path / "n")
+    assert outcome_bits(again.take(text[20:])) == outcome_bits(predictor.take(text[20:]))
+
+
+def test_a_reading_that_the_horde_refuses_is_rejected_alone() -> None:
+    questions = [GVF("x", gamma="g", name="until"), GVF("x", horizon=3)]
+    horde = Horde(questions, f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rates=0.3, engine=ENGINE)
+    horde.run({"x": np.sin(np.arange(600.0)), "g": np.full(600, 0.5)})
+    predictor = Predictor.restore(horde, {})
+    good: list[tuple[int, Reading | Malformed]] = [(t, {"x": 0.1 * t, "g": 0.5}) for t in range(10)]
+    outcomes = predictor.take([*good[:4], (99, {"x": 0.5, "g": 7}), *good[4:]])
+    assert isinstance(outcomes[4], Malformed)
+    assert "gamma" in str(outcomes[4])
+    assert [one.step for one in outcomes if isinstance(one, Prediction)] == list(range(600, 610))
+    assert predictor.malformed == 1
+
+
+def test_each_value_is_under_its_own_name() -> None:
+    """Also where the questions of a name do not follow one another."""
+    questions = [GVF("x", horizon=2), GVF("y", horizon=2), GVF("x", horizon=9), GVF("y", horizon=9)]
+    prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]))
+    assert json.loads(LineFormat(questions).line(prediction)) == {
+        "step": 7, "time": None, "predictions": {"x": {"2": 1.0, "9": 3.0}, "y": {"2": 2.0, "9": None}},
+    }  # fmt: skip

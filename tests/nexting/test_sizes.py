@@ -12,7 +12,7 @@ import pytest
 
 import emphatic
 from emphatic.nexting import related
-from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.streams import open_table
 from emphatic.tables.pipe import Readings
@@ -77,6 +77,7 @@ def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, m
     predictor = Predictor.restore(*emphatic.Horde.load_with(model))
     lines = [json.dumps(dict.fromkeys(log(), 1.0)).encode()]
     [prediction] = predictor.take(Readings(lines, predictor.columns))
+    assert isinstance(prediction, Prediction)
     assert prediction is not None
     assert prediction.values.shape == (2 * (C + 1),)
 

@@ -222,8 +222,7 @@ def _load() -> None:
         emphatic.nexting.run({"S1": wave, "S2": wave[::-1]}, horizons=[2, 9], out=folder)
         emphatic.Horde.load_with(Path(folder) / "model.safetensors")
     lines = [json.dumps({"time": 1.7e9 + t, "S1": x, "S2": -x}).encode() for t, x in enumerate(wave)]
-    for _ in Predictor(Settings(horizons=(2, 9)), warm_up=60).take(Readings(lines)):
-        pass
+    Predictor(Settings(horizons=(2, 9)), warm_up=60).take(Readings(lines))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def check(path: Path, delimiter: str | None = None) -> None:
     fresh = Readings(lines, delimiter=delimiter)
     found = [r for _, r in fresh if not isinstance(r, Malformed)]
     assert found == [reading for reading in readings if parser.parse(reading).readable]
-    collected = collect(found, fresh.delimiter, fresh.unnamed)
+    collected = collect(found, *fresh.form)
     assert (collected.names, collected.categories, collected.time) == (table.names, table.categories, table.time)
     assert (collected.ignored, collected.notation.config()) == (table.ignored, table.notation.config())
     again = whole(collected)
@@ -191,8 +191,8 @@ def test_headers(first: bytes, names: list[str]) -> None:
 def test_row_numbers_without_a_name_are_no_signal() -> None:
     readings = Readings([b",a", b"0,5", b"1,7"])
     rows = [reading for _, reading in readings if not isinstance(reading, Malformed)]
-    assert readings.unnamed == ("column_1",)
-    table = collect(rows, readings.delimiter, readings.unnamed)
+    assert readings.form == (",", ("column_1",))
+    table = collect(rows, *readings.form)
     assert (table.names, list(table.ignored)) == (("a",), ["column_1"])
 
 

@@ -27,6 +27,7 @@ class Options(NamedTuple):
     offline: bool = True
     quiet: bool = False
     stepsize: str | None = None
+    coverage: float | None = None
     ray: str | None = None
     on_ray: Mapping[str, Any] = {}
 
@@ -48,8 +49,9 @@ def nexting(
             from emphatic import nexting as library
 
             settings = _settings(
-                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize
-            )
+                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize,
+                options.coverage,
+            )  # fmt: skip
             path = source or _household()
             if print_config:
                 print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
@@ -119,14 +121,14 @@ def _listed(text: str) -> tuple[str, ...]:
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
     model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
-    stepsize: str | None = None,
+    stepsize: str | None = None, coverage: float | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, delimiter, stepsize=stepsize)
+        settings = _settings(config, predict, horizons, time, delimiter, stepsize=stepsize, coverage=coverage)
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -140,7 +142,7 @@ def live(
 
 def _settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
-    sort: bool = False, pivot: str | None = None, stepsize: str | None = None,
+    sort: bool = False, pivot: str | None = None, stepsize: str | None = None, coverage: float | None = None,
 ) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
@@ -154,6 +156,7 @@ def _settings(
         sort=sort or None,
         pivot=False if pivot == "" else pivot,
         stepsize=stepsize,
+        coverage=coverage,
     )
 
 

@@ -79,9 +79,16 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
 
 
 def arguments(
-    saved: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any, rule: AnyRule | None = None
+    saved: Mapping[str, Any],
+    stored: Mapping[str, Stored],
+    mu: Any,
+    rule: AnyRule | None = None,
+    engine: str | None = None,
 ) -> dict[str, Any]:
-    """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
+    """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``.
+
+    ``engine`` is the one to go on with, if not that of the file.
+    """
     if rule is None and saved["rule"] not in rules.names():
         raise ValueError(f"its rule {saved['rule']!r} is not the library's: give that Rule again, as rule=…")
     mu = saved.get("mu") if mu is None else mu
@@ -92,14 +99,17 @@ def arguments(
     if "groups" in saved:
         makers = [features, *(_maker(own, _arrays(stored, _prefix(g))) for g, own in enumerate(saved["groups"], 1))]
         features = {questions[q].name: maker for maker, of in zip(makers, saved["of"], strict=True) for q in of}
+    kind = saved["kind"] if engine is None else saved["kind"] | {"engine": engine}
     return {
         "questions": questions, "features": features, "rule": rule or saved["rule"], "rates": saved["rates"],
         "alpha": saved.get("alpha"), "step": saved["step"], "mu": mu, "scaled": saved["scaled"],
-        "centred": saved.get("centred", True), "stepsize": saved.get("stepsize"), **saved["kind"], **saved["extra"],
+        "centred": saved.get("centred", True), "stepsize": saved.get("stepsize"), **kind, **saved["extra"],
     }  # fmt: skip
 
 
-def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict[str, Any]:
+def restore(
+    horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None = None
+) -> dict[str, Any]:
     """Restore the state of a new horde; returns the ``more`` saved with it. ValueError and others if it is invalid."""
     saved = header["horde"]
     signals = tuple(saved.get("signals", horde._makers[0].signals))
@@ -107,8 +117,8 @@ def restore(horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, S
         raise ValueError("its signals are not those of its features")
     others = list(enumerate(saved.get("groups", []), 1))
     rule = horde._setup.rule
-    learners = [Learner._restored(dict(header), dict(stored), own=rule)]
-    learners += [Learner._restored(own["learner"], _under(stored, _prefix(g)), own=rule) for g, own in others]
+    learners = [Learner._restored(dict(header), dict(stored), engine, rule)]
+    learners += [Learner._restored(own["learner"], _under(stored, _prefix(g)), engine, rule) for g, own in others]
     evaluator = horde._evaluator_of(signals, saved["categories"], horde.step)
     horde._start(evaluator, np.zeros(len(horde.questions)), learners)
     for g, (group, own) in enumerate(zip(horde._groups, [saved, *(own for _, own in others)], strict=True)):

@@ -101,7 +101,9 @@ class Group:
             if learn:
                 V[part] = self._learn_log(phi, targets.part(part))
             else:
-                V[part], self.phi = self.learner.predict(phi), None
+                if self.phi is not None or self.open:
+                    self._forget()  # first, for it may change the last bit of a prediction
+                V[part] = self.learner.predict(phi)
         return self._answers(V, targets.x, follows)
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
@@ -132,6 +134,10 @@ class Group:
         """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
         self.catch_up()
         self.features.cut()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()
         self.phi, self.open = None, False
         self.fresh[:] = True

@@ -16,7 +16,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import stepsizes
+from emphatic import engines, stepsizes
 from emphatic.common.guard import Guard
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
@@ -359,24 +359,29 @@ class Horde(HordeSteps):
     # ------------------------------------------------------------------ loading
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None) -> Horde:
+    def load(
+        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None, engine: str | None = None
+    ) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
-        ``mu`` must be passed again if it was a function, and so must a ``rule`` of your own.
+        ``mu`` must be passed again if it was a function, and so must a ``rule`` of your own. With an ``engine`` it goes
+        on with that one; if it is another than the one it was saved with, the results are equal to rounding.
         """
-        return Horde.load_with(path, mu=mu, rule=rule)[0]
+        return Horde.load_with(path, mu=mu, rule=rule, engine=engine)[0]
 
     @staticmethod
     def load_with(
-        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None
+        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None, engine: str | None = None
     ) -> tuple[Horde, dict[str, Any]]:
         """The same, and the ``more`` that was saved with it."""
+        if engine is not None and not engines.known(engine):
+            raise refusal("engine", "load", f"be one of {', '.join(engines.available())}", repr(engine))
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a single Learner, not a Horde: use emphatic.load.")
             try:
-                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu, rule))
-                return horde, checkpoints.restore(horde, header, stored)
+                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu, rule, engine))
+                return horde, checkpoints.restore(horde, header, stored, engine)
             except Exception as error:  # whatever a damaged file causes
                 raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error
 

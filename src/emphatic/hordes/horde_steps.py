@@ -46,8 +46,8 @@ class HordeSteps(HordeState):
         hold = self._hold.copy()
         held, missing = hold.fill(values)
         raw, full = (Observations(evaluator.signals, part, labels, actions, mu) for part in (values, held))
-        follows = ~gap
-        follows[:1] &= group.phi is not None and learn
+        follows = ~gap & learn
+        follows[:1] &= group.phi is not None
         departure, counts = evaluator.departure, evaluator.counts
         try:
             targets = evaluator(raw, full, self._before, follows)

@@ -42,6 +42,7 @@ def page(run: Any) -> str:
             files=FILES,
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
             toml=run.settings.toml(),
+            coverage=run.settings.coverage,
         )
     )
 

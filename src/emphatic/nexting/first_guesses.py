@@ -15,7 +15,7 @@ from emphatic.common.files import atomic_file
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
 from emphatic.tables.notation import RowParser
-from emphatic.tables.pipe import Reading, Readings, collect
+from emphatic.tables.pipe import Reading, TextForm, collect
 
 __all__ = ["FirstGuesses", "Guess", "load_warm_up", "save_warm_up"]
 
@@ -50,7 +50,7 @@ class FirstGuesses:
         self._parser: RowParser | None = None
         self._last: dict[str, float] = {}
 
-    def __call__(self, waiting: Waiting, readings: Readings) -> Guess | None:
+    def __call__(self, waiting: Waiting, form: TextForm) -> Guess | None:
         """The answers at the last of the readings so far; None if they do not tell yet what they are."""
         if len(waiting) < _LEAST:
             return None
@@ -58,7 +58,7 @@ class FirstGuesses:
             counts = Counter(name for _, reading in waiting for name in reading)
             rows = [{name: value for name, value in row.items() if counts[name] > 1} for _, row in waiting]
             try:
-                table = collect(rows, readings.delimiter, readings.unnamed, self._time, self._words)
+                table = collect(rows, *form, self._time, self._words)
             except ValueError:  # it is said when the warm-up is complete
                 return None
             self._parser = RowParser(table.names, table.categories, table.notation)

@@ -61,7 +61,8 @@ class NextingResult:
 
     @property
     def predictions(self) -> Any:
-        """The predictions, an Arrow table: ``row``, ``time`` where there is one, and a column per question.
+        """The predictions, an Arrow table: ``row``, ``time`` where there is one, a column per question, and the ends of
+        its interval, ``.low`` and ``.high``.
 
         With an output folder they are read from its file when they are first used.
         """
@@ -95,6 +96,7 @@ def run(
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
     stepsize: Any = None,
+    coverage: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -109,9 +111,9 @@ def run(
     ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
     is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
     by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
-    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config``
-    has these
-    and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
+    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended).
+    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8). ``config``
+    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
     override it.
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
@@ -126,7 +128,7 @@ def run(
     >>> t = np.arange(1000)
     >>> result = emphatic.nexting.run({"wave": np.sin(t / 9), "level": np.cos(t / 9)}, predict="wave", horizons=[2, 10])
     >>> result.predictions.column_names
-    ['row', 'wave@2', 'wave@10']
+    ['row', 'wave@2', 'wave@10', 'wave@2.low', 'wave@2.high', 'wave@10.low', 'wave@10.high']
     >>> [round(score["variance_explained"], 1) for score in result.summary]
     [1.0, 1.0]
     """
@@ -145,6 +147,7 @@ def run(
         sort=sort,
         pivot=pivot,
         stepsize=_config(stepsize),
+        coverage=coverage,
     )
     with ExitStack() as stack:
         if out is not None:

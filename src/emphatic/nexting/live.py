@@ -1,8 +1,9 @@
 """Nexting on a pipe: a line of predictions for each reading as it comes, learning all the while.
 
-Standard output carries predictions only. A slow consumer holds the producer back, for nothing is read before the last
-prediction is written. The model is saved now and then, on SIGTERM and SIGINT, at the end and when the consumer goes
-away; a run that resumes from it continues with the very next line.
+Standard output carries predictions only. Lines that wait are learned from together, at most 256 at a time. A slow
+consumer holds the producer back, for nothing is read before the last prediction is written. The model is saved now and
+then, on SIGTERM and SIGINT, at the end and when the consumer goes away; a run that resumes from it continues with the
+very next line.
 """
 
 from __future__ import annotations
@@ -18,18 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emphatic.common.locks import hold_lock
-from emphatic.hordes.horde import Horde
 from emphatic.nexting.predictor import WARM_UP, Every, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.delimited import LOOK_LINES
-from emphatic.tables.pipe import Readings, lines
+from emphatic.tables.pipe import Malformed, Reading, Readings, line_blocks
 
 __all__ = ["Every", "Live"]
 
 logger = logging.getLogger("emphatic.nexting")
-
-#: What a pipe takes at once without blocking, if it takes anything.
-_ATOM = 512
 
 
 @dataclass
@@ -85,16 +82,23 @@ class Live:
     def _predict(self, wake: int) -> None:
         predictor, saved = self.predictor, time.monotonic()
         look = min(LOOK_LINES, self.warm_up)
-        readings = Readings(lines(self.source, wake), predictor.columns, predictor.delimiter, look, predictor.header)
-        for prediction in predictor.take(readings):
-            if prediction is not None:
-                self._pending = predictor.line(prediction)
-                self._write(self._pending, wake)
+        readings = Readings((), predictor.columns, predictor.delimiter, look, predictor.header)
+        for block in self._blocks(readings, wake):
+            outcomes = predictor.take(block, readings.form)
+            made = (each for each in outcomes if each is not None and not isinstance(each, Malformed))
+            self._pending = b"".join(map(predictor.line, made))
+            self._write(self._pending, wake)
             if self._stop:
                 return
             if time.monotonic() - saved > self.save_every:
                 self._save()
                 saved = time.monotonic()
+
+    def _blocks(self, readings: Readings, wake: int) -> Iterator[list[tuple[int, Reading | Malformed]]]:
+        """The readings that wait, until the pipe ends or a signal comes, and then those that were held back."""
+        for lines in line_blocks(self.source, wake):
+            yield list(readings.feed(lines))
+        yield list(readings.finish())
 
     def _write(self, text: bytes, wake: int) -> None:
         """All of it, unless a signal comes first: then it stays pending."""
@@ -105,7 +109,7 @@ class Live:
             if self._stop and not writable:
                 self._pending = text[at:]
                 return
-            at += os.write(self.sink, text[at : at + _ATOM])
+            at += os.write(self.sink, text[at : at + select.PIPE_BUF])  # a pipe takes so much without blocking
         self._pending = b""
 
     # ------------------------------------------------------------------ the model
@@ -126,8 +130,7 @@ class Live:
         return self.model.with_name(f"{self.model.name}.warm-up")
 
     def _load(self) -> Predictor:
-        horde, state = Horde.load_with(self.model)
-        predictor = Predictor.restore(horde, state, learn=self.learn, every=self.every)
+        predictor, state = Predictor.load(self.model, learn=self.learn, every=self.every)
         ignored = self.settings.differences(replace(predictor.settings, delimiter=predictor.delimiter))
         if ignored:
             logger.warning(

@@ -1,38 +1,40 @@
-"""Predictions from readings as they come, learning all the while: what ``emphatic nexting -`` does between its pipes.
+"""The core of live nexting: readings in, predictions out, learning all the while.
 
-It has no pipe, file or signal of its own, so that anything that has readings can use it.
+It has no pipe, file or signal of its own: ``emphatic nexting -`` and ``emphatic serve`` use it alike.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import time
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.first_guesses import FirstGuesses, load_warm_up, save_warm_up
+from emphatic.nexting.prediction_lines import Every, LineFormat, Prediction
 from emphatic.nexting.related import make_makers
 from emphatic.nexting.settings import Settings
-from emphatic.questions import durations
-from emphatic.questions.gvf import GVF
 from emphatic.tables import Clock
-from emphatic.tables.notation import Notation, RowParser
-from emphatic.tables.pipe import Malformed, Reading, Readings, collect_readings
+from emphatic.tables.notation import Notation, ParsedRow, RowParser
+from emphatic.tables.pipe import BLOCK, JSON, Malformed, Reading, TextForm, collect_readings
 from emphatic.tables.times import TimeColumn
 
-__all__ = ["Every", "Prediction", "Predictor"]
+__all__ = ["ENGINE", "Every", "Outcome", "Prediction", "Predictor"]
 
 logger = logging.getLogger("emphatic.nexting")
 
+#: What becomes of a reading: its prediction, why it could not be used, or None if it gets no prediction.
+Outcome = Prediction | Malformed | None
+#: The engine whose bits do not depend on how many readings are learned from at once.
+ENGINE = "sparse"
 #: Malformed readings that are reported one by one; from there on they are counted.
 _REPORTED = 100
 #: Horizons in steps, where nothing says how long the stream will be.
@@ -41,58 +43,37 @@ _HORIZONS = (2, 9, 36, 144)
 WARM_UP = 100
 
 
-class Every:
-    """Which readings get a prediction: every N-th, or one in so many seconds."""
+class _Waiting(NamedTuple):
+    """A reading that is to be learned from: its place among the outcomes, its number, and its fields."""
 
-    def __init__(self, text: str | None) -> None:
-        self._count = self._seconds = 0.0
-        if text is None:
-            self._count = 1.0
-        elif text.strip().isdigit() and int(text) > 0:
-            self._count = float(text)
-        else:
-            try:
-                self._seconds = durations.seconds(text)
-            except ValueError:
-                raise ValueError(
-                    f"--every must be a number of readings or a duration such as 5s. Got {text!r}."
-                ) from None
-        self._last = -math.inf
-
-    def __call__(self, step: int, when: float) -> bool:
-        if self._count:
-            return (step + 1) % self._count == 0
-        now = when if math.isfinite(when) else time.monotonic()
-        if now - self._last < self._seconds:
-            return False
-        self._last = now
-        return True
-
-
-class Prediction(NamedTuple):
-    """The predictions at one reading: its number, its time as it was written, and a value for each question."""
-
-    step: int
-    time: Any
-    values: NDArray[np.float64]
+    place: int
+    number: int
+    row: ParsedRow
 
 
 class Predictor:
     """Takes readings, and gives a prediction for each.
 
     Without a model it warms up on the first ``warm_up`` readings: from the third on they are answered by persistence,
-    with the present reading. Readings that cannot be used are logged under ``emphatic.nexting`` and counted.
+    with the present reading. Readings that cannot be used are logged under ``emphatic.nexting`` and counted; ``unit``
+    is what messages call a reading.
 
-    >>> import json
-    >>> lines = [json.dumps({"x": t % 5}).encode() for t in range(100)]
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
-    >>> made = [json.loads(predictor.line(p)) for p in predictor.take(Readings(lines)) if p]
-    >>> made[0], made[-1]["step"]
-    ({'step': 2, 'time': None, 'predictions': {'x': {'2': 2.0}}}, 99)
+    >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
+    >>> outcomes[1], predictor.line(outcomes[2])
+    (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}}\\n')
+    >>> outcomes[-1].step
+    99
     """
 
     def __init__(
-        self, settings: Settings, *, learn: bool = True, every: Every | None = None, warm_up: int = WARM_UP
+        self,
+        settings: Settings,
+        *,
+        learn: bool = True,
+        every: Every | None = None,
+        warm_up: int = WARM_UP,
+        unit: str = "line",
     ) -> None:
         self.settings, self.learn, self.every, self.warm_up = settings, learn, every or Every(None), warm_up
         self.horde: Horde | None = None
@@ -102,10 +83,10 @@ class Predictor:
         self.problems: Counter[str] = Counter()
         #: Readings whose time is before that of the one before them.
         self.backwards = 0
-        self._first_malformed = ""
+        self._unit, self._first_malformed = unit, ""
         self._waiting: list[tuple[int, Reading]] = []
         self._guesses = FirstGuesses(settings, _HORIZONS)
-        self._readings_delimiter: str | None = None
+        self._form = JSON
 
     # ------------------------------------------------------------------ readings in, predictions out
 
@@ -124,41 +105,52 @@ class Predictor:
     @property
     def delimiter(self) -> str | None:
         """That of the CSV the model was learned from, or of the settings."""
-        known = self._readings_delimiter if self.horde is None else self._parser.notation.delimiter
+        known = self._form.delimiter if self.horde is None else self._parser.notation.delimiter
         return self.settings.delimiter or known
 
     @property
     def header(self) -> tuple[str, ...]:
         """The columns of the CSV the model was learned from, in their order."""
         if self.horde is None:
-            return self.columns if self._readings_delimiter else ()
+            return self.columns if self._form.delimiter else ()
         return self._parser.notation.header
 
-    def take(self, readings: Readings) -> Iterator[Prediction | None]:
-        """For each reading its prediction, made once it has been learned from; None if it gets none."""
-        for line, reading in readings:
-            self._readings_delimiter = readings.delimiter
+    def take(self, readings: Iterable[tuple[int, Reading | Malformed]], form: TextForm = JSON) -> list[Outcome]:
+        """What becomes of each of these numbered readings; a prediction is made once its reading is learned from.
+
+        The readings may be cut into any batches without changing a bit of what is learned or predicted. ``form`` is
+        how they were written.
+        """
+        self._form = form
+        outcomes: list[Outcome] = []
+        block: list[_Waiting] = []
+        for number, reading in readings:
+            outcome: Outcome = None
             try:
                 if isinstance(reading, Malformed):
                     raise reading
-                prediction = self._observe(line, reading, readings)
+                if self.horde is None:
+                    outcome = self._collect(number, reading)
+                else:
+                    block.append(_Waiting(len(outcomes), number, self._parse(number, reading)))
             except Malformed as error:
-                self.malformed += 1
-                self._first_malformed = self._first_malformed or f"line {line}: {error}"
-                if self.malformed <= _REPORTED:
-                    logger.warning("line %d: %s; skipped.", line, error)
-                prediction = None
-            yield prediction
+                outcome = self._reject(number, error)
+            outcomes.append(outcome)
+            if len(block) == BLOCK:
+                self._learn(block, outcomes)
+                block = []
+        if block:
+            self._learn(block, outcomes)
+        return outcomes
 
     def line(self, prediction: Prediction) -> bytes:
         """A prediction as a line of JSON."""
-        values = [repr(value) if math.isfinite(value) else "null" for value in prediction.values.tolist()]
-        return (self._template % (prediction.step, json.dumps(prediction.time), *values)).encode()
+        return self.format.line(prediction)
 
     def log_counts(self) -> None:
         """Log how much could not be used, of what was not logged one by one."""
         if self.malformed > _REPORTED:
-            logger.warning("%d malformed lines skipped.", self.malformed)
+            logger.warning("%d malformed %ss skipped.", self.malformed, self._unit)
         for problem, count in self.problems.items():
             if count > 1:
                 logger.warning("%s: %d times, each treated as missing.", problem, count)
@@ -169,86 +161,120 @@ class Predictor:
         """ValueError if there were lines, and no reading in any of them."""
         if self.malformed and not self.readings:
             raise ValueError(
-                f"none of the {self.malformed} lines could be read; the first was {self._first_malformed}."
+                f"none of the {self.malformed} {self._unit}s could be read; the first was {self._first_malformed}."
             )
 
-    def _observe(self, line: int, reading: Reading, readings: Readings) -> Prediction | None:
-        """Learn from a reading; its prediction, if it gets one."""
-        if self.horde is None:
-            self.readings += 1
-            self._waiting.append((line, reading))
-            if len(self._waiting) < self.warm_up:
-                return self._guess(readings)
-            return self._begin(readings)
-        # All fields are looked at before anything is learned.
+    # ------------------------------------------------------------------ learning
+
+    def _parse(self, number: int, reading: Reading) -> ParsedRow:
+        """The fields of a reading, all looked at before anything is learned; ``Malformed`` if none can be used."""
         row = self._parser.parse(reading)
         if not row.readable:
             absent = f"none of the signals {', '.join(self._parser.names[:6])} is in it"
             raise Malformed(next((f"{what}: {text}" for what, text in row.problems.items()), absent))
-        self._report(line, row.problems)
-        self.readings += 1
-        if self.clock is not None:
-            self._follow(self.clock, line, row.time, row.time_text)
-        step, self.step = self.step, self.step + 1
-        values = self.horde.observe(
-            dict(zip(self._parser.names, row.values, strict=True)) | row.labels,
-            time=None if self.clock is None else row.time, learn=self.learn,
-        )  # fmt: skip
-        return Prediction(step, row.time_text, values) if self.every(step, row.time) else None
+        self._report(number, row.problems)
+        return row
 
-    def _guess(self, readings: Readings) -> Prediction | None:
-        """Persistence, for a reading of the warm-up."""
-        guess, step = self._guesses(self._waiting, readings), len(self._waiting) - 1
-        if guess is None or not self.every(step, guess.time):
-            return None
-        self._template = _template(guess.questions)
-        return Prediction(step, guess.time_text, guess.values)
+    def _learn(self, block: list[_Waiting], outcomes: list[Outcome]) -> None:
+        """Learn from readings and fill in their predictions. One that the horde refuses changes nothing."""
+        assert self.horde is not None
+        rows = [each.row for each in block]
+        names = self._parser.names
+        values = np.array([row.values for row in rows])
+        columns: dict[str, Any] = dict(zip(names, values.T, strict=True))
+        columns |= {name: [row.labels[name] for row in rows] for name in self._parser.categories}
+        clock, time, gap = copy(self.clock), None, None
+        if clock is not None:
+            time = np.array([row.time for row in rows])
+            gap = clock.find_gaps(time)
+        try:
+            predictions = self.horde.observe_many(columns, time=time, gap=gap, learn=self.learn)
+        except ValueError as error:
+            if len(block) == 1:
+                outcomes[block[0].place] = self._reject(block[0].number, Malformed(str(error)))
+                return
+            for each in block:
+                self._learn([each], outcomes)
+            return
+        self._follow(block, clock)
+        self.readings += len(block)
+        for each, own in zip(block, predictions, strict=True):
+            if self.every(self.step, each.row.time):
+                outcomes[each.place] = Prediction(self.step, each.row.time_text, own)
+            self.step += 1
 
-    def _follow(self, clock: Clock, line: int, time: float, written: Any) -> None:
-        """Cut the traces where a reading does not follow on the one before it; log the first that comes too late."""
-        before = clock.backwards
-        if clock.find_gaps(np.array([time]))[0]:
-            assert self.horde is not None
-            self.horde.cut()
-        if clock.backwards > before:
-            self.backwards += 1
-            if self.backwards == 1:
-                logger.warning(
-                    "line %d: out of order: its time %s is before that of the reading before it; nothing is learned "
-                    "across. More of these are counted.", line, written,
-                )  # fmt: skip
+    def _follow(self, block: list[_Waiting], clock: Clock | None) -> None:
+        """Go on to the clock after these readings; log the first reading of all that comes too late."""
+        before, self.clock = self.clock, clock
+        if before is None or clock is None or clock.backwards == before.backwards:
+            return
+        if not self.backwards:
+            last = before.last
+            for each in block:
+                if each.row.time < last:
+                    logger.warning(
+                        "%s %d: out of order: its time %s is before that of the reading before it; nothing is learned "
+                        "across. More of these are counted.", self._unit, each.number, each.row.time_text,
+                    )  # fmt: skip
+                    break
+                last = each.row.time if math.isfinite(each.row.time) else last
+        self.backwards += clock.backwards - before.backwards
 
-    def _report(self, line: int, problems: Mapping[str, str]) -> None:
+    def _reject(self, number: int, error: Malformed) -> Malformed:
+        """Count a reading that cannot be used, and log it."""
+        self.malformed += 1
+        self._first_malformed = self._first_malformed or f"{self._unit} {number}: {error}"
+        if self.malformed <= _REPORTED:
+            logger.warning("%s %d: %s; skipped.", self._unit, number, error)
+        return error
+
+    def _report(self, number: int, problems: Mapping[str, str]) -> None:
         """Log a problem when it first occurs; count it."""
         for problem, text in problems.items():
             self.problems[problem] += 1
             if self.problems[problem] == 1:
-                logger.warning("line %d: %s: %s; treated as missing. More of these are counted.", line, problem, text)
+                logger.warning(
+                    "%s %d: %s: %s; treated as missing. More of these are counted.", self._unit, number, problem, text
+                )
 
     # ------------------------------------------------------------------ the warm-up
 
-    def _begin(self, readings: Readings) -> Prediction | None:
+    def _collect(self, number: int, reading: Reading) -> Prediction | None:
+        """A reading of the warm-up: answered by persistence, and the last one by the horde."""
+        self.readings += 1
+        self._waiting.append((number, reading))
+        if len(self._waiting) >= self.warm_up:
+            return self._begin()
+        guess, step = self._guesses(self._waiting, self._form), len(self._waiting) - 1
+        if guess is None or not self.every(step, guess.time):
+            return None
+        self.format = LineFormat(guess.questions)
+        return Prediction(step, guess.time_text, guess.values)
+
+    def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
         waiting, self._waiting = self._waiting, []
         try:
-            table, stray = collect_readings(waiting, readings, self.settings.time, self.settings.words())
-            for line in sorted(stray):
+            table, stray = collect_readings(waiting, self._form, self.settings.time, self.settings.words())
+            for number in sorted(stray):
                 self.malformed += 1
-                logger.warning("line %d: a stray record, with none of the columns of the others; skipped.", line)
-            waiting = [(line, reading) for line, reading in waiting if line not in stray]
+                logger.warning(
+                    "%s %d: a stray record, with none of the columns of the others; skipped.", self._unit, number
+                )
+            waiting = [(number, reading) for number, reading in waiting if number not in stray]
             rows = [reading for _, reading in waiting]
             settings = replace(self.settings, horizons=self.settings.horizons or _HORIZONS).filled(table, len(rows))
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
-        step = None if clock is None else clock.step
         horde = Horde(
             settings.gvfs(),
             make_makers(settings),
             settings.rule,
             rates=settings.rates,
-            step=step,
+            step=None if clock is None else clock.step,
             stepsize=settings.stepsize,
+            engine=ENGINE,
         )
         horde.warm_up(table, len(rows))
         for _, predictions in horde.blocks(table, clock):
@@ -258,8 +284,8 @@ class Predictor:
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
-        for line, reading in waiting:
-            self._report(line, self._parser.parse(reading).problems)
+        for number, reading in waiting:
+            self._report(number, self._parser.parse(reading).problems)
         for column, reason in table.ignored.items():
             logger.info("column %r is not used: %s.", column, reason)
         logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
@@ -270,18 +296,19 @@ class Predictor:
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
         self._parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        self._template = _template(horde.questions)
+        self.format = LineFormat(horde.questions)
         self.horde, self.clock = horde, clock
 
     # ------------------------------------------------------------------ saving
 
     def save_warm_up(self, path: Path) -> None:
         """Write the readings of a warm-up that is not complete."""
-        save_warm_up(path, self._waiting, self._readings_delimiter)
+        save_warm_up(path, self._waiting, self._form.delimiter)
 
     def load_warm_up(self, path: Path) -> None:
         """Go on from such readings."""
-        self._waiting, self._readings_delimiter = load_warm_up(path)
+        self._waiting, delimiter = load_warm_up(path)
+        self._form = TextForm(delimiter)
 
     def state(self) -> dict[str, Any]:
         """What to save with the horde."""
@@ -296,11 +323,26 @@ class Predictor:
         }
 
     @classmethod
+    def load(cls, path: str | os.PathLike[str], **options: Any) -> tuple[Predictor, dict[str, Any]]:
+        """From a model in a file, and all that was saved with it; ``options`` are those of ``restore``.
+
+        A model that was learned by another engine goes on with ``ENGINE``.
+        """
+        horde, state = Horde.load_with(path, engine=ENGINE)
+        return cls.restore(horde, state, **options), state
+
+    @classmethod
     def restore(
-        cls, horde: Horde, state: Mapping[str, Any], *, learn: bool = True, every: Every | None = None
+        cls,
+        horde: Horde,
+        state: Mapping[str, Any],
+        *,
+        learn: bool = True,
+        every: Every | None = None,
+        unit: str = "line",
     ) -> Predictor:
         """From a horde and what was saved with it, by ``state`` or by a run on a table, or nothing."""
-        predictor = cls(Settings.of(state.get("settings", {})), learn=learn, every=every)
+        predictor = cls(Settings.of(state.get("settings", {})), learn=learn, every=every, unit=unit)
         live = state.get("live", {})
         predictor.step = int(live.get("step", horde.rows))
         clock = None if state.get("clock") is None else Clock.restore(state["clock"])
@@ -311,26 +353,3 @@ class Predictor:
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor._ready(horde, clock, notation)
         return predictor
-
-
-def _template(questions: Iterable[GVF]) -> str:
-    """A line of JSON with places for the step, the time and each value.
-
-    A plain question is under its signal and horizon, one of the user's own under its name and horizon, or its γ.
-    """
-    places: dict[str, list[str]] = {}
-    for question in questions:
-        name, _, horizon = question.name.rpartition("@")
-        if question.name != f"{question.cumulant}@{question.horizon}":
-            own = question.gamma if question.horizon is None else question.horizon
-            name, horizon = question.name, own if isinstance(own, str) else f"{own:g}" if not callable(own) else ""
-        place = _literal(horizon) + ": %s"
-        at = places.setdefault(name, [])
-        at.append(place if place not in at else _literal(question.name) + ": %s")
-    body = ", ".join(f"{_literal(name)}: {{{', '.join(at)}}}" for name, at in places.items())
-    return '{"step": %d, "time": %s, "predictions": {' + body + "}}\n"
-
-
-def _literal(text: str) -> str:
-    """Text as JSON, in a template of ``%``."""
-    return json.dumps(text, ensure_ascii=False).replace("%", "%%")

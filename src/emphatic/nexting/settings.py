@@ -25,6 +25,8 @@ from emphatic.tables.opening import pivot_columns
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
+#: The share of returns that are to fall inside their prediction's interval.
+COVERAGE = 0.8
 #: With a ``stepsize``: rates as factors of what the method says.
 FACTORS = (0.3, 1.0, 3.0)
 
@@ -57,6 +59,7 @@ class Settings:
     features: tuple[Mapping[str, Any], ...] | None = None
     related: Mapping[str, Sequence[str]] | None = None
     questions: tuple[Mapping[str, Any], ...] = field(default=())
+    coverage: float = COVERAGE
 
     @classmethod
     def read(cls, path: str | Path) -> Settings:
@@ -129,6 +132,8 @@ class Settings:
             raise ValueError(f"{name}: 'sort' must be true or false. Got {self.sort!r} instead.")
         if self.pivot is True or not isinstance(self.pivot, tuple | bool | None):
             raise ValueError(f"{name}: 'pivot' must be a list of two columns, or false. Got {self.pivot!r} instead.")
+        if isinstance(self.coverage, bool) or not isinstance(self.coverage, int | float) or not 0 < self.coverage < 1:
+            raise ValueError(f"{name}: 'coverage' must be a share between 0 and 1. Got {self.coverage!r} instead.")
         for horizon in self.horizons or ():
             if isinstance(horizon, bool):
                 raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")

@@ -61,6 +61,11 @@ class Clock:
         self._last = np.nan
         self._since = 0  # rows since the last one that had a time
 
+    @property
+    def last(self) -> float:
+        """The last time; NaN before the first."""
+        return self._last
+
     def find_gaps(self, time: NDArray[np.float64], after_drop: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of the next rows, whether it does not follow on the one before it.
 

@@ -123,6 +123,8 @@ def read_object(text: str) -> dict[str, Any]:
         raise Malformed(f"not JSON: {error}") from None
     if not isinstance(value, dict):
         raise Malformed(NOT_AN_OBJECT)
+    if text.isascii() and "\\u" not in text:  # no name can hold half a surrogate pair
+        return value
     return {fields.as_text(name) or "": inner for name, inner in value.items()}
 
 

@@ -1,4 +1,4 @@
-"""Readings from a pipe: JSON lines, or CSV; whatever comes, in bounded memory."""
+"""Readings in lines of text: JSON, or CSV; whatever comes, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import select
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -31,17 +31,41 @@ from emphatic.tables.opening import table_of
 from emphatic.tables.table import Table
 from emphatic.tables.table_errors import Malformed, TableError
 
-__all__ = ["Malformed", "Reading", "Readings", "collect", "collect_readings", "lines"]
+__all__ = [
+    "BLOCK", "JSON", "Malformed", "Reading", "Readings", "TextForm", "collect", "collect_readings", "line_blocks",
+]  # fmt: skip
 
 #: A longer line is skipped, without being held.
 LONGEST = 1 << 23
 _CHUNK = 1 << 16
+#: The most readings that are learned from at once.
+BLOCK = 256
 
 Reading = dict[str, Any]
 
 
-def lines(fd: int, wake: int | None = None) -> Iterator[bytes | None]:
-    """The lines of a pipe as they come; None for one too long. Ends with the pipe, or when ``wake`` can be read."""
+class TextForm(NamedTuple):
+    """The form of readings: the delimiter of CSV (None of JSON), and its columns that have no name."""
+
+    delimiter: str | None = None
+    unnamed: tuple[str, ...] = ()
+
+
+JSON = TextForm()
+
+
+def line_blocks(fd: int, wake: int | None = None) -> Iterator[list[bytes | None]]:
+    """The lines of a pipe as they come, at most ``BLOCK`` of those that wait at a time; None for one too long.
+
+    Ends with the pipe, or when ``wake`` can be read.
+    """
+    for lines in _chunks(fd, wake):
+        for begin in range(0, len(lines), BLOCK):
+            yield lines[begin : begin + BLOCK]
+
+
+def _chunks(fd: int, wake: int | None) -> Iterator[list[bytes | None]]:
+    """All the lines that end in each chunk that is read."""
     held, skipping = b"", False
     watched = [fd] if wake is None else [fd, wake]
     while True:
@@ -50,22 +74,21 @@ def lines(fd: int, wake: int | None = None) -> Iterator[bytes | None]:
             return
         chunk = os.read(fd, _CHUNK)
         *whole, rest = (held + chunk).split(b"\n")
-        for i, line in enumerate(whole):
-            yield None if (skipping and i == 0) or len(line) > LONGEST else line
-            if i == 0:
-                skipping = False
+        yield [None if (skipping and i == 0) or len(line) > LONGEST else line for i, line in enumerate(whole)]
+        skipping = skipping and not whole
         held = rest
         if len(held) > LONGEST:
             held, skipping = b"", True
         if not chunk:
             if held.strip() or skipping:
-                yield None if skipping else held
+                yield [None if skipping else held]
             return
 
 
 class Readings:
     """The readings in lines of text, each with the number of its line; ``Malformed`` in place of any other line.
 
+    Iterating reads all ``lines``; ``feed`` reads those that are given to it, and ``finish`` what is still held back.
     The lines are JSON objects, or CSV as in files: names may be quoted or absent, and before them may come a byte order
     mark, comments and blank lines; units below them are skipped, and so are the names when they come again. A row of
     CSV is one line; fields at its end may be absent. ``known`` are the columns of a model, if there is one: the first
@@ -79,7 +102,7 @@ class Readings:
 
     def __init__(
         self,
-        lines: Iterable[bytes | None],
+        lines: Iterable[bytes | None] = (),
         known: Collection[str] = (),
         delimiter: str | None = None,
         look: int = LOOK_LINES,
@@ -87,20 +110,27 @@ class Readings:
     ) -> None:
         self._lines, self._known, self._given, self._look = lines, dict.fromkeys(known), delimiter, look
         self._own = Header(tuple(header), (), False)
+        self._number = 0
+        self._held: list[tuple[int, str]] = []
         #: Of CSV, once it is found.
         self.delimiter: str | None = None
         self._header: Header | None = None
         self._json = False
 
     @property
-    def unnamed(self) -> tuple[str, ...]:
-        """The columns of CSV that have no name."""
-        return self._header.unnamed if self._header else ()
+    def form(self) -> TextForm:
+        """How the readings are written, as far as is known."""
+        return TextForm(self.delimiter, self._header.unnamed if self._header else ())
 
     def __iter__(self) -> Iterator[tuple[int, Reading | Malformed]]:
-        held: list[tuple[int, str]] = []
-        for number, line in enumerate(self._lines, start=1):
-            if line is not None and not (self._json or self._header or held):
+        yield from self.feed(self._lines)
+        yield from self.finish()
+
+    def feed(self, lines: Iterable[bytes | None]) -> Iterator[tuple[int, Reading | Malformed]]:
+        """The readings in the next lines."""
+        for number, line in enumerate(lines, start=self._number + 1):
+            self._number = number
+            if line is not None and not (self._json or self._header or self._held):
                 _refuse_encoding(line, number)
             try:
                 text = _text(line, number)
@@ -109,12 +139,16 @@ class Readings:
                 continue
             if self._json or self._header:
                 yield from self._read(number, text)
-            elif held or not (text.startswith("#") or not text.strip()):
-                held.append((number, text))
-                if self._known or _is_json(held[0][1]) or len(held) >= self._look:
-                    first, held = held, []
-                    yield from self._begin(first)
-        yield from self._begin(held)
+            elif self._held or not (text.startswith("#") or not text.strip()):
+                self._held.append((number, text))
+                if self._known or _is_json(self._held[0][1]) or len(self._held) >= self._look:
+                    yield from self.finish()
+
+    def finish(self) -> Iterator[tuple[int, Reading | Malformed]]:
+        """The readings in lines that were held back, which were the last or enough to tell how all are written."""
+        held, self._held = self._held, []
+        if held:
+            yield from self._begin(held)
 
     def _begin(self, held: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Reading | Malformed]]:
         """The first lines, now that they tell how all are written."""
@@ -225,18 +259,18 @@ def collect(
 
 def collect_readings(
     numbered: Sequence[tuple[int, Reading]],
-    readings: Readings,
+    form: TextForm = JSON,
     time: str | bool | None = None,
     words: Collection[str] = (),
 ) -> tuple[Table, set[int]]:
     """The table of numbered readings, and the lines of stray ones: those that have none of its columns but the time."""
     rows = [row for _, row in numbered]
-    table = collect(rows, readings.delimiter, readings.unnamed, time, words)
+    table = collect(rows, *form, time, words)
     columns = {*table.names, *table.categories}
     stray = {line for line, row in numbered if not columns & row.keys()}
     if stray:
         rows = [row for line, row in numbered if line not in stray]
-        table = collect(rows, readings.delimiter, readings.unnamed, time, words)
+        table = collect(rows, *form, time, words)
     return table, stray
 
 

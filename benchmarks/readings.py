@@ -1,0 +1,144 @@
+"""Readings of 20 signals at 4 horizons as they come: the core in blocks, and a pipe through its own process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import Effort
+from benchmarks.measure import Gate, gate
+from benchmarks.report import Row
+from emphatic.hordes.horde import Horde
+from emphatic.nexting.predictor import ENGINE, Prediction, Predictor
+from emphatic.nexting.settings import Settings
+from emphatic.tables import Table, open_table
+from emphatic.tables.pipe import Malformed, Reading, Readings
+
+HORIZONS = (2, 9, 36, 144)
+WARM_UP = 500
+SECTION = "a reading of {} signals at {} horizons, {} learners of {:,} features"
+
+
+def signals(T: int, C: int) -> dict[str, Any]:
+    """C waves with noise, and the time."""
+    rng, t = np.random.default_rng(0), np.arange(T)
+    waves = {f"s{i}": np.round(np.sin(t / (40 + 10 * i)) + rng.normal(0, 0.1, T), 4) for i in range(C)}
+    return {"time": 1.7e9 + t, **waves}
+
+
+def json_lines(T: int, C: int) -> list[bytes]:
+    columns = signals(T, C)
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [json.dumps(dict(zip(columns, row, strict=True))).encode() + b"\n" for row in rows]
+
+
+def open_signals(T: int, C: int, start: int = 0) -> Table:
+    return open_table({name: column[start:] for name, column in signals(T, C).items()})
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """T readings of C signals, learned from in blocks of 64 by the core, and by ``emphatic nexting -``."""
+
+    T: int
+    C: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.C} signals as readings come"
+
+    def saved(self, folder: Path) -> tuple[Path, Horde]:
+        """A model that is warmed up and has learned from the first rows; and its horde."""
+        path = folder / "model.safetensors"
+        predictor = Predictor(Settings(horizons=HORIZONS), warm_up=WARM_UP)
+        predictor.take(Readings(json_lines(WARM_UP, self.C)))
+        assert predictor.horde is not None
+        predictor.horde.save(path, **predictor.state())
+        return path, Horde.load(path, engine=ENGINE)
+
+    def gates(self) -> Iterator[Gate]:
+        with tempfile.TemporaryDirectory() as folder:
+            path, horde = self.saved(Path(folder))
+            reference = Horde.load(path, engine="reference")
+            rows = WARM_UP + min(self.T, 60)
+            values = np.stack([one for name, one in signals(rows, self.C).items() if name != "time"], axis=1)[WARM_UP:]
+            want = reference.observe_many(values, time=signals(rows, self.C)["time"][WARM_UP:])
+            yield gate(self.name, self.blocks(path, rows), want)
+
+    def blocks(self, path: Path, rows: int, block: int = 64) -> Any:
+        """The predictions at all rows after the warm-up."""
+        predictor, _ = Predictor.load(path)
+        numbered: list[tuple[int, Reading | Malformed]] = list(Readings(json_lines(rows, self.C)))[WARM_UP:]
+        outcomes = [one for i in range(0, len(numbered), block) for one in predictor.take(numbered[i : i + block])]
+        return np.array([one.values for one in outcomes if isinstance(one, Prediction)])
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        with tempfile.TemporaryDirectory() as folder:
+            path, horde = self.saved(Path(folder))
+            learner = horde.learner
+            section = SECTION.format(self.C, len(HORIZONS), learner.K, learner.n)
+            core, log = self.core_and_log(path, effort.rounds)
+            yield Row(
+                section, "CPU time in blocks of 64, beside Horde.run on the same rows", gates=(self.name,),
+                ours=core, alternative=log, versus="Horde.run", ratio=core / log, at_most=1.5,
+            )  # fmt: skip
+            rate = max(self.piped(path) for _ in range(max(1, effort.rounds // 2)))
+            yield Row(
+                section, "readings a second through a pipe, JSON in and JSON out", gates=(self.name,),
+                ours=1e6 / rate, ratio=rate, at_least=3000,
+            )  # fmt: skip
+
+    def core_and_log(self, path: Path, rounds: int) -> tuple[float, float]:
+        """The least CPU time of a reading in µs: by ``take`` in blocks of 64, and by ``Horde.run``."""
+        lines = json_lines(WARM_UP + self.T, self.C)
+        numbered: list[tuple[int, Reading | Malformed]] = list(Readings(lines))[WARM_UP:]
+        table, best = open_signals(WARM_UP + self.T, self.C, WARM_UP), [np.inf, np.inf]
+        for _ in range(rounds):
+            predictor, _ = Predictor.load(path)
+            predictor.take(numbered[:64])
+            begin = process_time()
+            for i in range(64, self.T, 64):
+                predictor.take(numbered[i : i + 64])
+            best[0] = min(best[0], (process_time() - begin) / (self.T - 64) * 1e6)
+            horde = Horde.load(path)
+            begin = process_time()
+            horde.run(table)
+            best[1] = min(best[1], (process_time() - begin) / self.T * 1e6)
+        return best[0], best[1]
+
+    def piped(self, path: Path) -> float:
+        """Readings a second through a process, from the 256th answer to the last."""
+        lines = json_lines(WARM_UP + self.T, self.C)[WARM_UP:]
+        command = [sys.executable, "-m", "emphatic.cli", "nexting", "-", "--model", str(path), "--save-every", "1h"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            feed, out = process.stdin, process.stdout
+
+            def write() -> None:
+                feed.writelines(lines)
+                feed.close()
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            first = min(256, self.T // 2)
+            for _ in range(first):
+                out.readline()
+            begin = perf_counter()
+            rest = sum(1 for _ in out)
+            seconds = perf_counter() - begin
+            thread.join()
+        if rest != self.T - first:
+            raise RuntimeError(f"{rest + first} answers to {self.T} readings")
+        return rest / seconds

@@ -1,0 +1,76 @@
+"""What is computed at each row from the predictions and the readings up to it: for now, intervals.
+
+This is the one place where such things are made, named and saved. A run on a table writes them as further columns of
+``predictions.parquet``, a pipe as further entries of each line, and both save their state with the model. They depend
+on the past alone, and on nothing but the predictions, the readings and the gaps, in the order of the rows: a run that
+was interrupted may compute them again from what it has kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.hordes.horde import Horde
+from emphatic.nexting.intervals import Intervals
+
+__all__ = ["Derived"]
+
+Array = NDArray[np.float64]
+
+
+class Derived:
+    """What is derived for the questions of a horde, and its state from row to row.
+
+    Intervals are there for the questions about a signal that have a constant γ < 1 and no policy: ``questions`` are their
+    places among the horde's. ValueError if a column would have the name of a question.
+    """
+
+    def __init__(self, horde: Horde, coverage: float) -> None:
+        gamma = horde.gamma
+        self.questions = np.array(
+            [
+                q
+                for q, question in enumerate(horde.questions)
+                if horde.scaled and question.policy is None and question.cumulant in horde.signals and 0 <= gamma[q] < 1
+            ],
+            np.int64,
+        )
+        signals = [horde.signals.index(horde.questions[q].cumulant) for q in self.questions]
+        self.intervals = Intervals(signals, gamma[self.questions], coverage)
+        self._Q = len(gamma)
+        #: The columns of ``predictions.parquet``: the name of each, its kind, and its place among those of this kind.
+        self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ("low", "high")]
+        taken = {name for name, _, _ in self.names}.intersection(horde.names)
+        if taken:
+            raise ValueError(f"question {min(taken)!r}: this is the name of an interval's end. Give it another name.")
+
+    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """Each kind at the next B rows: ``low`` and ``high`` (B, Q), NaN where a question has no interval.
+
+        ``predictions`` (B, Q); ``readings`` (B, S) of all signals, NaN where missing; ``gap`` (B,) marks the rows that
+        do not follow the row before.
+        """
+        ends = self.intervals(predictions[:, self.questions], readings, gap)
+        found = {}
+        for kind, end in zip(("low", "high"), ends, strict=True):
+            found[kind] = np.full((len(predictions), self._Q), np.nan)
+            found[kind][:, self.questions] = end
+        return found
+
+    def columns(self, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The columns of ``predictions.parquet``, by name."""
+        return {name: np.ascontiguousarray(found[kind][:, place]) for name, kind, place in self.names}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What is saved with the horde."""
+        return {f"intervals.{name}": array for name, array in self.intervals.arrays().items()}
+
+    def restore(self, more: Mapping[str, Any]) -> None:
+        """Go on from what was saved with the horde; afresh, if it was saved before there were intervals."""
+        arrays = {name: more[f"intervals.{name}"] for name in self.intervals.arrays() if f"intervals.{name}" in more}
+        if arrays:
+            self.intervals.restore(arrays)

@@ -1,0 +1,98 @@
+"""Predictions as lines of JSON, and which readings get one."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.questions import durations
+from emphatic.questions.gvf import GVF
+
+__all__ = ["Every", "LineFormat", "Prediction", "question_keys"]
+
+
+class Every:
+    """Which readings get a prediction: every N-th, or one in so many seconds."""
+
+    def __init__(self, text: str | None) -> None:
+        self._count = self._seconds = 0.0
+        if text is None:
+            self._count = 1.0
+        elif text.strip().isdigit() and int(text) > 0:
+            self._count = float(text)
+        else:
+            try:
+                self._seconds = durations.seconds(text)
+            except ValueError:
+                raise ValueError(
+                    f"--every must be a number of readings or a duration such as 5s. Got {text!r}."
+                ) from None
+        self._last = -math.inf
+
+    def __call__(self, step: int, when: float) -> bool:
+        if self._count:
+            return (step + 1) % self._count == 0
+        now = when if math.isfinite(when) else time.monotonic()
+        if now - self._last < self._seconds:
+            return False
+        self._last = now
+        return True
+
+
+class Prediction(NamedTuple):
+    """The predictions at one reading: its number, its time as it was written, and a value for each question."""
+
+    step: int
+    time: Any
+    values: NDArray[np.float64]
+
+
+def question_keys(questions: Iterable[GVF]) -> list[tuple[str, str]]:
+    """The two keys under which each question is in a line of predictions.
+
+    A plain question is under its signal and horizon, one of the user's own under its name and horizon, or its γ.
+    """
+    keys: dict[tuple[str, str], None] = {}
+    for question in questions:
+        name, _, horizon = question.name.rpartition("@")
+        if question.name != f"{question.cumulant}@{question.horizon}":
+            own = question.gamma if question.horizon is None else question.horizon
+            name, horizon = question.name, own if isinstance(own, str) else f"{own:g}" if not callable(own) else ""
+        keys[(name, horizon) if (name, horizon) not in keys else (name, question.name)] = None
+    return list(keys)
+
+
+class LineFormat:
+    """The form of a line of predictions: {"step": …, "time": …, "predictions": {signal: {horizon: value}}}."""
+
+    def __init__(self, questions: Iterable[GVF]) -> None:
+        #: The keys of each question.
+        self.keys = question_keys(questions)
+        #: The horizons of each name, with the numbers of their questions.
+        self.places: dict[str, dict[str, int]] = {}
+        for q, (name, horizon) in enumerate(self.keys):
+            self.places.setdefault(name, {})[horizon] = q
+        self._order = [q for at in self.places.values() for q in at.values()]
+        self._in_order = self._order == sorted(self._order)
+        bodies = (", ".join(f"{_literal(h)}: %s" for h in at) for at in self.places.values())
+        body = ", ".join(f"{_literal(name)}: {{{own}}}" for name, own in zip(self.places, bodies, strict=True))
+        self._template = '{"step": %d, "time": %s, "predictions": {' + body + "}}\n"
+
+    def line(self, prediction: Prediction) -> bytes:
+        """A prediction as a line of JSON; a value that is not finite is null."""
+        array = prediction.values if self._in_order else prediction.values[self._order]
+        values = array.tolist()
+        if not np.isfinite(array).all():
+            values = [value if math.isfinite(value) else "null" for value in values]
+        return (self._template % (prediction.step, json.dumps(prediction.time), *values)).encode()
+
+
+def _literal(text: str) -> str:
+    """Text as JSON, in a template of ``%``."""
+    return json.dumps(text, ensure_ascii=False).replace("%", "%%")
