@@ -1,0 +1,105 @@
+"""Alarms: how surprising each reading is, against what was predicted and what has been usual.
+
+At a row with reading x, of a signal whose predictions at horizons h = 1 / (1 − γ) were p before and are p' now, there
+are these statistics:
+
+    |x − p| / usual             how far the reading is from the prediction at the shortest horizon
+    1 + run                     how often in a row the same reading has come: a sensor that is stuck
+    |mean of d| / usual         for each horizon, d = (1 − γ) x + γ p' − p being the TD errors, the mean that of about
+                                the last h rows, and of 4 at least: predictions that fail to one side, as they do when
+                                a signal drifts (the unexpected demon error of White 2015, section 7.4)
+
+"usual" is the running mean of what stands above it; in the first, half of it is that of the last 30 rows, so that a
+restless hour is no alarm. Each statistic is compared with its own past: u being the value that .02 of all rows exceed,
+
+    rate(s) = .02 θ (s / u)^(−1/m),    s > u
+
+is how often, per row, the statistic rises to s on a stationary stream: m is the mean of log(s/u) above u (Hill 1975),
+and θ the share of exceedances before which there was none, for values that are large once stay so for a while. For
+tails that fall faster than a power this is too high a rate, and alarms are rarer than stated. All is learned from the
+past alone, from the last 100,000 rows or so; rows in alarm count for a twentieth. The score is
+
+    anomaly = −log₁₀ (J · the least rate of the J statistics)
+
+so that a score of 4 or more begins once in 10,000 rows at most, on a stationary stream. It ends at 16; it is not known
+in the first 500 rows and where there is no reading, and then there is no alarm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Alarms"]
+
+Array = NDArray[np.float64]
+
+#: The state of a signal, of a question and of a tail: see the kernel.
+_SCALARS, _ERRORS, _TAIL = 6, 4, 5
+
+
+class Alarms:
+    """The alarms of S signals that have Q questions in all, and their state from row to row.
+
+    ``signals`` are the places of the questions' signals among the readings, ``gamma`` the questions' discounts, below
+    1. ``rate`` is the number of false alarms per row and signal that is put up with. ``places`` (S,) are the signals.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(5000, 1))
+    >>> x[4000] = 12.0
+    >>> anomaly, alarm = Alarms([0], np.zeros(1), 1e-4)(np.zeros((5000, 1)), x, np.zeros(5000, bool))
+    >>> np.flatnonzero(alarm[:, 0]).tolist(), bool(anomaly[4000, 0] > 4.0)
+    ([4000], True)
+    """
+
+    def __init__(self, signals: Sequence[int], gamma: Array, rate: float) -> None:
+        self.rate, self.gamma = rate, np.ascontiguousarray(gamma, np.float64)
+        own: dict[int, list[int]] = {}
+        for q in np.argsort(self.gamma, kind="stable").tolist():
+            own.setdefault(int(signals[q]), []).append(q)
+        self.places = np.array(sorted(own), np.int64)
+        self._count = np.array([len(own[c]) for c in self.places.tolist()], np.int64)
+        S, H = len(self.places), int(self._count.max(initial=0))
+        self._questions = np.zeros((S, H), np.int64)
+        for i, c in enumerate(self.places.tolist()):
+            self._questions[i, : len(own[c])] = own[c]
+        self._threshold = np.array([-math.log10(rate)])
+        self.scalars, self.errors = np.zeros((S, _SCALARS)), np.zeros((S, H, _ERRORS))
+        self.tails = np.zeros((S, H + 2, _TAIL))
+        self.tails[:, :, :4] = math.log(3.0), 0.5, 0.5, 1.0  # until more is known
+        self.tails[:, 1, 0] = 0.0
+
+    def __call__(
+        self, predictions: Array, readings: Array, gap: NDArray[np.bool_]
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """The scores and the alarms, (B, S) each, of the next B rows.
+
+        ``predictions`` (B, Q); ``readings`` (B, …) of all signals, NaN where missing; ``gap`` (B,) marks the rows that
+        do not follow the row before.
+        """
+        from emphatic.nexting import alarm_kernels
+
+        anomaly = np.empty((len(gap), len(self.places)))
+        alarm = np.empty(anomaly.shape, np.bool_)
+        alarm_kernels.alarms(
+            np.ascontiguousarray(predictions), np.ascontiguousarray(readings), np.ascontiguousarray(gap), self.places,
+            self._questions, self._count, self.gamma, self._threshold, self.scalars, self.errors, self.tails, anomaly,
+            alarm,
+        )  # fmt: skip
+        return anomaly, alarm
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        return {"scalars": self.scalars, "errors": self.errors, "tails": self.tails}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        for name, own in self.arrays().items():
+            stored = arrays[name]
+            if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
+                raise ValueError(f"its {name!r} of the alarms do not fit")
+            own[:] = stored
