@@ -103,6 +103,9 @@ def nexting(
     coverage: Annotated[
         float | None, typer.Option(help="The share of returns to fall inside the intervals; default: 0.8.")
     ] = None,
+    false_alarm_rate: Annotated[
+        float | None, typer.Option(help="False alarms per row and signal, at most; default: 0.0001.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
     no_offline: Annotated[
@@ -170,7 +173,7 @@ def nexting(
     if table == "-":
         code = terminal.live(
             predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize,
-            coverage,
+            coverage, false_alarm_rate,
         )  # fmt: skip
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
@@ -190,6 +193,7 @@ def nexting(
         quiet=quiet,
         stepsize=stepsize,
         coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
         ray=ray,
         on_ray={name: value for name, value in on_ray.items() if value is not None},
     )

@@ -28,6 +28,7 @@ class Options(NamedTuple):
     quiet: bool = False
     stepsize: str | None = None
     coverage: float | None = None
+    false_alarm_rate: float | None = None
     ray: str | None = None
     on_ray: Mapping[str, Any] = {}
 
@@ -50,7 +51,7 @@ def nexting(
 
             settings = _settings(
                 config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize,
-                options.coverage,
+                options.coverage, options.false_alarm_rate,
             )  # fmt: skip
             path = source or _household()
             if print_config:
@@ -121,14 +122,17 @@ def _listed(text: str) -> tuple[str, ...]:
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
     model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
-    stepsize: str | None = None, coverage: float | None = None,
+    stepsize: str | None = None, coverage: float | None = None, false_alarm_rate: float | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, delimiter, stepsize=stepsize, coverage=coverage)
+        settings = _settings(
+            config, predict, horizons, time, delimiter, stepsize=stepsize, coverage=coverage,
+            false_alarm_rate=false_alarm_rate,
+        )  # fmt: skip
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -143,6 +147,7 @@ def live(
 def _settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
     sort: bool = False, pivot: str | None = None, stepsize: str | None = None, coverage: float | None = None,
+    false_alarm_rate: float | None = None,
 ) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
@@ -157,6 +162,7 @@ def _settings(
         pivot=False if pivot == "" else pivot,
         stepsize=stepsize,
         coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
     )
 
 

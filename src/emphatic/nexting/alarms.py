@@ -73,9 +73,7 @@ class Alarms:
         self.tails[:, :, :4] = math.log(3.0), 0.5, 0.5, 1.0  # until more is known
         self.tails[:, 1, 0] = 0.0
 
-    def __call__(
-        self, predictions: Array, readings: Array, gap: NDArray[np.bool_]
-    ) -> tuple[Array, NDArray[np.bool_]]:
+    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
         """The scores and the alarms, (B, S) each, of the next B rows.
 
         ``predictions`` (B, Q); ``readings`` (B, …) of all signals, NaN where missing; ``gap`` (B,) marks the rows that

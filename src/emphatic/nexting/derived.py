@@ -1,4 +1,4 @@
-"""What is computed at each row from the predictions and the readings up to it: for now, intervals.
+"""What is computed at each row from the predictions and the readings up to it: intervals and alarms.
 
 This is the one place where such things are made, named and saved. A run on a table writes them as further columns of
 ``predictions.parquet``, a pipe as further entries of each line, and both save their state with the model. They depend
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.alarms import Alarms
 from emphatic.nexting.intervals import Intervals
 
 __all__ = ["Derived"]
@@ -26,10 +27,11 @@ class Derived:
     """What is derived for the questions of a horde, and its state from row to row.
 
     Intervals are there for the questions about a signal that have a constant γ < 1 and no policy: ``questions`` are their
-    places among the horde's. ValueError if a column would have the name of a question.
+    places among the horde's. Alarms are there for their ``signals``. ValueError if a column would have the name of a
+    question.
     """
 
-    def __init__(self, horde: Horde, coverage: float) -> None:
+    def __init__(self, horde: Horde, coverage: float, false_alarm_rate: float) -> None:
         gamma = horde.gamma
         self.questions = np.array(
             [
@@ -41,15 +43,23 @@ class Derived:
         )
         signals = [horde.signals.index(horde.questions[q].cumulant) for q in self.questions]
         self.intervals = Intervals(signals, gamma[self.questions], coverage)
+        self.alarms = Alarms(signals, gamma[self.questions], false_alarm_rate)
+        self.signals = tuple(horde.signals[c] for c in self.alarms.places.tolist())
         self._Q = len(gamma)
         #: The columns of ``predictions.parquet``: the name of each, its kind, and its place among those of this kind.
         self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ("low", "high")]
+        self.names += [
+            (f"{name}.{kind}", kind, i) for i, name in enumerate(self.signals) for kind in ("anomaly", "alarm")
+        ]
         taken = {name for name, _, _ in self.names}.intersection(horde.names)
         if taken:
-            raise ValueError(f"question {min(taken)!r}: this is the name of an interval's end. Give it another name.")
+            raise ValueError(
+                f"question {min(taken)!r}: this is the name of a column of intervals or alarms. Give it another name."
+            )
 
     def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-        """Each kind at the next B rows: ``low`` and ``high`` (B, Q), NaN where a question has no interval.
+        """Each kind at the next B rows: ``low`` and ``high`` (B, Q), NaN where a question has no interval; ``anomaly``
+        and ``alarm`` (B, S), a column for each of ``signals``.
 
         ``predictions`` (B, Q); ``readings`` (B, S) of all signals, NaN where missing; ``gap`` (B,) marks the rows that
         do not follow the row before.
@@ -59,6 +69,7 @@ class Derived:
         for kind, end in zip(("low", "high"), ends, strict=True):
             found[kind] = np.full((len(predictions), self._Q), np.nan)
             found[kind][:, self.questions] = end
+        found["anomaly"], found["alarm"] = self.alarms(predictions[:, self.questions], readings, gap)
         return found
 
     def columns(self, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -67,10 +78,12 @@ class Derived:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What is saved with the horde."""
-        return {f"intervals.{name}": array for name, array in self.intervals.arrays().items()}
+        parts = {"intervals": self.intervals, "alarms": self.alarms}
+        return {f"{part}.{name}": array for part, own in parts.items() for name, array in own.arrays().items()}
 
     def restore(self, more: Mapping[str, Any]) -> None:
-        """Go on from what was saved with the horde; afresh, if it was saved before there were intervals."""
-        arrays = {name: more[f"intervals.{name}"] for name in self.intervals.arrays() if f"intervals.{name}" in more}
-        if arrays:
-            self.intervals.restore(arrays)
+        """Go on from what was saved with the horde; afresh, if it was saved before there were intervals or alarms."""
+        for part, own in (("intervals", self.intervals), ("alarms", self.alarms)):
+            arrays = {name: more[f"{part}.{name}"] for name in own.arrays() if f"{part}.{name}" in more}
+            if arrays:
+                own.restore(arrays)

@@ -97,6 +97,7 @@ def run(
     pivot: str | Sequence[str] | bool | None = None,
     stepsize: Any = None,
     coverage: float | None = None,
+    false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -112,9 +113,10 @@ def run(
     is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
     by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
     how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended).
-    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8). ``config``
-    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the arguments
-    override it.
+    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8), and
+    ``false_alarm_rate`` the number of false alarms per row and signal at most (default: 0.0001). ``config``
+    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the
+    arguments override it.
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
     resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
@@ -148,6 +150,7 @@ def run(
         pivot=pivot,
         stepsize=_config(stepsize),
         coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
     )
     with ExitStack() as stack:
         if out is not None:

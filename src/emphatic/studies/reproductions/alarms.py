@@ -209,7 +209,12 @@ def _figure(delays: Mapping[str, Mapping[str, list[float]]]) -> Figure:
     for kind, found in delays.items():
         x = np.arange(max(2, FAULTS[kind] + 1), dtype=float)
         lines = [
-            Line(x, [float(np.mean(np.array(found[name]) < rows)) if found[name] else 0.0 for rows in x], name, category(j))
+            Line(
+                x,
+                [float(np.mean(np.array(found[name]) < rows)) if found[name] else 0.0 for rows in x],
+                name,
+                category(j),
+            )
             for j, name in enumerate(names)
         ]
         panels.append(Panel(kind, lines, y_range=(0.0, 1.0)))
