@@ -44,7 +44,9 @@ def plain(p: Array, x: Array, gap: Truth, gamma: float, coverage: float = 0.8) -
         distances = (held[t] - p[t]) ** 2, (held[t] - trace) ** 2
         share = 2 / (seen[: t + 1].sum() + 1)
         away, off = away + share * (distances[0] - away), off + share * (distances[1] - off)
-        f = np.array([1.0, quick, slow, min(distances[0] / away, 9) if away else 0, min(distances[1] / off, 9) if off else 0])
+        f = np.array(
+            [1.0, quick, slow, min(distances[0] / away, 9) if away else 0, min(distances[1] / off, 9) if off else 0]
+        )
         v = min(max(float(w @ f), 0.05), 25.0)
         if follows and seen[t]:
             eligibility = gamma**2 * eligibility + before
@@ -203,10 +205,12 @@ def test_constants_and_short_streams() -> None:
     np.testing.assert_array_equal(high, 7.0)
     x = np.full((300, 1), np.nan)
     low, high = Intervals([0], np.array([0.5]), 0.8)(np.zeros((300, 1)), x, gap)
-    assert np.isnan(low).all() and np.isnan(high).all()
+    assert np.isnan([low, high]).all()
     x[100:] = 3.0
     low, high = Intervals([0], np.array([0.5]), 0.8)(np.zeros((300, 1)), x, gap)
-    assert np.isnan(low[:100]).all() and np.isfinite(low[100:]).all() and (high[110:] >= 3.0).any()
+    assert np.isnan(low[:100]).all()
+    assert np.isfinite(low[100:]).all()
+    assert (high[110:] >= 3.0).any()
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1e-300, 0.5, 0.999])
@@ -217,9 +221,9 @@ def test_hostile_readings(gamma: float) -> None:
     p = np.clip(rng.normal(size=2000) * 10.0 ** rng.integers(-300, 101, 2000), -1e100, 1e100)
     x[::17], x[::23], p[::31], p[::37] = np.nan, np.inf, np.nan, -np.inf
     low, high = Intervals([0], np.array([gamma]), 0.8)(p[:, None], x[:, None], rng.random(2000) < 0.01)
-    begun = np.arange(2000) >= 1
-    fine = np.isfinite(p) & begun
-    assert np.isfinite(low[fine]).all() and (low[fine] <= high[fine]).all()
+    fine = np.isfinite(p) & (np.arange(2000) >= 1)
+    assert np.isfinite(low[fine]).all()
+    assert (low[fine] <= high[fine]).all()
     assert np.isnan(low[~np.isfinite(p)]).all()
 
 

@@ -72,7 +72,7 @@ def rarity(tail: Floats, value: float, n: float) -> float:
     if y <= 0.0:
         return at * math.exp(max(y / tail[EXCESS], -50.0))
     k = min(n, MEMORY) * TAIL * tail[FIRST]  # clusters of exceedances so far
-    light = min(1.0 - 0.5 / (1.0 - tail[EXCESS] ** 2 / tail[SQUARE]), 0.0) * k / (k + PRIOR)
+    light: float = min(1.0 - 0.5 / (1.0 - tail[EXCESS] ** 2 / tail[SQUARE]), 0.0) * k / (k + PRIOR)
     shape = max(tail[EXCESS] + light, SHORTEST)
     q = (math.exp(min(y, 50.0)) - 1.0) / (tail[EXCESS] * (1.0 - light))
     if abs(shape) < 1e-3:

@@ -97,7 +97,7 @@ class Alarms:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
         for name, own in self.arrays().items():
-            stored = arrays[name]
+            stored = np.asarray(arrays.get(name))
             if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"its {name!r} of the alarms do not fit")
             own[:] = stored

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.alarms import Alarms
 from emphatic.nexting.intervals import Intervals
+from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL
 
 __all__ = ["Derived"]
 
@@ -26,9 +27,9 @@ Array = NDArray[np.float64]
 class Derived:
     """What is derived for the questions of a horde, and its state from row to row.
 
-    Intervals are there for the questions about a signal that have a constant γ < 1 and no policy: ``questions`` are their
-    places among the horde's. Alarms are there for their ``signals``. ValueError if a column would have the name of a
-    question.
+    Intervals are there for the questions about a signal that have a constant γ < 1 and no policy: ``questions`` are
+    their places among the horde's. Alarms are there for their ``signals``. ValueError if a column would have the name
+    of a question.
     """
 
     def __init__(self, horde: Horde, coverage: float, false_alarm_rate: float) -> None:
@@ -47,10 +48,8 @@ class Derived:
         self.signals = tuple(horde.signals[c] for c in self.alarms.places.tolist())
         self._Q = len(gamma)
         #: The columns of ``predictions.parquet``: the name of each, its kind, and its place among those of this kind.
-        self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ("low", "high")]
-        self.names += [
-            (f"{name}.{kind}", kind, i) for i, name in enumerate(self.signals) for kind in ("anomaly", "alarm")
-        ]
+        self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ENDS]
+        self.names += [(f"{name}.{kind}", kind, i) for i, name in enumerate(self.signals) for kind in OF_A_SIGNAL]
         taken = {name for name, _, _ in self.names}.intersection(horde.names)
         if taken:
             raise ValueError(
@@ -65,12 +64,12 @@ class Derived:
         do not follow the row before.
         """
         ends = self.intervals(predictions[:, self.questions], readings, gap)
-        found = {}
-        for kind, end in zip(("low", "high"), ends, strict=True):
+        found: dict[str, NDArray[Any]] = {}
+        for kind, end in zip(ENDS, ends, strict=True):
             found[kind] = np.full((len(predictions), self._Q), np.nan)
             found[kind][:, self.questions] = end
-        found["anomaly"], found["alarm"] = self.alarms(predictions[:, self.questions], readings, gap)
-        return found
+        alarms = self.alarms(predictions[:, self.questions], readings, gap)
+        return found | dict(zip(OF_A_SIGNAL, alarms, strict=True))
 
     def columns(self, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The columns of ``predictions.parquet``, by name."""
@@ -78,12 +77,20 @@ class Derived:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What is saved with the horde."""
-        parts = {"intervals": self.intervals, "alarms": self.alarms}
-        return {f"{part}.{name}": array for part, own in parts.items() for name, array in own.arrays().items()}
+        return {f"{part}.{name}": array for part, own in self._parts() for name, array in own.arrays().items()}
 
     def restore(self, more: Mapping[str, Any]) -> None:
-        """Go on from what was saved with the horde; afresh, if it was saved before there were intervals or alarms."""
-        for part, own in (("intervals", self.intervals), ("alarms", self.alarms)):
-            arrays = {name: more[f"{part}.{name}"] for name in own.arrays() if f"{part}.{name}" in more}
+        """Go on from what was saved with the horde; afresh, if it was saved before there were intervals or alarms.
+
+        ValueError if what was saved does not fit.
+        """
+        for part, own in self._parts():
+            arrays = {
+                name.removeprefix(f"{part}."): array for name, array in more.items() if name.startswith(f"{part}.")
+            }
             if arrays:
                 own.restore(arrays)
+
+    def _parts(self) -> list[tuple[str, Intervals | Alarms]]:
+        """Each with the name that its state is saved under."""
+        return [("intervals", self.intervals), ("alarms", self.alarms)]

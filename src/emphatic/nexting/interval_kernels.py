@@ -1,4 +1,4 @@
-"""The loop of ``intervals``. Compiled without fast mathematics: the bits do not depend on how rows are cut into blocks."""
+"""The loop of ``Intervals``, without fast mathematics: the bits do not depend on how rows are cut into blocks."""
 
 from __future__ import annotations
 

@@ -4,26 +4,29 @@ A prediction p of a return G at horizon h = 1 / (1 − γ) has the interval
 
     p ± z exp(ℓ) E √(½ + ½ v)
 
-z is the half-width that a standard normal distribution needs for the coverage. E is the running error and v the variance
-expected now, as a multiple of its mean: both may be wrong. ℓ corrects them: each time that a return becomes known,
+z is the half-width that a standard normal distribution needs for the coverage. E is the running error and v the
+variance expected now, as a multiple of its mean: both may be wrong. ℓ corrects them: each time a return becomes known,
 
-    ℓ ← ℓ + η ((G outside the interval that was predicted) − (1 − coverage)),   η = min(0.02, ½ / returns not known yet)
+    ℓ ← ℓ + η ((1 if G was outside its interval, else 0) − (1 − coverage))
 
-so that in the long run the share of returns outside comes to 1 − coverage whatever the signal does (Gibbs & Candès 2021;
-Angelopoulos, Candès & Tibshirani 2023). A return is known only D rows later; with a larger η, ℓ would be driven on by
-misses that it has long corrected for.
+so that in the long run the share of returns outside comes to 1 − coverage whatever the signal does (Gibbs & Candès
+2021; Angelopoulos, Candès & Tibshirani 2023). A return is known only D rows later. With a larger step than half of one
+over the returns that are not known yet, ℓ would be driven on by misses that it has long corrected for. That is η, but
+at most 0.02, and falling with the square root of the number of delays after the first 30, to a tenth.
 
-The return of a row is taken as known after D rows, when 0.95 of its weight has been read; the prediction then stands for
-the rest, so that the error is the sum of the discounted TD errors d = (1 − γ) x' + γ p' − p of these rows. Readings that
-are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return is looked at,
-256 at most in D rows, so that memory does not grow with the horizon: 8 (4 · 256 + 75) bytes a question at most.
+The return of a row is taken as known after D rows, when 0.95 of its weight has been read; the prediction then stands
+for the rest, so that the error is the sum of the discounted TD errors d = (1 − γ) x' + γ p' − p of these rows. Readings
+that are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return is
+looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 8 (4 · 256 + 75) bytes a question
+at most.
 
-E is √(π/2) times the mean absolute error of the last 10 D rows or so. Before a return is known it is the standard deviation of
-the readings. For normal, Laplace and uniform errors alike, z E is the right width at a coverage of 0.8 to within 1%.
+E is √(π/2) times the mean absolute error of the last quarter of all rows, or of the last 20 D. Before a return is known
+it is the standard deviation of the readings. For normal, Laplace and uniform errors alike, z E is the right width at a
+coverage of 0.8 to within 1%.
 
-v is the answer to a GVF: cumulant d² / avg d², discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated, it is the
-variance of the return around p). It is linear in five features, 1, two traces of the cumulant, (x − p)² and
-(x − trace of x)², and its weights are found by least squares as ``Blend`` finds its own.
+v is the answer to a GVF with cumulant d² / avg d² and discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated,
+it is the variance of the return around p). It is linear in five features: 1, two traces of the cumulant, (x − p)² and
+(x − trace of x)². Its weights are found by least squares, as ``emphatic.hordes.blend`` finds its own.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ class Intervals:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
         for name, own in self.arrays().items():
-            stored = arrays[name]
+            stored = np.asarray(arrays.get(name))
             if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"its {name!r} of the intervals do not fit")
             own[:] = stored

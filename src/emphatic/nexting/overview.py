@@ -81,7 +81,7 @@ def _with_interval(row: Mapping[str, Any], horizon: Any, unsure: bool) -> Html |
         return text(_precisely(value))
     doubt = '<span title="not calibrated yet"> ?</span>' if unsure else ""
     ends = f"{_precisely(low)} to {_precisely(high)}"
-    return Html(f'{text(_precisely(value))}<small class="interval">{text(ends)}{doubt}</small>')
+    return Html(f'{text(_precisely(value))} <small class="interval">{text(ends)}{doubt}</small>')
 
 
 def _precisely(value: Any) -> str:

@@ -81,8 +81,8 @@ def _panels(stretch: Stretch, shades: Mapping[Any, float], marks: Mapping[Any, M
     for horizon, shade in shades.items():
         lines = []
         if horizon in stretch.predictions:  # broad, below: where the two agree, both are seen
-            ends = {"low": stretch.low.get(horizon), "high": stretch.high.get(horizon)}
-            lines.append(Line(stretch.x, stretch.predictions[horizon], "prediction", "hue", shade, width=3.2, **ends))
+            ours, low, high = stretch.predictions[horizon], stretch.low.get(horizon), stretch.high.get(horizon)
+            lines.append(Line(stretch.x, ours, "prediction", "hue", shade, width=3.2, low=low, high=high))
         if horizon in stretch.returns:
             lines.append(Line(stretch.x, stretch.returns[horizon], "actual return", "truth", width=1.1))
         panels.append(Panel(f"{horizon_label(horizon)} · {_mark(marks[horizon])}", lines))

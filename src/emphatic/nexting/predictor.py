@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.derived import Derived
 from emphatic.nexting.first_guesses import FirstGuesses, load_warm_up, save_warm_up
 from emphatic.nexting.prediction_lines import Every, LineFormat, Prediction
 from emphatic.nexting.related import make_makers
@@ -60,10 +62,10 @@ class Predictor:
 
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
     >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
-    >>> outcomes[1], predictor.line(outcomes[2])
-    (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}}\\n')
-    >>> outcomes[-1].step
-    99
+    >>> outcomes[1], predictor.line(outcomes[2])[:60]
+    (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}, ')
+    >>> outcomes[-1].step, outcomes[-1].derived["low"] < outcomes[-1].values
+    (99, array([ True]))
     """
 
     def __init__(
@@ -198,9 +200,11 @@ class Predictor:
             return
         self._follow(block, clock)
         self.readings += len(block)
-        for each, own in zip(block, predictions, strict=True):
+        derived = self.derived(predictions, values, np.zeros(len(block), bool) if gap is None else gap)
+        for row, each in enumerate(block):
             if self.every(self.step, each.row.time):
-                outcomes[each.place] = Prediction(self.step, each.row.time_text, own)
+                beside = {kind: found[row] for kind, found in derived.items()}
+                outcomes[each.place] = Prediction(self.step, each.row.time_text, predictions[row], beside)
             self.step += 1
 
     def _follow(self, block: list[_Waiting], clock: Clock | None) -> None:
@@ -248,7 +252,7 @@ class Predictor:
         guess, step = self._guesses(self._waiting, self._form), len(self._waiting) - 1
         if guess is None or not self.every(step, guess.time):
             return None
-        self.format = LineFormat(guess.questions)
+        self.format = LineFormat(guess.questions, dict.fromkeys(str(question.cumulant) for question in guess.questions))
         return Prediction(step, guess.time_text, guess.values)
 
     def _begin(self) -> Prediction | None:
@@ -277,10 +281,12 @@ class Predictor:
             engine=ENGINE,
         )
         horde.warm_up(table, len(rows))
-        for _, predictions in horde.blocks(table, clock):
-            self.step += len(predictions)
         self.settings = settings
         self._ready(horde, clock, table.notation)
+        again = copy(clock)  # the horde's own finds the gaps once
+        for block, predictions in horde.blocks(table, clock):
+            self.step += len(predictions)
+            derived = self.derived(predictions, block.values, block.find_gaps(again))
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
@@ -291,12 +297,14 @@ class Predictor:
         logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
         row = self._parser.parse(waiting[-1][1])
         wanted = self.every(self.step - 1, row.time)
-        return Prediction(self.step - 1, row.time_text, predictions[-1]) if wanted else None
+        beside = {kind: found[-1] for kind, found in derived.items()}
+        return Prediction(self.step - 1, row.time_text, predictions[-1], beside) if wanted else None
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
         self._parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        self.format = LineFormat(horde.questions)
+        self.derived = Derived(horde, self.settings.coverage, self.settings.false_alarm_rate)
+        self.format = LineFormat(horde.questions, self.derived.signals)
         self.horde, self.clock = horde, clock
 
     # ------------------------------------------------------------------ saving
@@ -320,6 +328,7 @@ class Predictor:
             "live": {"step": self.step, "when": when},
             "notation": notation.config(),
             "table": {},
+            **self.derived.state(),
         }
 
     @classmethod
@@ -329,7 +338,10 @@ class Predictor:
         A model that was learned by another engine goes on with ``ENGINE``.
         """
         horde, state = Horde.load_with(path, engine=ENGINE)
-        return cls.restore(horde, state, **options), state
+        try:
+            return cls.restore(horde, state, **options), state
+        except ValueError as error:
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound model: {error}") from error
 
     @classmethod
     def restore(
@@ -352,4 +364,5 @@ class Predictor:
             column, a_second = live.get("when") or state.get("when") or (None, 1.0)
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor._ready(horde, clock, notation)
+        predictor.derived.restore(state)
         return predictor

@@ -26,10 +26,10 @@ TERMS = {
     "scored on the second, where it learns no more. The features depend on the longest horizon requested, and so does "
     "this column.",
     "Skill": "1 − (mean squared error) / (that of persistence): above 0 is better than persistence.",
-    "Interval": "A prediction's interval is to hold its actual return in the share of cases that was wanted. Coverage is "
-    "the share that it did hold. The interval score is the mean width, and a penalty for each return outside (Winkler's): "
-    "less is better. An interval is not calibrated yet before the returns of 100 horizons are known, or while its "
-    "coverage is off.",
+    "Interval": "A prediction's interval is to hold its actual return in the share of cases that was wanted; coverage "
+    "is the share that it did hold. The interval score is the mean width, and a penalty for each return outside "
+    "(Winkler): less is better. An interval is not calibrated yet before the returns of 100 horizons are known, or "
+    "while its coverage is off.",
     "Persistence": "Predicts that the signal stays as it is now.",
     "Running mean": "Predicts the mean of all readings so far.",
 }
@@ -129,9 +129,7 @@ def _which(some: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]
     return f"{listed} at {', '.join(map(horizon_label, horizons(some)))}"
 
 
-def scores_section(
-    scores: Sequence[Mapping[str, Any]], plotted: Sequence[str], coverage: float | None = None
-) -> Html:
+def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str], coverage: float | None = None) -> Html:
     """Every signal and horizon beside its baselines; a signal's name leads to its plot."""
     if not scores:
         return Html()
@@ -149,7 +147,7 @@ def scores_section(
             "known": score.get("known"),
             "coverage": score.get("coverage"),
             "interval_score": score.get("interval_score"),
-            "calibrated": {True: "yes", False: "not yet"}.get(score.get("calibrated")),
+            "calibrated": {None: None, True: "yes", False: "not yet"}[score.get("calibrated")],
         }
         row |= {what + rival: _of(score, rival, what) for what in ("variance_explained", "rmse") for rival in RIVALS}
         rows.append(row)

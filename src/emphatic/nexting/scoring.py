@@ -126,15 +126,8 @@ class Scoring:
             fits.begin(fits.batches[-1])
         scored = LogScores(self.predict, self.horizons, self.gammas, self.rows)
         sketches = [
-            SignalSketch(
-                name,
-                self.rows,
-                self.horizons,
-                self.horizons,
-                int(self._last[c * H : c * H + H].min()),
-                intervals=self.horizons,
-            )  # fmt: skip
-            for c, name in enumerate(self.predict)
+            SignalSketch(name, self.rows, self.horizons, self.horizons, last, intervals=self.horizons)
+            for name, last in zip(self.predict, self._last.reshape(-1, H).min(axis=1).tolist(), strict=True)
         ]
         worst, begins = WorstErrors(len(self.names), half.half), None
         alarms = AlarmList(self.predict)

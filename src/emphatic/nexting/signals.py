@@ -21,9 +21,9 @@ class Stretch:
     """A stretch of the log, arrays of one length.
 
     ``x`` are row numbers or times (datetime64 or ISO strings), ``reading`` the signal, ``predictions`` and
-    ``returns`` one array a horizon in the signal's own unit, NaN where unknown; so are ``low`` and ``high``, the ends of
-    the predictions' intervals. ``alarm`` is the reading in and beside rows in alarm. Each point is the mean of ``each``
-    rows.
+    ``returns`` one array a horizon in the signal's own unit, NaN where unknown; so are ``low`` and ``high``, the ends
+    of the predictions' intervals. ``alarm`` is the reading in rows in alarm and beside them. Each point is the mean of
+    ``each`` rows.
     """
 
     x: NDArray[Any]

@@ -62,8 +62,12 @@ def _panel(
     parts = [f'<text x="{left + 8:.1f}" y="{top + 14:.1f}" fill="#1c1f24">{escape(panel["title"])}</text>']
     lines = [(line, _numbers(arrays[line["x"]]), _numbers(arrays[line["y"]])) for line in panel["lines"]]
     xs = np.concatenate([x for _, x, _ in lines] or [np.zeros(0)])
-    bands = [(line, x, *(_numbers(arrays[line[end]]) for end in ("low", "high"))) for line, x, _ in lines if "low" in line]
-    ys = np.concatenate([*(y for _, _, y in lines), *(y for *_, low, high in bands for y in (low, high))] or [np.zeros(0)])
+    bands = [
+        (line, x, *(_numbers(arrays[line[end]]) for end in ("low", "high"))) for line, x, _ in lines if "low" in line
+    ]
+    ys = np.concatenate(
+        [*(y for _, _, y in lines), *(y for *_, low, high in bands for y in (low, high))] or [np.zeros(0)]
+    )
     (x0, x1), (y0, y1) = _extent(xs, 0.0), panel["range"] or _extent(ys, 0.06)
     dated = bool(lines) and arrays[lines[0][0]["x"]]["kind"] == "date"
 

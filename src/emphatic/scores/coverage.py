@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 class IntervalScores:
-    """Scores of the intervals of Q questions from row ``first`` on; blocks of rows come in order, and only sums are kept.
+    """Scores of the intervals of Q questions from row ``first`` on; blocks of rows come in order, only sums are kept.
 
     The interval score of a return G with the interval [l, u], of which a share α is to be missed, is
 
@@ -34,8 +34,7 @@ class IntervalScores:
         self._rows, self._inside, self._total = np.zeros(Q, np.int64), np.zeros(Q, np.int64), np.zeros(Q)
 
     def add(self, start: int, low: Array, high: Array, G: Array, known: NDArray[np.bool_]) -> None:
-        """The next B rows, from ``start`` on: the ends (B, Q), NaN where there is no interval; returns and where they are
-        known (Q, B)."""
+        """The next B rows, from ``start`` on: ends (B, Q), NaN where there is none; returns and whether known (Q, B)."""
         some = slice(max(0, self._first - start), None)
         l, u, g = low[some].T, high[some].T, G[:, some]
         use = known[:, some] & ~np.isnan(l)

@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import data
-from emphatic.nexting import job
+from emphatic.nexting.job import run as learn
+from emphatic.nexting.prediction_lines import OF_A_SIGNAL
 from emphatic.report import Axis, Figure, Key, Line, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, finding
 from emphatic.studies.conditions import Conditions
-from emphatic.tables.opening import open_table
+from emphatic.tables import open_table
 
 __all__ = ["SOURCE", "TITLE", "run"]
 
@@ -105,13 +106,11 @@ def score(task: Task) -> tuple[dict[str, Array], NDArray[np.bool_], list[Fault]]
     if task.copy:
         x, faults = inject(x, len(x) // 2, np.random.default_rng((task.seed, task.copy)))
     columns: dict[str, Any] = dict(zip(table.names, x.T, strict=True)) | {"time": time}
-    found = job.run(columns, time="time", predict=table.names, horizons=HORIZONS, offline=False).predictions
-    kinds = (np.stack([found.column(f"{name}.{kind}").to_numpy() for name in table.names], 1) for kind in KINDS)
-    anomaly, alarm = kinds
+    found = learn(columns, time="time", predict=table.names, horizons=HORIZONS, offline=False).predictions
+    anomaly, alarm = (
+        np.stack([found.column(f"{name}.{kind}").to_numpy() for name in table.names], axis=1) for kind in OF_A_SIGNAL
+    )
     return {OURS: np.nan_to_num(anomaly), **charts(x)}, alarm.astype(bool), faults
-
-
-KINDS = ("anomaly", "alarm")
 
 
 def charts(x: Array) -> dict[str, Array]:
