@@ -225,11 +225,11 @@ def test_each_value_is_under_its_own_name() -> None:
     """Also where the questions of a name do not follow one another."""
     questions = [GVF("x", horizon=2), GVF("y", horizon=2), GVF("x", horizon=9), GVF("y", horizon=9)]
     ends = {"low": np.array([0.0, np.nan, 2.0, -1.0]), "high": np.array([2.0, 4.0, 6.0, 8.0])}
-    alarms = {"anomaly": np.array([4.5, np.nan]), "alarm": np.array([True, False])}
+    alarms = {"anomaly": np.array([4.5, 0.0]), "alarm": np.array([True, False])}
     prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), ends | alarms)
     assert json.loads(LineFormat(questions, ["x", "y"]).line(prediction)) == {
         "step": 7, "time": None, "predictions": {"x": {"2": 1.0, "9": 3.0}, "y": {"2": 2.0, "9": None}},
         "low": {"x": {"2": 0.0, "9": 2.0}, "y": {"2": None, "9": -1.0}},
         "high": {"x": {"2": 2.0, "9": 6.0}, "y": {"2": 4.0, "9": 8.0}},
-        "anomaly": {"x": 4.5, "y": None}, "alarm": {"x": True, "y": False},
+        "anomaly": {"x": 4.5, "y": 0.0}, "alarm": {"x": True, "y": False},
     }  # fmt: skip

@@ -49,7 +49,7 @@ PRIOR, SHORTEST = 100.0, -0.1
 #: How much rows in alarm count for the tails.
 LIGHT = 0.05
 #: Before so many rows a tail is not known.
-START = 500.0
+START = 200.0
 #: The highest score.
 MOST = 16.0
 #: Statistics are ratios; this is added before the logarithm, and none is above the other.
@@ -67,14 +67,14 @@ def ratio(a: float, b: float) -> float:
 @register_jitable
 def rarity(tail: Floats, value: float, n: float) -> float:
     """−log₁₀ of how often, per row, a statistic rises to this value: see ``Alarms``."""
-    y = value - tail[BEGIN]
+    y, mean = value - float(tail[BEGIN]), float(tail[EXCESS])
     at = -math.log10(TAIL * tail[FIRST])
     if y <= 0.0:
-        return at * math.exp(max(y / tail[EXCESS], -50.0))
-    k = min(n, MEMORY) * TAIL * tail[FIRST]  # clusters of exceedances so far
-    light: float = min(1.0 - 0.5 / (1.0 - tail[EXCESS] ** 2 / tail[SQUARE]), 0.0) * k / (k + PRIOR)
-    shape = max(tail[EXCESS] + light, SHORTEST)
-    q = (math.exp(min(y, 50.0)) - 1.0) / (tail[EXCESS] * (1.0 - light))
+        return at * math.exp(max(y / mean, -50.0))
+    k = min(n, MEMORY) * TAIL * float(tail[FIRST])  # clusters of exceedances so far
+    light = min(1.0 - 0.5 / (1.0 - mean**2 / float(tail[SQUARE])), 0.0) * k / (k + PRIOR)
+    shape = max(mean + light, SHORTEST)
+    q = (math.exp(min(y, 50.0)) - 1.0) / (mean * (1.0 - light))
     if abs(shape) < 1e-3:
         return at + q / math.log(10.0)
     rest = 1.0 + shape * q
@@ -113,7 +113,7 @@ def alarms(
         J = H + 2
         for t in range(P.shape[0]):
             x = X[t, signal[c]]
-            anomaly[t, c], alarm[t, c] = math.nan, False
+            anomaly[t, c], alarm[t, c] = 0.0, False
             known = abs(x) <= LARGEST
             if gap[t]:
                 s[RUN] = 0.0

@@ -21,8 +21,8 @@ past alone, from the last 100,000 rows or so; rows in alarm count for a twentiet
 
     anomaly = −log₁₀ (J · the least rate of the J statistics)
 
-so that a score of 4 or more begins once in 10,000 rows at most, on a stationary stream. It ends at 16; it is not known
-in the first 500 rows and where there is no reading, and then there is no alarm.
+and at least 0, at most 16: a score of 4 or more begins once in 10,000 rows, on a stationary stream. Where there is
+nothing to judge by it is 0, and there is no alarm: in the first 200 rows, without a reading, and just after a gap.
 """
 
 from __future__ import annotations

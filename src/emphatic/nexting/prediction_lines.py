@@ -107,9 +107,8 @@ class LineFormat:
         values, derived = self._values(prediction.values), prediction.derived
         for kind in ENDS:
             values += self._values(derived[kind]) if derived else ["null"] * len(self.keys)
-        anomaly, alarm = (derived[kind].tolist() if derived else [math.nan] * len(self.signals) for kind in OF_A_SIGNAL)
-        values += [value if math.isfinite(value) else "null" for value in anomaly]
-        values += ["true" if raised is True else "false" for raised in alarm]
+        for kind in OF_A_SIGNAL:
+            values += map(json.dumps, derived[kind].tolist()) if derived else ["null"] * len(self.signals)
         return (self._template % (prediction.step, json.dumps(prediction.time), *values)).encode()
 
     def _values(self, array: NDArray[np.float64]) -> list[Any]:
