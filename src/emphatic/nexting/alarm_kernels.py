@@ -40,8 +40,8 @@ RECENT = 30.0
 #: An error counts as at most so many times its usual size, an excess as at most so many times its mean, and in the mean
 #: of squares as at most so many times.
 FAR, BEYOND, BEYOND_SQUARE = 20.0, 4.0, 6.0
-#: The mean of min(y, BEYOND) for an exponential y of mean 1.
-CUT = 1.0 - math.exp(-BEYOND)
+#: The means of min(y, BEYOND), and half of that of min(y, BEYOND_SQUARE)², for an exponential y of mean 1.
+CUT, CUT_SQUARE = 1.0 - math.exp(-BEYOND), 1.0 - (1.0 + BEYOND_SQUARE) * math.exp(-BEYOND_SQUARE)
 #: The least mean excess, for readings in whole numbers fall on few values: of errors, and of runs.
 LEAST, LEAST_RUN = 0.12, 0.25
 #: Exceedances that the prior, a tail like a power, counts for; and the least shape, for a tail that ends is a guess.
@@ -50,6 +50,8 @@ PRIOR, SHORTEST = 100.0, -0.1
 LIGHT = 0.05
 #: Before so many rows a tail is not known.
 START = 200.0
+#: How many times rarer than estimated alarms are to be: tails are not known exactly.
+MARGIN = 1.5
 #: The highest score.
 MOST = 16.0
 #: Statistics are ratios; this is added before the logarithm, and none is above the other.
@@ -91,7 +93,7 @@ def learn_tail(tail: Floats, value: float, weight: float, n: float, least: float
     if above > 0.0:
         a, mean = weight / (1.0 + k), tail[EXCESS]
         tail[EXCESS] = max(mean + a * (min(y, BEYOND * mean) / CUT - mean), least)
-        tail[SQUARE] += a * (min(y, BEYOND_SQUARE * mean) ** 2 - tail[SQUARE])
+        tail[SQUARE] += a * (min(y, BEYOND_SQUARE * mean) ** 2 / CUT_SQUARE - tail[SQUARE])
         tail[SQUARE] = max(tail[SQUARE], 1.05 * tail[EXCESS] ** 2)
         tail[FIRST] = max(tail[FIRST] + a * (1.0 - tail[ABOVE] - tail[FIRST]), 1e-3)
     tail[ABOVE] = above
@@ -152,7 +154,7 @@ def alarms(
                 highest = 0.0
                 for j in range(J):
                     highest = max(highest, rarity(tails[c, j], values[j], n))
-                score = min(max(highest - math.log10(float(J)), 0.0), MOST)
+                score = min(max(highest - math.log10(MARGIN * J), 0.0), MOST)
                 if n >= START:
                     anomaly[t, c], alarm[t, c] = score, score > threshold[0]
                 for j in range(J):

@@ -10,19 +10,21 @@ are these statistics:
                                 a signal drifts (the unexpected demon error of White 2015, section 7.4)
 
 "usual" is the running mean of what stands above it; in the first, half of it is that of the last 30 rows, so that a
-restless hour is no alarm. Each statistic is compared with its own past: u being the value that .02 of all rows exceed,
+restless hour is no alarm. Each statistic s is compared with its own past. Of u, which .02 of all rows exceed, and the
+means M₁ of log(s/u) and M₂ of its square above u, the rate at which s is reached, per row, is
 
-    rate(s) = .02 θ (s / u)^(−1/m),    s > u
+    rate = .02 θ (1 + ξ (s/u − 1) / (M₁ (1 − ξ₋)))^(−1/ξ),    ξ₋ = 1 − ½ / (1 − M₁²/M₂),    ξ = M₁ + ξ₋
 
-is how often, per row, the statistic rises to s on a stationary stream: m is the mean of log(s/u) above u (Hill 1975),
-and θ the share of exceedances before which there was none, for values that are large once stay so for a while. For
-tails that fall faster than a power this is too high a rate, and alarms are rarer than stated. All is learned from the
-past alone, from the last 100,000 rows or so; rows in alarm count for a twentieth. The score is
+for any kind of tail (Dekkers, Einmahl & de Haan 1989); θ is the share of exceedances before which there was none, for
+what is large stays so for a while, and an alarm counts when it begins. ξ₋ is drawn towards 0, a tail like a power, while
+little is known. All is learned from the past alone, the last 100,000 rows or so; rows in alarm count for a twentieth.
+The score of the row is
 
-    anomaly = −log₁₀ (J · the least rate of the J statistics)
+    anomaly = −log₁₀ (1.5 J · the least rate of the J statistics)
 
-and at least 0, at most 16: a score of 4 or more begins once in 10,000 rows, on a stationary stream. Where there is
-nothing to judge by it is 0, and there is no alarm: in the first 200 rows, without a reading, and just after a gap.
+with a margin of 1.5, at least 0 and at most 16: a score above 4 begins once in 10,000 rows at most, on a stationary
+stream (measured: .2 to 1 times as often as stated). Where there is nothing to judge by it is 0, and there is no alarm:
+in the first 200 rows, without a reading, and just after a gap.
 """
 
 from __future__ import annotations
