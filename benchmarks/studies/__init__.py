@@ -13,7 +13,7 @@ from benchmarks.studies.beside import Beside
 from benchmarks.studies.collision import GRID, SMALL, Study
 from benchmarks.studies.growth import Growth
 from benchmarks.studies.simulation import Simulation
-from emphatic import problems
+from emphatic import problems, rules
 
 
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
@@ -55,7 +55,7 @@ def growth() -> Sequence[Case]:
 
     return [
         *(garnet(n) for n in (2, 6, 12, 16, 32)),
-        *(garnet_of(rule) for rule in ("td", "etd", "true_online_etd", "gtd")),
+        *(garnet_of(rule) for rule in rules.names()),
         *(Growth("K", f"K = {K:,}", K=K) for K in (16, 228, 2_048)),
         *(Growth("the steps between errors", f"{every}", every=every) for every in (1, 10, 100)),
         *(Growth("the rule's vectors", f"{m}, {rule}", rule=rule) for m, rule in ((2, "td"), (3, "gtd"), (4, "htd"))),

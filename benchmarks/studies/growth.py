@@ -14,6 +14,11 @@ from benchmarks.studies.check import against_reference
 from emphatic import problems
 from emphatic.problems import MDP
 from emphatic.studies import Sweep, sweep
+from emphatic.studies.grid import find_rule, parameters
+
+#: What a rule has besides α, if it has it. β is eta·α unless a rule needs its own.
+GIVEN = {"lambda": 0.9, "beta": 0.9, "zeta": 0.5}
+NEED_BETA = ("etd_beta", "true_online_etd_beta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +42,10 @@ class Growth:
     def swept(self, steps: int) -> Sweep:
         alpha = np.geomspace(2.0**-18, 2.0**-7, self.K)
         alpha[: round(self.K * self.diverge)] = 64.0
-        grid = {"rule": self.rule, "alpha": alpha, "lambda": 0.9}
+        known = parameters(find_rule(self.rule))
+        grid = {"rule": self.rule, "alpha": alpha} | {name: GIVEN[name] for name in GIVEN if name in known}
+        if self.rule not in NEED_BETA:
+            grid.pop("beta", None)
         return sweep(self.problem, grid, runs=1, steps=steps, every=self.every, jobs=1)
 
     def gates(self) -> Iterator[Gate]:

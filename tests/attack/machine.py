@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -27,9 +26,15 @@ from tests.support.contract import COMPILED, STRUCTURES
 from tests.support.plain import plain_python
 from tests.support.streams import TOLERANCE, Stream, make
 
+try:
+    import scipy.sparse as sp
+except ImportError:
+    sp = None
+    print("Without scipy: no features as CSR.", flush=True)
+
 __all__ = ["COUNTS", "LearnerMachine"]
 
-#: The calls made so far, by name; refusals and divergences among them.
+#: The calls made so far, by name; refusals and divergences among them, and again by engine ("engine dense").
 COUNTS: Counter[str] = Counter()
 SEEDS = st.integers(0, 2**32 - 1)
 PATH = FOLDER / "model.safetensors"
@@ -57,6 +62,7 @@ def state(learner: Learner) -> dict[str, bytes]:
 class LearnerMachine(RuleBasedStateMachine):
     """One learner, of any rule, engine, dtype and number."""
 
+    #: Each is drawn as often as it is listed.
     engines: tuple[str, ...] = ("dense", "sparse", "chunked")
     #: The rules whose kernels are compiled; the others' have the same structure, and run as plain Python.
     compiled: Mapping[str, tuple[str, ...]] = COMPILED
@@ -76,7 +82,7 @@ class LearnerMachine(RuleBasedStateMachine):
         engine, dtype = str(rng.choice(self.engines)), str(rng.choice(["float64", "float32"], p=[0.75, 0.25]))
         K = [None, 1, 3, 9][rng.integers(4)]
         n = int(rng.choice(SIZES[K]))
-        if self.name not in self.compiled[dtype]:
+        if self.name not in self.compiled[dtype] and engine != "cuda":
             self.context.enter_context(plain_python())
         self.learner = Learner(self.name, n, K, dtype=dtype, engine=engine)
 
@@ -102,7 +108,7 @@ class LearnerMachine(RuleBasedStateMachine):
         kind = rng.integers(4)
         if kind == 0:
             Phi: Any = Active(np.array(stream.indices), None if stream.values is None else np.array(stream.values))
-        elif kind == 1:
+        elif kind == 1 and sp is not None:
             Phi = sp.csr_array(stream.Phi)
         else:
             Phi = disguise(rng, stream.Phi)
@@ -164,7 +170,7 @@ class LearnerMachine(RuleBasedStateMachine):
             x.save(PATH, note=[1, "δ"], numbers=np.arange(3))
             other, more = Learner.load_with(PATH)
             assert more["note"] == [1, "δ"]
-        COUNTS["keep"] += 1
+        self.count("keep")
         assert state(other) == before == state(x)
         self.learner = other
 
@@ -179,7 +185,7 @@ class LearnerMachine(RuleBasedStateMachine):
             theta = rng.normal(size=shape).astype(x.dtype)
             x.theta = disguise(rng, theta)
             assert np.array_equal(x.theta, theta)
-        COUNTS["cut" if seed & 1 else "theta"] += 1
+        self.count("cut" if seed & 1 else "theta")
 
     # ------------------------------------------------------------------ what is to be refused
 
@@ -220,7 +226,7 @@ class LearnerMachine(RuleBasedStateMachine):
             COUNTS["refused"] += 1
             assert state(x) == before
         finally:
-            COUNTS["hostile"] += 1
+            self.count("hostile")
         self.settle()
 
     def spoil(self, rng: np.random.Generator, values: dict[str, Any], phi: dict[str, Any], shape: Any) -> None:
@@ -238,9 +244,13 @@ class LearnerMachine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ inside
 
+    def count(self, name: str) -> None:
+        COUNTS[name] += 1
+        COUNTS[f"engine {self.learner.engine}"] += 1
+
     def compare(self, name: str, call: Any) -> dict[str, bytes]:
         """The same call of the learner and of the reference; the learner's state afterwards."""
-        COUNTS[name] += 1
+        self.count(name)
         x, other = self.learner, mirror(self.learner)
         before = state(x)
         ours, theirs = outcome(call, x), outcome(call, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +249,11 @@ def test_a_new_driver_goes_on_from_the_manifest(tmp_path: Path) -> None:
     for one, _ in zip(running, range(17), strict=False):
         got[rows] = one
         rows += STEPS
-    # The driver is gone: nothing more is done, and files past the manifest are left.
+    with pytest.raises(ValueError, match=rf"another run, process {os.getpid()}, is writing here") as caught:
+        local(RULE, N, K, **SETUP, storage=tmp_path, resume=True)
+    assert "\n" not in str(caught.value)
+    # The driver is gone, and its lock with it: nothing more is done, and files past the manifest are left.
+    first._held.close()
     manifest = Manifest.read(tmp_path)
     assert manifest is not None
     assert manifest.block > 0

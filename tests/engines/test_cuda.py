@@ -52,6 +52,10 @@ def test_several_devices_and_arrays_of_other_libraries(tmp_path: Path) -> None:
     interpreted("use_devices_and_arrays", str(tmp_path / "m.safetensors"))
 
 
+def test_some_of_the_attack() -> None:
+    interpreted("withstand_the_attack")
+
+
 def test_halves_hold_what_they_claim_to() -> None:
     """FP16 halves are as exact as those of TF32 wherever a chunk is said to fit."""
     from emphatic.engines.cuda.cuda_blocks import _halve

@@ -196,12 +196,12 @@ def test_columns_of_any_name_on_a_pipe(name: str, tmp_path: Path) -> None:
     predictor = Predictor(SETTINGS, warm_up=100)
     made = predict(predictor, lines)
     assert predictor.horde is not None
-    answers = json.loads(predictor.line(made[0]))["predictions"]
+    answers = json.loads(made[0].line)["predictions"]
     assert answers.keys() == {name or "x", "%d"}
     predictor.horde.save(tmp_path / "m", **predictor.state())
     again, _ = Predictor.load(tmp_path / "m")
     (prediction,) = predict(again, lines[:1])
-    assert json.loads(again.line(prediction))["step"] == 110
+    assert json.loads(prediction.line)["step"] == 110
 
 
 def test_own_questions_are_listed_by_name_and_horizon() -> None:
@@ -213,7 +213,7 @@ def test_own_questions_are_listed_by_name_and_horizon() -> None:
     horde.run({"x": np.sin(np.arange(600.0))})
     predictor = Predictor.restore(horde, {})
     (prediction,) = predict(predictor, [b'{"x": 0.25}'])
-    answers = json.loads(predictor.line(prediction))["predictions"]
+    answers = json.loads(prediction.line)["predictions"]
     assert {name: list(at) for name, at in answers.items()} == {"x": ["2", "x"], "high": ["0.9"], "slow": ["9"]}
 
 

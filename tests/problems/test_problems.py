@@ -588,6 +588,8 @@ def test_no_fixed_point() -> None:
     assert same_again.A_matrix("td")[0, 0] == 0.0
     with pytest.raises(ValueError, match=r"'td' has no fixed point"):
         same_again.fixed_point("td")
+    with pytest.raises(ValueError, match=r"beyond the range of float64"):
+        mdp.replace(Phi=[[1e200], [2e200]]).fixed_point("td")
 
 
 def test_rules_without_a_known_fixed_point_are_refused() -> None:

@@ -326,5 +326,29 @@ def learn_as_the_reference_does() -> None:
     run_any_rule()
 
 
+def withstand_the_attack() -> None:
+    """Some of the standing attack (``tests.attack``), and arrays in the layouts that torch does not have."""
+    from hypothesis import HealthCheck, settings
+    from hypothesis.stateful import run_state_machine_as_test
+
+    from tests.attack.machine import COUNTS, LearnerMachine
+
+    stream = make(0, 7, 3, 2)
+    here, there = (Learner("td", 3, 2, engine=engine) for engine in ("cuda", "reference"))
+    backwards: dict[str, Any] = {name: v[::-1, ::-1].copy()[::-1, ::-1] for name, v in stream.parameters().items()}
+    odd = np.ndarray(stream.Phi.shape, np.float64, bytearray(stream.Phi.nbytes + 1), 1)
+    odd[...] = stream.Phi
+    for Phi in (odd, stream.Phi[::-1].copy()[::-1]):
+        assert relative_error(here.run(Phi, **backwards), there.run(Phi, **backwards)) < 1e-10
+
+    LearnerMachine.engines = ("cuda",)
+    some = settings(
+        max_examples=4, stateful_step_count=10, deadline=None, derandomize=True, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    run_state_machine_as_test(LearnerMachine, settings=some)
+    assert COUNTS["engine cuda"] > 20
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
@@ -14,7 +15,7 @@ from typing import Any, Literal, Self
 from emphatic.cluster.connection import Connection
 from emphatic.cluster.driver import Backend, ClusterStatus, Driver, Parcel
 from emphatic.cluster.local_shards import LocalShards
-from emphatic.cluster.manifest import Manifest
+from emphatic.cluster.manifest import Manifest, hold_storage
 from emphatic.cluster.ray_shards import RayShards
 from emphatic.cluster.shard import ShardPart, Start
 from emphatic.errors import CheckpointError
@@ -59,17 +60,23 @@ class Cluster:
         self.storage = Path(self._temporary.name if self._temporary else os.fspath(storage or "")).absolute()
         self._gpus = int(engine.startswith("cuda"))
         self._session = secrets.token_hex(4)
-        found = Manifest.read(self.storage)
-        self._check_resume(found, resume)
         self._connection: Connection | None = None
-        if address == IN_PROCESS:
-            self._shards, self._threads = shards or 1, threads or 1
-        elif found is not None and shards is None:  # as it was cut before
-            self._connection = Connection(address, found.setup.get("shards"), threads, self._gpus)
-        else:
-            self._connection = Connection(address, shards, threads, self._gpus)
-        if self._connection is not None:
-            self._shards, self._threads = self._connection.shards, self._connection.threads
+        #: The lock of the storage, until it is closed.
+        self._held = ExitStack()
+        self._held.enter_context(hold_storage(self.storage))
+        try:
+            found = Manifest.read(self.storage)
+            self._check_resume(found, resume)
+            if address == IN_PROCESS:
+                self._shards, self._threads = shards or 1, threads or 1
+            else:
+                if found is not None and shards is None:  # as it was cut before
+                    shards = found.setup.get("shards")
+                self._connection = Connection(address, shards, threads, self._gpus)
+                self._shards, self._threads = self._connection.shards, self._connection.threads
+        except BaseException:
+            self.close()
+            raise
         # (as JSON gives it back)
         self._setup: dict[str, Any] = json.loads(json.dumps({**setup, "shards": self._shards, "block": self._block}))
         self._found = found
@@ -178,13 +185,14 @@ class Cluster:
     # ------------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """End the shards, and a Ray that was started for them. What was saved stays in the storage."""
+        """End the shards, and a Ray that was started for them. What was saved stays in the storage, for any driver."""
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.backend.close()
         elif self._connection is not None:
             self._connection.close()
         self._connection = None
+        self._held.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 

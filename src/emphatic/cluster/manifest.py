@@ -1,20 +1,27 @@
-"""``manifest.json``: the newest block that every shard has saved, and what the run is."""
+"""``manifest.json``: the newest block that every shard has saved, and what the run is; and the lock of its folder."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from emphatic.common.files import atomic_file
+from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 
-__all__ = ["Manifest"]
+__all__ = ["Manifest", "hold_storage"]
 
 _FORMAT = 1
+
+
+def hold_storage(storage: Path) -> AbstractContextManager[None]:
+    """Keep other drivers out of a storage: ``InUseError`` if one has it."""
+    return hold_lock(storage / "driver.lock", storage)
 
 
 @dataclass(frozen=True)

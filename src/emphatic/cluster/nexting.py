@@ -18,7 +18,7 @@ import numpy as np
 
 from emphatic.cluster.base import BLOCK
 from emphatic.cluster.horde import ClusterHorde, SharedReadings
-from emphatic.cluster.manifest import Manifest
+from emphatic.cluster.manifest import Manifest, hold_storage
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.job import NextingResult, check_free
 from emphatic.nexting.readings import KeptReadings, ReadingCounts
@@ -264,11 +264,14 @@ class ClusterNexting(Nexting):
 
 
 def _clear(storage: Path) -> None:
-    """Remove what a run has kept, and the folder if nothing else is there."""
-    for path in (*storage.glob("shard-*"), *storage.glob("predictions-*.parquet"), storage / "manifest.json"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    """Remove what a run has kept, and the folder if nothing else is there; ``InUseError`` if the run goes on."""
+    if not storage.exists():
+        return
+    with hold_storage(storage):
+        for path in (*storage.glob("shard-*"), *storage.glob("predictions-*.parquet"), storage / "manifest.json"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
     with suppress(OSError):
         storage.rmdir()

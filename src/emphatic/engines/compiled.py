@@ -100,7 +100,8 @@ def compose(functions: Functions, *kernels: str) -> str:
     """The text that is compiled: the rule, its small functions, and the source of these kernel modules."""
     parts = [
         "from __future__ import annotations\n\nimport numpy as np\n\n"
-        "from emphatic.engines.compiled import small, strict\n\n"
+        "from emphatic.engines.compiled import small, strict\n"
+        "from emphatic.engines.intrinsics import get_apart, put_apart\n\n"
         f"# compiled by {_compiler()}\n",
         functions.rule.source,
         "rule = small(rule)\n",

@@ -70,6 +70,8 @@ update_plain: Callable[[Scalars, Scalars, Any, Any], Scalars]
 #: (X, k, i) → z of an array (m, K, n); and z back into it.
 read: Callable[[Array, int, int], Scalars]
 write: Callable[[Array, int, int, Scalars], None]
+#: (X, k, c, φ, φ'): all components of learner k after the step.
+move: Callable[[Array, int, Scalars, Array, Array], None]
 
 #: () → sums, all 0.
 no_products: Callable[[], Scalars]
@@ -81,6 +83,13 @@ split_products: Callable[[Scalars], tuple[Scalars, Scalars, Scalars]]
 no_lengths: Callable[[], Scalars]
 add_lengths: Callable[[Scalars, Scalars, Any, Any], Scalars]
 split_lengths: Callable[[Scalars], tuple[Scalars, Scalars, Scalars]]
+#: The same three for g alone, which learners of one stream have in common (its z may be empty), and for x and x_next.
+no_common: Callable[[], Scalars]
+add_common: Callable[[Scalars, Scalars, Any, Any], Scalars]
+split_common: Callable[[Scalars], tuple[Scalars, Scalars, Scalars]]
+no_own: Callable[[], Scalars]
+add_own: Callable[[Scalars, Scalars, Any, Any], Scalars]
+split_own: Callable[[Scalars], tuple[Scalars, Scalars, Scalars]]
 
 #: (parameters, t, k) → step, from a tuple of (T, K) arrays.
 step_at: Callable[[tuple[Scalars64, ...], int, int], Scalars]

@@ -196,6 +196,9 @@ class Functions:
         add("update_plain(c, z, p, q)", *unpack("c", "z"), f"return {tuple_of(u.row(r) for r in u.vectors)}")
         self._products("no_products", "add_products", "split_products", u.products)
         self._products("no_lengths", "add_lengths", "split_lengths", u.lengths)
+        common = [name for name in u.products if name in ("pp", "pq", "qq")]
+        self._products("no_common", "add_common", "split_common", common)
+        self._products("no_own", "add_own", "split_own", [name for name in u.products if name not in common])
 
     def _products(self, zero: str, add: str, split: str, names: Sequence[str]) -> None:
         """The inner products of these names: sums in the learner's dtype, what is made of them in float64."""
@@ -215,6 +218,14 @@ class Functions:
         vectors, memory, coefficients = u.vectors, range(u.M), range(len(u.coefficients))
         add("read(X, k, i)", f"return {tuple_of(f'X[{r}, k, i]' for r in vectors)}")
         add("write(X, k, i, z)", *(f"X[{r}, k, i] = z[{r}]" for r in vectors))
+        own = tuple_of(f"get_apart(x{r}, i, {r + 1})" for r in vectors)
+        add(
+            "move(X, k, c, phi, phi_next)",
+            *(f"x{r} = X[{r}, k]" for r in vectors),
+            "for i in range(X.shape[2]):",
+            f"    z = update(c, {own}, get_apart(phi, i, 0), get_apart(phi_next, i, 0))",
+            *(f"    put_apart(x{r}, i, {r + 1}, z[{r}])" for r in vectors),
+        )
         parameters = range(len(self.rule.parameters))
         add("step_at(parameters, t, k)", f"return {tuple_of(f'parameters[{i}][t, k]' for i in parameters)}")
 

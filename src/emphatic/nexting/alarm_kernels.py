@@ -52,8 +52,8 @@ LIGHT = 0.05
 START = 200.0
 #: How many times rarer than estimated alarms are to be: tails are not known exactly.
 MARGIN = 1.5
-#: The highest score.
-MOST = 16.0
+#: The highest score; and scores have three decimals.
+MOST, DIGITS = 16.0, 1000.0
 #: Statistics are ratios; this is added before the logarithm, and none is above the other.
 SMALL, LARGE = 0.01, 1e9
 
@@ -155,6 +155,7 @@ def alarms(
                 for j in range(J):
                     highest = max(highest, rarity(tails[c, j], values[j], n))
                 score = min(max(highest - math.log10(MARGIN * J), 0.0), MOST)
+                score = math.floor(score * DIGITS) / DIGITS
                 if n >= START:
                     anomaly[t, c], alarm[t, c] = score, score > threshold[0]
                 for j in range(J):

@@ -16,9 +16,9 @@ means M₁ of log(s/u) and M₂ of its square above u, the rate at which s is re
     rate = .02 θ (1 + ξ (s/u − 1) / (M₁ (1 − ξ₋)))^(−1/ξ),    ξ₋ = 1 − ½ / (1 − M₁²/M₂),    ξ = M₁ + ξ₋
 
 for any kind of tail (Dekkers, Einmahl & de Haan 1989); θ is the share of exceedances before which there was none, for
-what is large stays so for a while, and an alarm counts when it begins. ξ₋ is drawn towards 0, a tail like a power, while
-little is known. All is learned from the past alone, the last 100,000 rows or so; rows in alarm count for a twentieth.
-The score of the row is
+what is large stays so for a while, and an alarm counts when it begins. While little is known, ξ₋ is drawn towards 0,
+a tail like a power. All is learned from the past alone, the last 100,000 rows or so; rows in alarm count for a
+twentieth. The score of the row is
 
     anomaly = −log₁₀ (1.5 J · the least rate of the J statistics)
 

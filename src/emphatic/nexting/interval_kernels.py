@@ -54,6 +54,8 @@ _RECENT, _DELAYS = 4.0, 20.0
 _LIMIT = 4.0
 #: √(π/2), the ratio of a normal distribution's standard deviation and mean absolute error.
 _NORMAL = 1.2533141373155003
+#: Larger numbers have no digit after the point to round.
+_DIGITS = 1e15
 #: A return counts as known if so much of its weight was seen.
 _SEEN = 0.5
 
@@ -72,6 +74,19 @@ def solve(A: Floats, b: Floats) -> Floats:
             b[i] -= A[k, i] * b[k]
         b[i] /= A[i, i]
     return b
+
+
+@register_jitable
+def rounded(x: float, half: float) -> float:
+    """x to three digits of half the width."""
+    digits = 2.0 - math.floor(math.log10(half)) if half > 0.0 else 400.0
+    if not -300.0 < digits < 300.0:
+        return x
+    if digits < 0.0:
+        unit = 10.0**-digits
+        return math.floor(x / unit + 0.5) * unit
+    scale = 10.0**digits
+    return math.floor(x * scale + 0.5) / scale if abs(x) * scale < _DIGITS else x
 
 
 @register_jitable
@@ -202,7 +217,7 @@ def intervals(
                     learn_error(s, e, one[HALF], g, settings[0], float(count[q]), float(every[q]))
             error = s[ERROR] if s[LABELS] > 0.0 else math.sqrt(s[SQUARES] / s[SEEN])
             half = settings[1] * math.exp(s[LEVEL]) * error * math.sqrt(0.5 + 0.5 * v)
-            low[t, q], high[t, q] = p - half, p + half
+            low[t, q], high[t, q] = rounded(p - half, half), rounded(p + half, half)
             if slot >= 0:
                 kept[slot, PREDICTION], kept[slot, HALF] = p, half
                 kept[slot, VALUE_THEN], kept[slot, WEIGHT_THEN] = s[VALUE], s[WEIGHT]

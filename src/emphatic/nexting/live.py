@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.predictor import WARM_UP, Every, Predictor
+from emphatic.nexting.predictor import WARM_UP, Every, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.delimited import LOOK_LINES
 from emphatic.tables.pipe import Malformed, Reading, Readings, line_blocks
@@ -85,8 +85,7 @@ class Live:
         readings = Readings((), predictor.columns, predictor.delimiter, look, predictor.header)
         for block in self._blocks(readings, wake):
             outcomes = predictor.take(block, readings.form)
-            made = (each for each in outcomes if each is not None and not isinstance(each, Malformed))
-            self._pending = b"".join(map(predictor.line, made))
+            self._pending = b"".join(each.line for each in outcomes if isinstance(each, Prediction))
             self._write(self._pending, wake)
             if self._stop:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,19 +48,6 @@ class Every:
             return False
         self._last = now
         return True
-
-
-class Prediction(NamedTuple):
-    """The predictions at one reading: its number, its time as it was written, and a value for each question.
-
-    ``derived`` has what was derived from them, by kind, as ``emphatic.nexting.derived`` makes it: "low" and "high", a
-    value for each question, "anomaly" and "alarm", one for each signal that is predicted; empty in the warm-up.
-    """
-
-    step: int
-    time: Any
-    values: NDArray[np.float64]
-    derived: Mapping[str, NDArray[Any]] = {}
 
 
 def question_keys(questions: Iterable[GVF]) -> list[tuple[str, str]]:
@@ -107,8 +94,11 @@ class LineFormat:
         values, derived = self._values(prediction.values), prediction.derived
         for kind in ENDS:
             values += self._values(derived[kind]) if derived else ["null"] * len(self.keys)
-        for kind in OF_A_SIGNAL:
-            values += map(json.dumps, derived[kind].tolist()) if derived else ["null"] * len(self.signals)
+        if derived:
+            values += derived["anomaly"].tolist()
+            values += ["true" if raised else "false" for raised in derived["alarm"].tolist()]
+        else:
+            values += ["null"] * len(OF_A_SIGNAL) * len(self.signals)
         return (self._template % (prediction.step, json.dumps(prediction.time), *values)).encode()
 
     def _values(self, array: NDArray[np.float64]) -> list[Any]:
@@ -118,6 +108,30 @@ class LineFormat:
         if not np.isfinite(array).all():
             values = [value if math.isfinite(value) else "null" for value in values]
         return values
+
+
+class Prediction(NamedTuple):
+    """The predictions at one reading: its number, its time as it was written, and a value for each question.
+
+    ``format`` is that of its line; ``readings`` are those of the signals (NaN missing), ``seconds`` is the time as a
+    number, and ``gap`` tells whether the reading does not follow on the one before it. ``derived`` has what was derived
+    from them, by kind, as ``emphatic.nexting.derived`` makes it: "low" and "high", a value for each question, "anomaly"
+    and "alarm", one for each signal that is predicted; it is empty in the warm-up.
+    """
+
+    step: int
+    time: Any
+    values: NDArray[np.float64]
+    format: LineFormat
+    readings: Sequence[float] = ()
+    seconds: float = math.nan
+    gap: bool = False
+    derived: Mapping[str, NDArray[Any]] = {}
+
+    @property
+    def line(self) -> bytes:
+        """The prediction as a line of JSON."""
+        return self.format.line(self)
 
 
 def _literal(text: str) -> str:

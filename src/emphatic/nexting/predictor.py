@@ -62,7 +62,7 @@ class Predictor:
 
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
     >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
-    >>> outcomes[1], predictor.line(outcomes[2])[:60]
+    >>> outcomes[1], outcomes[2].line[:60]
     (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}, ')
     >>> outcomes[-1].step, outcomes[-1].derived["low"] < outcomes[-1].values
     (99, array([ True]))
@@ -145,10 +145,6 @@ class Predictor:
             self._learn(block, outcomes)
         return outcomes
 
-    def line(self, prediction: Prediction) -> bytes:
-        """A prediction as a line of JSON."""
-        return self.format.line(prediction)
-
     def log_counts(self) -> None:
         """Log how much could not be used, of what was not logged one by one."""
         if self.malformed > _REPORTED:
@@ -200,11 +196,15 @@ class Predictor:
             return
         self._follow(block, clock)
         self.readings += len(block)
-        derived = self.derived(predictions, values, np.zeros(len(block), bool) if gap is None else gap)
-        for row, each in enumerate(block):
-            if self.every(self.step, each.row.time):
-                beside = {kind: found[row] for kind, found in derived.items()}
-                outcomes[each.place] = Prediction(self.step, each.row.time_text, predictions[row], beside)
+        breaks = np.zeros(len(block), bool) if gap is None else gap
+        derived = self.derived(predictions, values, breaks)
+        for i, each in enumerate(block):
+            row = each.row
+            if self.every(self.step, row.time):
+                outcomes[each.place] = Prediction(
+                    self.step, row.time_text, predictions[i], self.format, row.values, row.time, bool(breaks[i]),
+                    {kind: found[i] for kind, found in derived.items()},
+                )  # fmt: skip
             self.step += 1
 
     def _follow(self, block: list[_Waiting], clock: Clock | None) -> None:
@@ -252,8 +252,8 @@ class Predictor:
         guess, step = self._guesses(self._waiting, self._form), len(self._waiting) - 1
         if guess is None or not self.every(step, guess.time):
             return None
-        self.format = LineFormat(guess.questions, dict.fromkeys(str(question.cumulant) for question in guess.questions))
-        return Prediction(step, guess.time_text, guess.values)
+        signals = dict.fromkeys(str(question.cumulant) for question in guess.questions)
+        return Prediction(step, guess.time_text, guess.values, LineFormat(guess.questions, signals))
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
@@ -296,9 +296,12 @@ class Predictor:
             logger.info("column %r is not used: %s.", column, reason)
         logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
         row = self._parser.parse(waiting[-1][1])
-        wanted = self.every(self.step - 1, row.time)
-        beside = {kind: found[-1] for kind, found in derived.items()}
-        return Prediction(self.step - 1, row.time_text, predictions[-1], beside) if wanted else None
+        if not self.every(self.step - 1, row.time):
+            return None
+        return Prediction(
+            self.step - 1, row.time_text, predictions[-1], self.format, row.values, row.time,
+            derived={kind: found[-1] for kind, found in derived.items()},
+        )  # fmt: skip
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""

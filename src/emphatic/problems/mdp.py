@@ -251,7 +251,11 @@ class MDP:
 
     def fixed_point(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """θ* with Aθ* = b: where the rule's expected update is 0; the shortest one if there are several."""
-        theta = exact.least_norm(self.A_matrix(rule, beta), self.b_vector(rule, beta))
+        with np.errstate(over="ignore", invalid="ignore"):
+            A, b = self.A_matrix(rule, beta), self.b_vector(rule, beta)
+        if not (np.isfinite(A).all() and np.isfinite(b).all()):
+            raise ValueError("A and b of this problem are beyond the range of float64: scale 'Phi' or 'R' down.")
+        theta = exact.least_norm(A, b)
         if theta is None:
             name = _known(rule).name
             raise ValueError(f"Rule {name!r} has no fixed point here: A is singular and b is not in its range.")

@@ -34,7 +34,7 @@ class IntervalScores:
         self._rows, self._inside, self._total = np.zeros(Q, np.int64), np.zeros(Q, np.int64), np.zeros(Q)
 
     def add(self, start: int, low: Array, high: Array, G: Array, known: NDArray[np.bool_]) -> None:
-        """The next B rows, from ``start`` on: ends (B, Q), NaN where there is none; returns and whether known (Q, B)."""
+        """The next B rows, from ``start`` on: ends (B, Q), NaN where there is none; returns, where known, (Q, B)."""
         some = slice(max(0, self._first - start), None)
         l, u, g = low[some].T, high[some].T, G[:, some]
         use = known[:, some] & ~np.isnan(l)

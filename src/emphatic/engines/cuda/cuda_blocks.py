@@ -117,7 +117,7 @@ class CudaLog:
         self.top = torch.tensor(top, dtype=torch.float64, device=part.device)
         self.apart = not _one_log(phi, phi_next)
         self.phi, self.phi_next = _tensor(phi), _tensor(phi_next)
-        self.parameters = [_reduced(_tensor(p)) for p in parameters]
+        self.parameters = [_tensor(_reduced(p)) for p in parameters]
         # What is the same at every step is copied once, in float64.
         self.constant = [
             p.to(part.device, torch.float64) if len(p) == 1 or self.T == 1 else None for p in self.parameters
@@ -193,15 +193,18 @@ class CudaLog:
 def _tensor(value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
+    if min(value.strides) < 0 or not value.flags.aligned:  # which torch does not have
+        value = value.copy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it may be read-only, and is only read
         return torch.from_numpy(value)
 
 
-def _reduced(p: torch.Tensor) -> torch.Tensor:
+def _reduced(p: Any) -> Any:
     """Without the axes along which it is constant: one entry stands for all of them."""
-    p = p[:1] if p.stride(0) == 0 else p
-    return p[:, :1] if p.stride(1) == 0 else p
+    steps, learners = p.stride() if isinstance(p, torch.Tensor) else p.strides
+    p = p[:1] if steps == 0 else p
+    return p[:, :1] if learners == 0 else p
 
 
 def _one_log(phi: Any, phi_next: Any) -> bool:

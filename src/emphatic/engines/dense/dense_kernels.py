@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         COUNTER,
         HUGE,
         LIMIT,
+        add_common,
         add_lengths,
+        add_own,
         add_products,
         all_within,
         bounds,
@@ -32,12 +34,17 @@ if TYPE_CHECKING:
         larger,
         load,
         magnitudes,
+        move,
+        no_common,
         no_lengths,
+        no_own,
         no_products,
         read,
         real,
         rounded,
+        split_common,
         split_lengths,
+        split_own,
         split_products,
         step_at,
         store,
@@ -241,14 +248,19 @@ def step_learners(
 ) -> int:  # fmt: skip
     """One step of these learners; −1, or the first that would diverge and may not freeze, and then none has moved.
 
-    All decide before any moves. A frozen learner has a TD error and a prediction, and does not move.
+    Those that may freeze move as soon as they have decided, the others when all have. A frozen learner has a TD error
+    and a prediction, and does not move.
     """
     keeps = predictions.shape[0] > 0
+    common = no_common()
+    for i in range(X.shape[2]):
+        common = add_common(common, (), phi[i], phi_next[i])
+    _, _, g = split_common(common)
     for k in learners:
-        sums = no_products()
+        own = no_own()
         for i in range(X.shape[2]):
-            sums = add_products(sums, read(X, k, i), phi[i], phi_next[i])
-        x, x_next, g = split_products(sums)
+            own = add_own(own, read(X, k, i), phi[i], phi_next[i])
+        x, x_next, _ = split_own(own)
         if keeps:
             predictions[t, k] = x[0]
         memory, size = load(scalars, k)
@@ -263,15 +275,20 @@ def step_learners(
                 if not freeze:
                     return int(k)
                 frozen[k] = True
-            keep(work, k, memory, size, c)
+            elif freeze:
+                move(X, k, c, phi, phi_next)
+                store(scalars, k, memory, size)
+                scalars[k, COUNTER] += 1.0
+            else:
+                keep(work, k, memory, size, c)
         last_delta[k] = delta
-    for k in learners:
-        if not frozen[k]:
-            memory, size, c = kept(work, k)
-            for i in range(X.shape[2]):
-                write(X, k, i, update(c, read(X, k, i), phi[i], phi_next[i]))
-            store(scalars, k, memory, size)
-            scalars[k, COUNTER] += 1.0
+    if not freeze:
+        for k in learners:
+            if not frozen[k]:
+                memory, size, c = kept(work, k)
+                move(X, k, c, phi, phi_next)
+                store(scalars, k, memory, size)
+                scalars[k, COUNTER] += 1.0
     return -1
 
 
