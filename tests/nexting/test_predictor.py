@@ -15,7 +15,7 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.prediction_lines import LineFormat
+from emphatic.nexting.prediction_lines import LineFormat, _texts
 from emphatic.nexting.predictor import ENGINE, Every, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
@@ -283,3 +283,13 @@ def test_each_value_is_under_its_own_name() -> None:
         "high": {"x": {"2": 2.0, "9": 6.0}, "y": {"2": 4.0, "9": 8.0}},
         "anomaly": {"x": 4.5, "y": 0.0}, "alarm": {"x": True, "y": False},
     }  # fmt: skip
+
+
+def test_numbers_are_written_as_repr_writes_them() -> None:
+    rng = np.random.default_rng(8)
+    values = np.concatenate([
+        rng.normal(size=20_000) * 10.0 ** rng.integers(-20, 25, 20_000), rng.normal(size=20_000),
+        rng.integers(-5, 5, 100) * 1.0, [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1],
+    ])  # fmt: skip
+    assert _texts(values) == [repr(value) for value in values.tolist()]
+    assert _texts(np.array([np.nan, np.inf, -np.inf, 0.5])) == ["null", "null", "null", "0.5"]
