@@ -138,7 +138,7 @@ def _texts(values: NDArray[np.float64]) -> list[str]:
     """
     texts: list[str] = pa.array(values).cast(pa.string()).to_pylist()
     size = np.abs(values)
-    same = (size >= 1e-4) & (size < 1e15) & (values != np.rint(values))
+    same = (size >= 1e-4) & (size < 1e9) & (values != np.rint(values))
     for i in np.flatnonzero(~same).tolist():
         texts[i] = repr(float(values[i])) if size[i] < math.inf else "null"
     return texts
