@@ -154,13 +154,14 @@ def test_questions_that_have_no_interval_get_null() -> None:
     named = {"cumulant": "x", "gamma": 0.5, "name": "own"}
     predictor = Predictor(Settings(horizons=(2,), predict=("x",), questions=(own, named)), warm_up=60)
     last = json.loads(predict(predictor, lines(100))[-1].line)
-    assert list(last) == ["step", "time", "predictions", "low", "high"]
+    assert list(last) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm"]
+    assert list(last["alarm"]) == ["x"]
     assert last["low"]["above"] == {"2": None}
     assert last["low"]["x"]["2"] < last["predictions"]["x"]["2"] < last["high"]["x"]["2"]
     assert last["low"]["own"]["0.5"] == pytest.approx(last["low"]["x"]["2"])
     for question in (named | {"name": "x@2.low"}, named | {"name": "x@2.high"}):
         wrong = Predictor(Settings(horizons=(2,), predict=("x",), questions=(question,)), warm_up=60)
-        with pytest.raises(ValueError, match="is the name of an interval's end"):
+        with pytest.raises(ValueError, match="is the name of a column of intervals or alarms"):
             predict(wrong, lines(100))
 
 

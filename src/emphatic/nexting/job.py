@@ -131,8 +131,8 @@ def run(
     >>> import emphatic
     >>> t = np.arange(1000)
     >>> result = emphatic.nexting.run({"wave": np.sin(t / 9), "level": np.cos(t / 9)}, predict="wave", horizons=[2, 10])
-    >>> result.predictions.column_names
-    ['row', 'wave@2', 'wave@10', 'wave@2.low', 'wave@2.high', 'wave@10.low', 'wave@10.high']
+    >>> result.predictions.column_names[:3]
+    ['row', 'wave@2', 'wave@10']
     >>> [round(score["variance_explained"], 1) for score in result.summary]
     [1.0, 1.0]
     """

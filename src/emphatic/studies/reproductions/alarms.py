@@ -75,9 +75,9 @@ def inject(x: Array, first: int, rng: np.random.Generator) -> tuple[Array, list[
 
     >>> x, faults = inject(np.random.default_rng(0).normal(size=(5000, 2)), 2500, np.random.default_rng(0))
     >>> [(fault.signal, fault.kind) for fault in faults]
-    [(1, 'dropout'), (0, 'drift')]
-    >>> x[faults[0].begin : faults[0].end, 1].any()
-    np.False_
+    [(0, 'spike'), (1, 'stuck')]
+    >>> float(np.ptp(x[faults[1].begin - 1 : faults[1].end, 1]))
+    0.0
     """
     y, faults = x.copy(), []
     deviation = np.nanstd(x[:first], axis=0)
