@@ -1,4 +1,4 @@
-"""The nexting suite: learning from the log that comes with the package, and a pipe of readings."""
+"""The nexting suite: learning from the log that comes with the package, its intervals, and a pipe of readings."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import numpy as np
 
 import emphatic
 from benchmarks.cases import Case, Effort, run_cases
+from benchmarks.intervals import Intervals
 from benchmarks.measure import Gate, gate
 from benchmarks.report import Row
 from emphatic.features import Features
@@ -31,8 +32,8 @@ def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
 
 def cases(quick: bool) -> Sequence[Case]:
     if quick:
-        return [Log(3_000), Pipe(2, 700)]
-    return [Log(None), Pipe(20, 5_000)]
+        return [Log(3_000), Intervals(12_000), Pipe(2, 700)]
+    return [Log(None), Intervals(None), Pipe(20, 5_000)]
 
 
 def table(rows: int | None) -> emphatic.streams.Table:

@@ -277,7 +277,8 @@ class LearnerMachine(RuleBasedStateMachine):
         x = self.learner
         found = [np.asarray(getattr(x, name)) for name in (*x.rule.vectors, *x.rule.memory)]
         assert all(np.isfinite(value).all() for value in found), repr(x)
-        if max((largest(value) for value in found), default=0.0) > 1e-6 * LARGEST[x.dtype] ** 0.5 or np.any(x.frozen):
+        limit = min(1e-6 * LARGEST[x.dtype] ** 0.5, 1e30)  # (of the squares of larger ones, differences are rounding)
+        if max((largest(value) for value in found), default=0.0) > limit or np.any(x.frozen):
             self.learner = Learner(x.rule, x.n, x.K, dtype=x.dtype, engine=x.engine)
 
 

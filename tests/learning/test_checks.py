@@ -987,3 +987,18 @@ def test_what_has_no_rows_to_take() -> None:
     for bad in ([0], (0, 1), np.array([True]), 0.0, None, "a"):
         with pytest.raises(TypeError, match="indexed by a slice or an integer"):
             Phi[bad]
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ["dense", "sparse"])
+@pytest.mark.parametrize("beta", [np.array([0.5]), 0.5 + 1j, np.complex128(0.5 + 1j), "0.5"])
+def test_a_plain_kernel_refuses_before_it_begins(engine: str, beta: Any) -> None:
+    """As plain Python a kernel would read an array or a complex number, and fail in the middle of its step."""
+    learner = Learner(RULE, n, engine=engine)
+    STREAMS[None].learn(learner)
+    before = [np.array(getattr(learner, name)) for name in (*learner.rule.vectors, *learner.rule.memory)]
+    step = {"alpha": 0.1, "I": 1.0, "lambda_": 0.5, "rho": 1.0, "R": 1.0, "gamma_next": 0.9, "kappa": 1.0}
+    with pytest.raises(ValueError, match="'beta' parameter of learn"):
+        learner.learn(phi=np.ones(n), phi_next=np.ones(n), **step, beta=beta)
+    after = [np.array(getattr(learner, name)) for name in (*learner.rule.vectors, *learner.rule.memory)]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))

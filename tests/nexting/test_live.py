@@ -108,7 +108,7 @@ def test_a_line_for_every_reading(whole: tuple[list[bytes], Path]) -> None:
     assert json.loads(out[57])["predictions"] != json.loads(out[56])["predictions"]
     for i, line in enumerate(out):
         made = json.loads(line)
-        assert list(made) == ["step", "time", "predictions"]
+        assert list(made) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm"]
         assert (made["step"], made["time"]) == (2 + i, 1.7e9 + 2 + i)
         assert {signal_: list(at) for signal_, at in made["predictions"].items()} == {
             "S1": ["2", "9"],
@@ -389,9 +389,9 @@ def in_a_file(kind: str, rows: int = 640) -> list[bytes]:
     return [f"{line}\n".encode() for line in header.get(kind, []) + made]
 
 
-def predictions(lines: list[dict[str, Any]]) -> tuple[list[str], Any]:
-    names = [f"{signal_}@{h}" for signal_, at in lines[0]["predictions"].items() for h in at]
-    return names, np.array([[value for at in line["predictions"].values() for value in at.values()] for line in lines])
+def predictions(lines: list[dict[str, Any]], kind: str = "predictions") -> tuple[list[str], Any]:
+    names = [f"{signal_}@{h}" for signal_, at in lines[0][kind].items() for h in at]
+    return names, np.array([[value for at in line[kind].values() for value in at.values()] for line in lines])
 
 
 @pytest.mark.parametrize("kind", ["iso", "decimal comma", "json"])
@@ -411,6 +411,11 @@ def test_a_pipe_gives_the_predictions_of_the_file(kind: str, tmp_path: Path) -> 
     out = out[498:]
     names, made = predictions(out)
     np.testing.assert_allclose(made, np.column_stack([expected[name] for name in names])[500:], rtol=1e-9, atol=1e-9)
+    for end in ("low", "high"):
+        named, found = predictions(out, end)
+        assert named == names
+        wanted = np.column_stack([expected[f"{name}.{end}"] for name in names])[500:]
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
     errors = b"".join(lines_).count(b"Error")
     assert f"line {8 + header}: 'level' is not a number: 'Error'; treated as missing." in stderr
     assert f"'level' is not a number: {errors} times, each treated as missing." in stderr
@@ -430,6 +435,8 @@ def test_a_pipe_gives_the_predictions_of_the_file(kind: str, tmp_path: Path) -> 
     assert code == 0, stderr
     assert [one["step"] for one in later] == list(range(600, 640))
     np.testing.assert_allclose(predictions(later)[1], made[100:], rtol=1e-9, atol=1e-9)
+    for end in ("low", "high"):
+        np.testing.assert_allclose(predictions(later, end)[1], predictions(out[100:], end)[1], rtol=1e-6, atol=1e-6)
     assert [one["time"] for one in later] == [one["time"] for one in out[100:]]
 
 

@@ -120,6 +120,11 @@ def finished(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return out, said
 
 
+def with_ends(*names: str) -> list[str]:
+    """Columns of predictions, then those of the ends of their intervals."""
+    return [*names, *(f"{name}.{end}" for name in names for end in ("low", "high"))]
+
+
 # ---------------------------------------------------------------------- what is written
 
 
@@ -132,7 +137,7 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     assert "Columns left out: 'id' (text without 2 to 50 different words in the first rows)." in said
     table, _ = loaded(out)
     signals = ["wave (°C)", "walk", "level"]
-    assert table.column_names == ["row", "time", *(f"{s}@{h}" for s in signals for h in (2, "1h"))]
+    assert table.column_names == ["row", "time", *with_ends(*(f"{s}@{h}" for s in signals for h in (2, "1h")))]
     assert table.column("row").to_pylist() == list(range(T))
     np.testing.assert_array_equal(table.column("time").to_numpy(), readings()["time"])
     for name in table.column_names[2:]:
@@ -574,7 +579,8 @@ def test_printed_settings_give_the_same_run(small: Path, call: Call, tmp_path: P
     assert one[0].equals(two[0])
     assert one[1] == two[1]
     asked = ["difference", "if it heated", "steps to warm"]
-    assert one[0].column_names == ["row", "time", "walk@5", "wave (°C)@5", *asked]
+    ends = with_ends("walk@5", "wave (°C)@5")[2:]
+    assert one[0].column_names == ["row", "time", "walk@5", "wave (°C)@5", *asked, *ends]
     assert [row["signal"] for row in one[1]] == ["walk", "wave (°C)"]
     horde = emphatic.Horde.load("one/model.safetensors")
     expected = emphatic.Horde(horde.questions, Features.from_config(told["features"])).warm_up(small, 500).run(small)
@@ -596,9 +602,9 @@ def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
     pq.write_table(pa.table({name: rng.normal(size=300).cumsum() for name in names}), tmp_path / "odd.parquet")
     assert call("odd.parquet", "--horizons", 2, "--predict", '"a,b", q"x,a@b')[0] == 0
     out = Path("nexting/odd")
-    assert loaded(out)[0].column_names == ["row", "a,b@2", 'q"x@2', "a@b@2"]
+    assert loaded(out)[0].column_names == ["row", *with_ends("a,b@2", 'q"x@2', "a@b@2")]
     assert call("odd.parquet", "--horizons", 2, "--overwrite")[0] == 0
-    assert loaded(out)[0].column_names == ["row", *(f"{name}@2" for name in names)]
+    assert loaded(out)[0].column_names == ["row", *with_ends(*(f"{name}@2" for name in names))]
     page = (out / "report.html").read_text("utf-8")
     assert "<b>&</b>" not in page
     assert "[red]x[/red]" in page
@@ -633,7 +639,7 @@ def test_odd_readings_are_no_error(x: NDArray[Any], call: Call, tmp_path: Path) 
 
 def test_time_is_left_aside_where_asked(small: Path, call: Call) -> None:
     assert call(small, "--horizons", 2, "--time", "", "--predict", "walk", "--out", "out")[0] == 0
-    assert loaded(Path("out"))[0].column_names == ["row", "walk@2"]
+    assert loaded(Path("out"))[0].column_names == ["row", *with_ends("walk@2")]
 
 
 def test_a_tab_can_be_written(call: Call, tmp_path: Path) -> None:
@@ -859,7 +865,7 @@ def test_from_python_with_a_folder(tmp_path: Path) -> None:
     log = readings(1500)
     result = emphatic.nexting.run(log, predict="walk", horizons=5, out=tmp_path / "out", time=False)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
-    assert result.predictions.column_names == ["row", "walk@5"]
+    assert result.predictions.column_names == ["row", *with_ends("walk@5")]
     assert result.predictions.equals(loaded(tmp_path / "out")[0])
     assert result.report() == (tmp_path / "out" / "report.html").read_text("utf-8")
     with pytest.raises(ValueError, match="nothing to resume"):
@@ -870,7 +876,7 @@ def test_from_python_settings_come_as_a_mapping_or_a_file(tmp_path: Path) -> Non
     x = np.cumsum(np.random.default_rng(0).normal(size=(400, 2)), axis=0)
     config = {"horizons": [3], "rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*"}]}
     first = emphatic.nexting.run(x, config=config, horizons=[2])
-    assert first.predictions.column_names == ["row", "column_1@2", "column_2@2"]
+    assert first.predictions.column_names == ["row", *with_ends("column_1@2", "column_2@2")]
     assert first.model.rates == (0.3,)
     (tmp_path / "all.toml").write_text(first.settings.toml(), "utf-8")
     assert emphatic.nexting.run(x, config=tmp_path / "all.toml").predictions.equals(first.predictions)

@@ -13,8 +13,9 @@ import pytest
 
 from emphatic import GVF
 from emphatic import features as f
+from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.prediction_lines import LineFormat
+from emphatic.nexting.prediction_lines import LineFormat, _texts
 from emphatic.nexting.predictor import ENGINE, Every, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
@@ -50,6 +51,7 @@ def predict(predictor: Predictor, text: Iterable[bytes | None]) -> list[Predicti
 def same(a: list[Prediction], b: list[Prediction]) -> None:
     assert [(one.step, one.time) for one in a] == [(one.step, one.time) for one in b]
     assert [one.values.tobytes() for one in a] == [one.values.tobytes() for one in b]
+    assert [one.line for one in a] == [one.line for one in b]
 
 
 def test_readings_in_parts_and_restored_between_them_give_the_same_bits(tmp_path: Path) -> None:
@@ -109,6 +111,9 @@ def test_a_model_of_the_first_version_goes_on() -> None:
     expected = {first + t: other.observe(row) for t, row in enumerate(rows)}
     assert [one.step for one in predictions] == [step for step in expected if step % 2]
     np.testing.assert_array_equal([one.values for one in predictions], [expected[one.step] for one in predictions])
+    assert not any(name.startswith("intervals.") for name in more)  # they start afresh
+    for end in (json.loads(predictions[-1].line)[end] for end in ("low", "high")):
+        assert all(value is not None for at in end.values() for value in at.values())
 
 
 def test_any_horde_that_was_saved_serves_on_a_pipe(tmp_path: Path) -> None:
@@ -125,6 +130,39 @@ def test_any_horde_that_was_saved_serves_on_a_pipe(tmp_path: Path) -> None:
     assert [one.values.tolist() for one in made if isinstance(one, Prediction)] == [each.tolist() for each in wanted]
     again = Predictor.restore(horde, predictor.state())
     assert again.step == 602
+
+
+def test_intervals_go_on_with_the_model(tmp_path: Path) -> None:
+    """Saved and loaded; a state that does not fit is refused, and names the file."""
+    predictor = Predictor(SETTINGS, warm_up=60)
+    predict(predictor, lines(200))
+    assert predictor.horde is not None
+    state = predictor.state()
+    predictor.horde.save(tmp_path / "m", **state)
+    loaded, _ = Predictor.load(tmp_path / "m")
+    for name, array in predictor.derived.state().items():
+        np.testing.assert_array_equal(loaded.derived.state()[name], array)
+    assert predictor.derived.state()["intervals.scalars"].any()
+    predictor.horde.save(tmp_path / "m", **state | {"intervals.scalars": np.zeros((1, 25))})
+    with pytest.raises(CheckpointError, match=r"m' is not a sound model: its 'scalars' of the intervals do not fit"):
+        Predictor.load(tmp_path / "m")
+
+
+def test_questions_that_have_no_interval_get_null() -> None:
+    """An expression, a γ that varies: shaped like the predictions all the same."""
+    own = {"cumulant": "x > 0", "horizon": 2, "name": "above"}
+    named = {"cumulant": "x", "gamma": 0.5, "name": "own"}
+    predictor = Predictor(Settings(horizons=(2,), predict=("x",), questions=(own, named)), warm_up=60)
+    last = json.loads(predict(predictor, lines(100))[-1].line)
+    assert list(last) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm"]
+    assert list(last["alarm"]) == ["x"]
+    assert last["low"]["above"] == {"2": None}
+    assert last["low"]["x"]["2"] < last["predictions"]["x"]["2"] < last["high"]["x"]["2"]
+    assert last["low"]["own"]["0.5"] == pytest.approx(last["low"]["x"]["2"])
+    for question in (named | {"name": "x@2.low"}, named | {"name": "x@2.high"}):
+        wrong = Predictor(Settings(horizons=(2,), predict=("x",), questions=(question,)), warm_up=60)
+        with pytest.raises(ValueError, match="is the name of a column of intervals or alarms"):
+            predict(wrong, lines(100))
 
 
 # ---------------------------------------------------------------------- batches
@@ -149,7 +187,8 @@ def hostile(rows: int, start: int = 0) -> list[tuple[int, Reading | Malformed]]:
 
 def outcome_bits(outcomes: list[Outcome]) -> list[Any]:
     return [
-        str(one) if not isinstance(one, Prediction) else (one.step, one.time, one.values.tobytes()) for one in outcomes
+        str(one) if not isinstance(one, Prediction) else (one.step, one.time, one.values.tobytes(), one.line)
+        for one in outcomes
     ]
 
 
@@ -235,7 +274,23 @@ def test_a_reading_that_the_horde_refuses_is_rejected_alone() -> None:
 def test_each_value_is_under_its_own_name() -> None:
     """Also where the questions of a name do not follow one another."""
     questions = [GVF("x", horizon=2), GVF("y", horizon=2), GVF("x", horizon=9), GVF("y", horizon=9)]
-    prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), LineFormat(questions))
+    ends = {"low": np.array([0.0, np.nan, 2.0, -1.0]), "high": np.array([2.0, 4.0, 6.0, 8.0])}
+    derived = ends | {"anomaly": np.array([4.5, 0.0]), "alarm": np.array([True, False])}
+    form = LineFormat(questions, ["x", "y"])
+    prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), form, derived=derived)
     assert json.loads(prediction.line) == {
         "step": 7, "time": None, "predictions": {"x": {"2": 1.0, "9": 3.0}, "y": {"2": 2.0, "9": None}},
+        "low": {"x": {"2": 0.0, "9": 2.0}, "y": {"2": None, "9": -1.0}},
+        "high": {"x": {"2": 2.0, "9": 6.0}, "y": {"2": 4.0, "9": 8.0}},
+        "anomaly": {"x": 4.5, "y": 0.0}, "alarm": {"x": True, "y": False},
     }  # fmt: skip
+
+
+def test_numbers_are_written_as_repr_writes_them() -> None:
+    rng = np.random.default_rng(8)
+    values = np.concatenate([
+        rng.normal(size=20_000) * 10.0 ** rng.integers(-20, 25, 20_000), rng.normal(size=20_000),
+        rng.integers(-5, 5, 100) * 1.0, [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1],
+    ])  # fmt: skip
+    assert _texts(values) == [repr(value) for value in values.tolist()]
+    assert _texts(np.array([np.nan, np.inf, -np.inf, 0.5])) == ["null", "null", "null", "0.5"]

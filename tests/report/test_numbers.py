@@ -19,6 +19,7 @@ import pytest
 
 import emphatic
 from emphatic.report import amount, share
+from emphatic.report.tables import percent
 from tests.report.test_report import data
 
 RIVALS = ("", "offline", "persistence", "mean")
@@ -124,16 +125,37 @@ def test_every_score_on_the_page(nexting: tuple[list[Numbers], str, str]) -> Non
         assert [row[0][1], row[1][1]] == [score["signal"], f"{score['horizon']} steps"]
         expected = [value(score, rival) for rival in RIVALS]
         expected += [score["ratio_to_offline"], score["skill"], score["first_half"]["variance_explained"]]
-        expected += [value(score, rival, "rmse") for rival in RIVALS] + [score["known"]]
-        shows = [share] * 7 + [amount] * 5
+        expected += [value(score, rival, "rmse") for rival in RIVALS]
+        expected += [score["coverage"], score["interval_score"], score["known"]]
+        shows = [share] * 7 + [amount] * 4 + [share, amount, amount]
+        assert row.pop(-2)[1] == ("yes" if score["calibrated"] else "not yet")
         for (order, text), number, show in zip(row[2:], expected, shows, strict=True):
             assert text == ("–" if number is None else show(number))
             assert order == ("" if number is None else repr(float(number)))
     panels = [
         panel for plot in data(page)["plots"][:5] for panel in plot["views"]["close"] if panel["title"] != "reading"
     ]
-    titles = [f"{s['horizon']} steps · variance explained {share(s['variance_explained'])}" for s in summary]
+    titles = [
+        f"{s['horizon']} steps · variance explained {share(s['variance_explained'])} · "
+        + (f"{percent(s['coverage'])} inside the interval" if s["calibrated"] else "interval not calibrated yet")
+        for s in summary
+    ]
     assert [panel["title"] for panel in panels] == titles
+
+
+def test_the_intervals_on_the_page(nexting: tuple[list[Numbers], str, str], log: Path) -> None:
+    """Bands around the predictions, and what comes next with its interval."""
+    _, page, _ = nexting
+    result = emphatic.nexting.run(log, horizons=[2, 12], offline=False)
+    ends = {end: result.predictions.column(f"s0@2.{end}").to_numpy() for end in ("low", "high")}
+    (line,) = [line for line in data(page)["plots"][0]["views"]["close"][1]["lines"] if line["name"] == "prediction"]
+    rows = array(page, line["x"]).astype(int)
+    for end, values in ends.items():
+        np.testing.assert_allclose(array(page, line[end]), values[rows], atol=np.ptp(values) / 60_000)
+    shown = cells(page, "next")[0][2][1]
+    numbers = [float(part.replace("−", "-")) for part in re.findall(r"−?[\d.]+", shown)]
+    expected = [result.predictions.column(name)[-1].as_py() for name in ("s0@2", "s0@2.low", "s0@2.high")]
+    assert numbers == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_learning_curves_on_the_page(nexting: tuple[list[Numbers], str, str], log: Path) -> None:

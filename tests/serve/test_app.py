@@ -171,7 +171,7 @@ def test_streams_are_counted(served: Served) -> None:
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
     for one in open_streams:
         one.close()
-    wait_for(lambda: events(served, "", 1) if served.client.get("/healthz") else None)
+    wait_for(lambda: served.client.head("/stream").status_code == 200)
 
 
 def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
@@ -244,6 +244,7 @@ def test_a_signal_saves_and_a_client_that_waits_is_answered(tmp_path: Path) -> N
     same_as_undisturbed(model, rows, tmp_path)
 
 
+@pytest.mark.serve
 def test_a_pipe_as_source_and_a_clock_that_goes_back(tmp_path: Path) -> None:
     rows = readings(200)
     for row in rows[150:]:
@@ -267,6 +268,7 @@ def test_a_pipe_as_source_and_a_clock_that_goes_back(tmp_path: Path) -> None:
     assert ours[1]["notation"] == theirs[1]["notation"]
 
 
+@pytest.mark.serve
 def test_a_full_queue_takes_what_fits(tmp_path: Path) -> None:
     """The rest is refused with how many were taken, and nothing is lost when it is sent again."""
     rows, at, refused = readings(9000), 0, 0

@@ -160,6 +160,27 @@ def test_readings_and_predictions_by_mqtt(port: int, tmp_path: Path) -> None:
     same_as_undisturbed(tmp_path / "model", readings(303), tmp_path)
 
 
+def test_stopped_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
+    """Without a crash every reading is learned from exactly once."""
+    model, rows, rng = tmp_path / "model", readings(3000), np.random.default_rng(5)
+    source = f"mqtt://127.0.0.1:{port}/plant/readings"
+    with Served(model, source, *FLAGS) as service, Sender(port) as sender:
+        wait_for(lambda: any("connected" in line for line in service.log))
+        sending = threading.Thread(target=lambda: sender.send(rows, together=50))
+        sending.start()
+        time.sleep(0.2)
+        assert service.stop() < 5.0
+        for _ in range(4):
+            with Served(model, source, *FLAGS) as again:
+                time.sleep(float(rng.uniform(0.1, 0.8)))
+                assert again.stop() < 5.0
+        sending.join(60)
+    with Served(model, source, *FLAGS) as service:
+        wait_for(lambda: service.metric("step") >= 3000)
+        service.stop()
+    same_as_undisturbed(model, rows, tmp_path)
+
+
 def test_killed_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
     """The journal holds every reading at least once; the model is that of a run over what the journal holds."""
     model, rows, rng = tmp_path / "model", readings(4000), np.random.default_rng(4)

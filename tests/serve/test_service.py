@@ -166,16 +166,19 @@ def test_without_learning_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_recent_rows_are_bounded_and_in_order() -> None:
-    format = LineFormat([GVF("x", horizon=2), GVF("y", horizon=2)])
+    format = LineFormat([GVF("x", horizon=2), GVF("y", horizon=2)], ["y"])
     recent = RecentRows(("x", "y"), format)
-    rows = [
-        Prediction(t, f"time {t}", np.array([t, np.nan]), format, (t / 2, np.nan), float(t), t == 7) for t in range(9)
-    ]
-    recent.add(rows)
+    ends = {"low": np.array([1.0, 2.0]), "high": np.array([3.0, np.nan])}
+    for t in range(9):
+        derived = ends | {"anomaly": np.array([t / 4]), "alarm": np.array([t == 6])}
+        values, readings = np.array([t, np.nan]), (t / 2, np.nan)
+        recent.add([Prediction(t, f"time {t}", values, format, readings, float(t), t == 7, derived)])
     assert recent.columns("y", 5, 3) == {
         "step": [5, 6, 7], "time": ["time 5", "time 6", "time 7"], "t": [5.0, 6.0, 7.0], "reading": [None] * 3,
-        "gap": [False, False, True], "predictions": {"2": [None] * 3},
+        "gap": [False, False, True], "predictions": {"2": [None] * 3}, "low": {"2": [2.0] * 3},
+        "high": {"2": [None] * 3}, "anomaly": [1.25, 1.5, 1.75], "alarm": [False, True, False],
     }  # fmt: skip
+    assert "alarm" not in (recent.columns("x", 5, 3) or {})
     assert recent.columns("x", 9, 5) is None
     for t in range(9, recent.size + 50):
         recent.add([Prediction(t, None, np.zeros(2), format, (0.0, 0.0))])
@@ -193,7 +196,7 @@ def test_the_running_error_is_that_of_the_returns() -> None:
     G = np.zeros((T, 3))
     for t in range(T - 2, -1, -1):
         G[t] = (1 - gamma) * x[t + 1] + gamma * G[t + 1]
-    errors, format, at = RunningError(gamma, [0, 0, 0]), LineFormat([GVF("x", horizon=h) for h in (2, 10, 100)]), 0
+    errors, format, at = RunningError(gamma, [0, 0, 0]), LineFormat([GVF("x", horizon=h) for h in (2, 10, 100)], []), 0
     while at < T:
         end = at + int(rng.integers(1, 20))
         errors.add([Prediction(t, None, p[t], format, (x[t],)) for t in range(at, min(end, T))])

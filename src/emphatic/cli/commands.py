@@ -104,6 +104,12 @@ def nexting(
     stepsize: Annotated[
         str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
     ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="The share of returns to fall inside the intervals; default: 0.8.")
+    ] = None,
+    false_alarm_rate: Annotated[
+        float | None, typer.Option(help="False alarms per row and signal, at most; default: 0.0001.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
     no_offline: Annotated[
@@ -173,8 +179,9 @@ def nexting(
         raise typer.Exit(2)
     if table == "-":
         code = terminal.live(
-            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize
-        )
+            predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize,
+            coverage, false_alarm_rate,
+        )  # fmt: skip
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
         typer.echo("Error: --model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.", err=True)
@@ -193,6 +200,8 @@ def nexting(
         offline=not no_offline,
         quiet=quiet,
         stepsize=stepsize,
+        coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
         ray=ray,
         on_ray={name: value for name, value in on_ray.items() if value is not None},
     )

@@ -28,6 +28,8 @@ class Options(NamedTuple):
     offline: bool = True
     quiet: bool = False
     stepsize: str | None = None
+    coverage: float | None = None
+    false_alarm_rate: float | None = None
     ray: str | None = None
     on_ray: Mapping[str, Any] = {}
 
@@ -49,16 +51,9 @@ def nexting(
             from emphatic import nexting as library
 
             settings = read_settings(
-                config,
-                predict,
-                horizons,
-                time,
-                delimiter,
-                options.sort,
-                options.pivot,
-                options.stepsize,
-                options.topics,
-            )
+                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize,
+                options.topics, options.coverage, options.false_alarm_rate,
+            )  # fmt: skip
             path = source or _household()
             if print_config:
                 print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
@@ -128,14 +123,17 @@ def _listed(text: str) -> tuple[str, ...]:
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
     model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
-    stepsize: str | None = None,
+    stepsize: str | None = None, coverage: float | None = None, false_alarm_rate: float | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = read_settings(config, predict, horizons, time, delimiter, stepsize=stepsize)
+        settings = read_settings(
+            config, predict, horizons, time, delimiter, stepsize=stepsize, coverage=coverage,
+            false_alarm_rate=false_alarm_rate,
+        )  # fmt: skip
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -150,6 +148,7 @@ def live(
 def read_settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
     sort: bool = False, pivot: str | None = None, stepsize: str | None = None, topics: str | None = None,
+    coverage: float | None = None, false_alarm_rate: float | None = None,
 ) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
@@ -164,6 +163,8 @@ def read_settings(
         pivot=False if pivot == "" else pivot,
         topics=topics,
         stepsize=stepsize,
+        coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
     )
 
 

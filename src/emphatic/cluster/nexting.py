@@ -228,7 +228,7 @@ class ClusterNexting(Nexting):
             request.stop()
         self._check_rows(cluster.position)
         self.horde = cluster.gather()
-        self.unfinished.save(self.horde, dict(cluster.more))
+        self.unfinished.save(self.horde, dict(cluster.more) | self.derived.state())
 
     def _flush(self, rows: int) -> None:
         """Write what waits, up to that row or a few before it."""

@@ -61,7 +61,8 @@ class NextingResult:
 
     @property
     def predictions(self) -> Any:
-        """The predictions, an Arrow table: ``row``, ``time`` where there is one, and a column per question.
+        """The predictions, an Arrow table: ``row``, ``time`` where there is one, a column per question, and the ends of
+        its interval, ``.low`` and ``.high``.
 
         With an output folder they are read from its file when they are first used.
         """
@@ -96,6 +97,8 @@ def run(
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
     stepsize: Any = None,
+    coverage: float | None = None,
+    false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -111,9 +114,11 @@ def run(
     or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time`` is the time
     column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
     by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
-    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended). ``config``
-    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file;
-    the arguments override it.
+    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended).
+    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8), and
+    ``false_alarm_rate`` the number of false alarms per row and signal at most (default: 0.0001). ``config``
+    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the
+    arguments override it.
 
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
     resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
@@ -126,7 +131,7 @@ def run(
     >>> import emphatic
     >>> t = np.arange(1000)
     >>> result = emphatic.nexting.run({"wave": np.sin(t / 9), "level": np.cos(t / 9)}, predict="wave", horizons=[2, 10])
-    >>> result.predictions.column_names
+    >>> result.predictions.column_names[:3]
     ['row', 'wave@2', 'wave@10']
     >>> [round(score["variance_explained"], 1) for score in result.summary]
     [1.0, 1.0]
@@ -147,6 +152,8 @@ def run(
         pivot=pivot,
         topics=topics,
         stepsize=_config(stepsize),
+        coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
     )
     with ExitStack() as stack:
         if out is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from emphatic.nexting.score_sections import count, horizon_label, horizons, median
 from emphatic.report.page import Html, paragraphs, section, text
-from emphatic.report.tables import Column, amount, known, share, table
+from emphatic.report.tables import Column, amount, known, percent, share, table
 
 __all__ = ["failures_section", "files_section", "next_section", "predictable_section", "signal_link"]
 
@@ -17,7 +17,8 @@ _SEARCHED = 12
 _WELL = 0.5
 
 FILES = {
-    "predictions.parquet": "a column for each signal and horizon, a row for each row of the log",
+    "predictions.parquet": "columns for each signal and horizon, the prediction and its interval, and for each signal, "
+    "how surprising its reading is and whether that is an alarm; a row for each row of the log",
     "summary.json": "the scores, as numbers",
     "report.html": "this page",
     "model.safetensors": "all that was learned, to go on from",
@@ -41,27 +42,46 @@ def search(where: str, rows: int) -> Html:
 
 
 def next_section(
-    upcoming: Sequence[Mapping[str, Any]], when: str, scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]
-) -> Html:
-    """The prediction of each signal from the last row, at every horizon, beside the last reading."""
+    upcoming: Sequence[Mapping[str, Any]], when: str, scores: Sequence[Mapping[str, Any]], plotted: Sequence[str],
+    coverage: float | None = None,
+) -> Html:  # fmt: skip
+    """The prediction of each signal from the last row, at every horizon, with its interval, beside the last reading."""
     if not upcoming:
         return Html()
     several = list(horizons(scores))
+    unsure = {(score["signal"], score["horizon"]) for score in scores if score.get("calibrated") is False}
     rows = [
         {"signal": signal_link(row["signal"], plotted), "now": row.get("now")}
-        | {str(i): row["predictions"].get(h) for i, h in enumerate(several)}
+        | {f"value {i}": row["predictions"].get(h) for i, h in enumerate(several)}
+        | {str(i): _with_interval(row, h, (row["signal"], h) in unsure) for i, h in enumerate(several)}
         for row in upcoming
     ]
     columns = [Column("signal", "signal"), Column("last reading", "now", _precisely)]
     columns += [
-        Column(horizon_label(h), str(i), _precisely, "weighted mean of what follows, by horizon")
+        Column(horizon_label(h), str(i), Html, "weighted mean of what follows, by horizon", order=f"value {i}")
         for i, h in enumerate(several)
     ]
     note = f"From the last row{f', {when}' if when else ''}: the weighted mean of what each signal does next."
+    if coverage is not None:
+        note += f" Below it stands the interval in which it is to lie in {percent(coverage)} of all cases"
+        shown = {row["signal"] for row in upcoming}
+        note += "; one with a question mark is not calibrated yet." if any(s in shown for s, _ in unsure) else "."
     return section(
         "next", "What comes next", paragraphs(note), search("next", len(rows)),
         table(columns, rows, sort=True, tall=True),
     )  # fmt: skip
+
+
+def _with_interval(row: Mapping[str, Any], horizon: Any, unsure: bool) -> Html | None:
+    """A prediction, and below it the interval; one that is not calibrated yet has a question mark."""
+    value, low, high = ((row.get(kind) or {}).get(horizon) for kind in ("predictions", "low", "high"))
+    if value is None:
+        return None
+    if not (known(low) and known(high)):
+        return text(_precisely(value))
+    doubt = '<span title="not calibrated yet"> ?</span>' if unsure else ""
+    ends = f"{_precisely(low)} to {_precisely(high)}"
+    return Html(f'{text(_precisely(value))} <small class="interval">{text(ends)}{doubt}</small>')
 
 
 def _precisely(value: Any) -> str:

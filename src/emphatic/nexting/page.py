@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.alarm_section import alarms_section
 from emphatic.nexting.overview import failures_section, files_section, next_section, predictable_section
 from emphatic.nexting.panels import curves_section, signals_section
 from emphatic.nexting.quality import quality_section
@@ -24,8 +25,8 @@ class NextingPage:
 
     - ``scores``: one mapping per signal × horizon, with ``signal``, ``horizon`` (a text, or a number of steps),
       ``gamma``, ``rmse``, ``variance_explained``, the same two under ``first_half``, ``persistence``, ``mean`` and
-      ``offline``, ``ratio_to_offline`` (of the variances explained) and ``known`` (rows scored). Any number may be
-      None or missing.
+      ``offline``, ``ratio_to_offline`` (of the variances explained), ``known`` (rows scored), and of the intervals
+      ``coverage``, ``interval_score`` and ``calibrated``. Any number may be None or missing.
     - ``curves``: ``rows``, where each piece of the log ends, and under ``ours``, ``persistence`` and ``mean`` for each
       score in turn the RMSE in each piece, None or NaN where unknown.
     - ``signals``: see ``signal_plot``; their horizons are those of the scores.
@@ -33,12 +34,14 @@ class NextingPage:
       longest run)}, ``clipped`` {source: (below, above)}, ``unreadable`` {signal: count}, ``constant`` [names] and
       ``ignored columns`` {name: why}; whatever else is in it is shown as it is.
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
-      {horizon: value}; ``when`` says when that was.
+      {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
+    - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows`` and ``anomaly``;
+      ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
     - ``reading``: how the table was read, as ``summary.json`` has it.
     - ``files``: the files beside the page and what they hold; ``command``: how to go on live.
     - ``toml``: the settings as they can be pasted; otherwise ``settings``: nested mappings. ``seconds``: how long each
-      stage took. ``versions``: of what took part.
+      stage took. ``versions``: of what took part. ``coverage``: the one that intervals are to have.
     """
 
     title: str
@@ -57,6 +60,9 @@ class NextingPage:
     files: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     toml: str = ""
+    coverage: float | None = None
+    alarms: Sequence[Mapping[str, Any]] = ()
+    false_alarm_rate: float | None = None
 
 
 def nexting_page(nexting: NextingPage) -> str:
@@ -67,13 +73,16 @@ def nexting_page(nexting: NextingPage) -> str:
             raise refusal(f"curves[{name!r}]", "nexting_page", wanted, str(len(many)))
     plots, plotted = Plots(), [signal.name for signal in nexting.signals]
     sections = {
-        "What comes next": next_section(nexting.upcoming, nexting.when, nexting.scores, plotted),
+        "What comes next": next_section(nexting.upcoming, nexting.when, nexting.scores, plotted, nexting.coverage),
         "Predictable": predictable_section(nexting.scores, nexting.quality.get("constant") or (), plotted),
         "Failures": failures_section(nexting.worst, plotted),
-        "Summary": summary_section(nexting.scores, nexting.quality.get("rows"), nexting.seconds.get("learning")),
-        "Signals": signals_section(nexting.signals, nexting.scores, plots),
+        "Alarms": alarms_section(nexting.alarms, nexting.scores, nexting.false_alarm_rate, plotted),
+        "Summary": summary_section(
+            nexting.scores, nexting.quality.get("rows"), nexting.seconds.get("learning"), nexting.coverage
+        ),
+        "Signals": signals_section(nexting.signals, nexting.scores, plots, nexting.coverage),
         "Learning curves": curves_section(nexting.curves, nexting.scores, plots),
-        "Scores": scores_section(nexting.scores, plotted),
+        "Scores": scores_section(nexting.scores, plotted, nexting.coverage),
         "Data quality": quality_section(nexting.quality, nexting.reading),
         "Files": files_section(nexting.files, nexting.command),
         "Settings": settings_section(nexting.settings, nexting.versions, nexting.toml),

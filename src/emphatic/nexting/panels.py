@@ -13,21 +13,34 @@ from emphatic.nexting.score_sections import horizon_label, horizons
 from emphatic.nexting.signals import SignalPlot, Stretch
 from emphatic.report.page import Html, Plots, choice, legend, paragraphs, picture_button, section, text
 from emphatic.report.plots import Line, Panel, Plot
-from emphatic.report.tables import amount, share
+from emphatic.report.tables import amount, known, percent, share
 
 __all__ = ["curves_section", "signals_section"]
 
+#: The ink of rows in alarm.
+ALARM = "c1"
 #: Signals whose plots stand open; those after them are folded.
 OPEN = 8
 
 
-def signals_section(signals: Sequence[SignalPlot], scores: Sequence[Mapping[str, Any]], plots: Plots) -> Html:
-    """For each signal a column of panels: its readings, then for each horizon the prediction and the actual return."""
+def signals_section(
+    signals: Sequence[SignalPlot], scores: Sequence[Mapping[str, Any]], plots: Plots, coverage: float | None = None
+) -> Html:
+    """For each signal a column of panels: its readings, then for each horizon the prediction and the actual return.
+
+    ``coverage`` is that of the intervals, which are drawn as bands.
+    """
     if not signals:
         return Html()
     shades = horizons(scores)
-    explained = {(score["signal"], score["horizon"]): score.get("variance_explained") for score in scores}
-    keys = legend([("reading", "reading"), ("truth", "actual return"), ("hue", "prediction, short to long horizon")])
+    found = {(score["signal"], score["horizon"]): score for score in scores}
+    ours = "prediction, short to long horizon"
+    if coverage is not None:
+        ours += f", with its {percent(coverage)} interval"
+    inks = [("reading", "reading"), ("truth", "actual return"), ("hue", ours)]
+    if any(part is not None and part.alarm is not None for one in signals for part in (one.close, one.whole)):
+        inks.append((ALARM, "alarm"))
+    keys = legend(inks)
     each = max((signal.whole.each for signal in signals if signal.whole), default=1)
     views = {"close": "Close-up", "whole": "Whole log"}
     bar = keys + choice("signals", views, "Part of the log") if each > 1 else keys
@@ -44,7 +57,7 @@ def signals_section(signals: Sequence[SignalPlot], scores: Sequence[Mapping[str,
     cards = []
     for i, signal in enumerate(signals):
         parts = {"close": signal.close, "whole": signal.whole or signal.close}
-        marks = {h: explained.get((signal.name, h)) for h in shades}
+        marks = {h: found.get((signal.name, h), {}) for h in shades}
         plot = Plot({name: _panels(stretch, shades, marks) for name, stretch in parts.items()}, "signals")
         drawing = plots(plot, f"{signal.name}: readings, predictions and actual returns")
         head = f"<h3>{text(signal.name)}</h3>"
@@ -52,22 +65,36 @@ def signals_section(signals: Sequence[SignalPlot], scores: Sequence[Mapping[str,
         if i < OPEN:
             cards.append(f'<article class="card" id="signal-{i}">{button}{head}{drawing}</article>')
         else:
-            shown = " · ".join(f"{horizon_label(h)} {share(value)}" for h, value in marks.items())
+            shown = " · ".join(
+                f"{horizon_label(h)} {share(score.get('variance_explained'))}" for h, score in marks.items()
+            )
             summary = f'<summary>{head}<span class="scores">{text(shown)}</span></summary>'
             cards.append(f'<details class="card" id="signal-{i}">{summary}{button}{drawing}</details>')
     return section("signals", "Signals", paragraphs(about), Html(f'<div class="bar">{bar}</div>'), Html("".join(cards)))
 
 
-def _panels(stretch: Stretch, shades: Mapping[Any, float], marks: Mapping[Any, Any]) -> list[Panel]:
-    panels = [Panel("reading", [Line(stretch.x, stretch.reading, "reading", "reading", width=1.2)])]
+def _panels(stretch: Stretch, shades: Mapping[Any, float], marks: Mapping[Any, Mapping[str, Any]]) -> list[Panel]:
+    readings = [Line(stretch.x, stretch.reading, "reading", "reading", width=1.2)]
+    if stretch.alarm is not None:
+        readings.append(Line(stretch.x, stretch.alarm, "alarm", ALARM, width=3.0))
+    panels = [Panel("reading", readings)]
     for horizon, shade in shades.items():
         lines = []
         if horizon in stretch.predictions:  # broad, below: where the two agree, both are seen
-            lines.append(Line(stretch.x, stretch.predictions[horizon], "prediction", "hue", shade, width=3.2))
+            ours, low, high = stretch.predictions[horizon], stretch.low.get(horizon), stretch.high.get(horizon)
+            lines.append(Line(stretch.x, ours, "prediction", "hue", shade, width=3.2, low=low, high=high))
         if horizon in stretch.returns:
             lines.append(Line(stretch.x, stretch.returns[horizon], "actual return", "truth", width=1.1))
-        panels.append(Panel(f"{horizon_label(horizon)} · variance explained {share(marks[horizon])}", lines))
+        panels.append(Panel(f"{horizon_label(horizon)} · {_mark(marks[horizon])}", lines))
     return panels
+
+
+def _mark(score: Mapping[str, Any]) -> str:
+    """How good the predictions of a panel are, and their intervals."""
+    said = f"variance explained {share(score.get('variance_explained'))}"
+    if score.get("calibrated") is False:
+        return f"{said} · interval not calibrated yet"
+    return f"{said} · {percent(score['coverage'])} inside the interval" if known(score.get("coverage")) else said
 
 
 def curves_section(curves: Mapping[str, Sequence[Any]], scores: Sequence[Mapping[str, Any]], plots: Plots) -> Html:
@@ -121,8 +148,8 @@ def _all_signals(rows: NDArray[np.float64], errors: Errors, which: list[int], ho
 
 def _medians(many: NDArray[np.float64]) -> list[float]:
     """Down the columns, of what is not NaN; NaN where all is."""
-    known = [column[~np.isnan(column)] for column in many.T]
-    return [float(np.median(column)) if len(column) else math.nan for column in known]
+    numbers = [column[~np.isnan(column)] for column in many.T]
+    return [float(np.median(column)) if len(column) else math.nan for column in numbers]
 
 
 def _one_signal(rows: NDArray[np.float64], errors: Errors, i: int, horizon: Any, shade: float) -> Panel:

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.derived import Derived
 from emphatic.nexting.first_guesses import FirstGuesses, load_warm_up, save_warm_up
 from emphatic.nexting.prediction_lines import Every, LineFormat, Prediction
 from emphatic.nexting.related import make_makers
@@ -63,10 +65,10 @@ class Predictor:
 
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
     >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
-    >>> outcomes[1], outcomes[2].line
-    (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}}\\n')
-    >>> outcomes[-1].step
-    99
+    >>> outcomes[1], outcomes[2].line[:60]
+    (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}, ')
+    >>> outcomes[-1].step, outcomes[-1].derived["low"] < outcomes[-1].values
+    (99, array([ True]))
     """
 
     def __init__(
@@ -200,13 +202,15 @@ class Predictor:
             return
         self._follow(block, clock)
         self.readings += len(block)
-        breaks = [False] * len(block) if gap is None else gap.tolist()
-        for each, own, after_gap in zip(block, predictions, breaks, strict=True):
+        breaks = np.zeros(len(block), bool) if gap is None else gap
+        derived = self.derived(predictions, values, breaks)
+        for i, each in enumerate(block):
             row = each.row
             if self.every(self.step, row.time):
                 outcomes[each.place] = Prediction(
-                    self.step, row.time_text, own, self.format, row.values, row.time, after_gap
-                )
+                    self.step, row.time_text, predictions[i], self.format, row.values, row.time, bool(breaks[i]),
+                    {kind: found[i] for kind, found in derived.items()},
+                )  # fmt: skip
             self.step += 1
 
     def _follow(self, block: list[_Waiting], clock: Clock | None) -> None:
@@ -265,7 +269,8 @@ class Predictor:
         guess, step = self._guesses(self._waiting, self._form), len(self._waiting) - 1
         if guess is None or not self.every(step, guess.time):
             return None
-        return Prediction(step, guess.time_text, guess.values, LineFormat(guess.questions))
+        signals = dict.fromkeys(str(question.cumulant) for question in guess.questions)
+        return Prediction(step, guess.time_text, guess.values, LineFormat(guess.questions, signals))
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
@@ -293,10 +298,12 @@ class Predictor:
             engine=ENGINE,
         )
         horde.warm_up(table, len(rows))
-        for _, predictions in horde.blocks(table, clock):
-            self.step += len(predictions)
         self.settings = settings
         self._ready(horde, clock, table.notation)
+        again = copy(clock)  # the horde's own finds the gaps once
+        for block, predictions in horde.blocks(table, clock):
+            self.step += len(predictions)
+            derived = self.derived(predictions, block.values, block.find_gaps(again))
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
@@ -308,12 +315,16 @@ class Predictor:
         row = self._parser.parse(waiting[-1][1])
         if not self.every(self.step - 1, row.time):
             return None
-        return Prediction(self.step - 1, row.time_text, predictions[-1], self.format, row.values, row.time)
+        return Prediction(
+            self.step - 1, row.time_text, predictions[-1], self.format, row.values, row.time,
+            derived={kind: found[-1] for kind, found in derived.items()},
+        )  # fmt: skip
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
         self._parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        self.format = LineFormat(horde.questions)
+        self.derived = Derived(horde, self.settings.coverage, self.settings.false_alarm_rate)
+        self.format = LineFormat(horde.questions, self.derived.signals)
         self.horde, self.clock = horde, clock
 
     # ------------------------------------------------------------------ saving
@@ -339,6 +350,7 @@ class Predictor:
             "live": {"step": self.step, "when": when},
             "notation": notation.config(),
             "table": {},
+            **self.derived.state(),
         }
 
     @classmethod
@@ -348,7 +360,10 @@ class Predictor:
         A model that was learned by another engine goes on with ``ENGINE``.
         """
         horde, state = Horde.load_with(path, engine=ENGINE)
-        return cls.restore(horde, state, **options), state
+        try:
+            return cls.restore(horde, state, **options), state
+        except ValueError as error:
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound model: {error}") from error
 
     @classmethod
     def restore(
@@ -371,4 +386,5 @@ class Predictor:
             column, a_second = live.get("when") or state.get("when") or (None, 1.0)
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor._ready(horde, clock, notation)
+        predictor.derived.restore(state)
         return predictor

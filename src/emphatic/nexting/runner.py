@@ -28,6 +28,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.nexting.derived import Derived
 from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
 from emphatic.nexting.reading_facts import check_rows, reading_facts
 from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
@@ -118,6 +119,7 @@ class Nexting:
                 else:
                     self.horde, self.clock, self.counts = state
                     self._initial = [maker.save() for maker in self._warm_up().makers]
+                self.derived = self._derive()
                 self.announce(expected_size(self.horde, self.rows).text(self.settings))
                 with catch_stop() as request:
                     self._learn(began, request)
@@ -195,6 +197,16 @@ class Nexting:
             self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
+
+    def _derive(self) -> Derived:
+        """What is derived from the predictions, as it is after the rows that parts have been written of."""
+        derived = Derived(self.horde, self.settings.coverage, self.settings.false_alarm_rate)
+        for begin in self.unfinished.begins("readings"):
+            readings = KeptReadings.from_table(self.unfinished.read("readings", begin), self.table.categories)
+            table = self.unfinished.read("predictions", begin)
+            predictions = np.stack([table.column(name).to_numpy() for name in self.horde.names], axis=1)
+            derived(predictions, readings.values, readings.gap)
+        return derived
 
     def _features(self, which: int) -> Features:
         """One of the makers of features as it was before the first row."""
@@ -275,7 +287,7 @@ class Nexting:
                 begin, readings, answers, numbers = rows, [], [], []
                 if due or rows == self.rows:
                     more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
-                    self.unfinished.save(self.horde, more)
+                    self.unfinished.save(self.horde, more | self.derived.state())
                     saved = time.perf_counter()
                     request.stop()
         self._check_rows(self.horde.rows)
@@ -301,8 +313,10 @@ class Nexting:
         columns: dict[str, Any] = {"row": numbers}
         if readings.time is not None:
             columns["time"] = _stamps(readings.time, self.table.zone) if self.table.dated else readings.time
+        columns |= dict(zip(self.horde.names, predictions.T, strict=True))
+        columns |= self.derived.columns(self.derived(predictions, readings.values, readings.gap))
         self.unfinished.write("readings", begin, readings.columns())
-        self.unfinished.write("predictions", begin, columns | dict(zip(self.horde.names, predictions.T, strict=True)))
+        self.unfinished.write("predictions", begin, columns)
 
     # ------------------------------------------------------------------ scoring
 
@@ -315,7 +329,8 @@ class Nexting:
         scoring = Scoring(
             self.unfinished, self.table.names, self.table.categories, names, horizons,
             self.horde.gamma[: len(horizons)], plain, self.rows, self.counts, self._features,
-            shares(self.settings, plain), self.table.dated, self.offline,
+            shares(self.settings, plain), self.table.dated, self.offline, self.settings.coverage,
+            self.derived.intervals.calibrated,
             lambda done, total: self.progress("scoring", done, total),
         )  # fmt: skip
         with ExitStack() as stack:
@@ -330,6 +345,7 @@ class Nexting:
 
             found = scoring.score(write)
         self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
+        self.alarms = found.alarms
         self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:

@@ -26,6 +26,10 @@ TERMS = {
     "scored on the second, where it learns no more. The features depend on the longest horizon requested, and so does "
     "this column.",
     "Skill": "1 − (mean squared error) / (that of persistence): above 0 is better than persistence.",
+    "Interval": "A prediction's interval is to hold its actual return in the share of cases that was wanted; coverage "
+    "is the share that it did hold. The interval score is the mean width, and a penalty for each return outside "
+    "(Winkler): less is better. An interval is not calibrated yet before the returns of 100 horizons are known, or "
+    "while its coverage is off.",
     "Persistence": "Predicts that the signal stays as it is now.",
     "Running mean": "Predicts the mean of all readings so far.",
 }
@@ -58,7 +62,9 @@ def count(number: float, thing: str) -> str:
     return f"{amount(number)} {thing}" if number == 1 else f"{amount(number)} {thing}s"
 
 
-def summary_section(scores: Sequence[Mapping[str, Any]], rows: int | None, learning: float | None) -> Html:
+def summary_section(
+    scores: Sequence[Mapping[str, Any]], rows: int | None, learning: float | None, coverage: float | None = None
+) -> Html:
     """A sentence or two, the median over signals for each horizon, and what the words mean."""
     lines = []
     for horizon in horizons(scores):
@@ -69,10 +75,14 @@ def summary_section(scores: Sequence[Mapping[str, Any]], rows: int | None, learn
         }
         length = 100 * min(max(line["online"] or 0.0, 0.0), 1.0)
         line["meter"] = Html(f'<span class="meter"><i style="width:{length:.0f}%"></i></span>')
+        line["coverage"] = _coverage(of_it)
         lines.append(line)
     columns = [Column("horizon", "horizon")]
     columns += [Column(name, name, share, rival="best") for name in RIVALS.values()]
     columns.insert(2, Column("", "meter"))
+    if coverage is not None:
+        hint = "share of the actual returns inside the intervals, median over the signals"
+        columns.append(Column(f"in the {percent(coverage)} interval", "coverage", str, hint=hint))
     signals = len({score["signal"] for score in scores})
     passed = f" of {amount(rows)} rows" if rows is not None else ""
     took = f", in {seconds(learning)}" if learning is not None else ""
@@ -87,6 +97,15 @@ def summary_section(scores: Sequence[Mapping[str, Any]], rows: int | None, learn
         "summary", "Summary", paragraphs(lead, kind="lead"), table(columns, lines), paragraphs(note, *_reasons(scores)),
         terms(TERMS),
     )  # fmt: skip
+
+
+def _coverage(scores: Sequence[Mapping[str, Any]]) -> str | None:
+    """The median coverage of a horizon's intervals, unless those of most signals are not calibrated yet."""
+    middle = median(score.get("coverage") for score in scores)
+    if middle is None:
+        return None
+    calibrated = [score.get("calibrated") for score in scores if known(score.get("coverage"))]
+    return percent(middle) if 2 * sum(map(bool, calibrated)) > len(calibrated) else "not calibrated yet"
 
 
 def _reasons(scores: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -110,7 +129,7 @@ def _which(some: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]
     return f"{listed} at {', '.join(map(horizon_label, horizons(some)))}"
 
 
-def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) -> Html:
+def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str], coverage: float | None = None) -> Html:
     """Every signal and horizon beside its baselines; a signal's name leads to its plot."""
     if not scores:
         return Html()
@@ -126,6 +145,9 @@ def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) 
             "ratio": score.get("ratio_to_offline"),
             "skill": score.get("skill"),
             "known": score.get("known"),
+            "coverage": score.get("coverage"),
+            "interval_score": score.get("interval_score"),
+            "calibrated": {None: None, True: "yes", False: "not yet"}[score.get("calibrated")],
         }
         row |= {what + rival: _of(score, rival, what) for what in ("variance_explained", "rmse") for rival in RIVALS}
         rows.append(row)
@@ -140,6 +162,13 @@ def scores_section(scores: Sequence[Mapping[str, Any]], plotted: Sequence[str]) 
         Column("first half", "first", share, explained, hint="online, in the first half of the log"),
     ]
     columns += [Column(name, "rmse" + rival, amount, error, "error", -1) for rival, name in RIVALS.items()]
+    if coverage is not None:
+        over = f"{percent(coverage)} interval"
+        columns += [
+            Column("coverage", "coverage", share, over, hint="share of the actual returns inside"),
+            Column("interval score", "interval_score", amount, over, hint="width, and a penalty for returns outside"),
+            Column("calibrated", "calibrated", str, over),
+        ]
     columns.append(Column("rows scored", "known", amount))
     note = (
         "On the second half of the log, where the actual return is known. RMSE is the root mean squared error, in the "

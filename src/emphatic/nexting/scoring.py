@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
+from emphatic.nexting.alarm_list import AlarmList
 from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.signals import SignalPlot, SignalSketch
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.scores.answers import PlainAnswers
+from emphatic.scores.coverage import IntervalScores
 from emphatic.scores.measures import finite
 from emphatic.scores.offline import ROOM, FirstHalf, OfflineFit
 from emphatic.scores.returns import Returns
@@ -54,18 +56,24 @@ class ScoringResult(NamedTuple):
     constant: list[str]
     upcoming: list[dict[str, Any]]
     worst: list[dict[str, Any]]
+    alarms: list[dict[str, Any]]
     span: tuple[float | None, float | None]
 
 
 class _Rows(NamedTuple):
     """Some rows from ``start`` on: readings as they are, and of all signals (B, S) with the last one held where one is
-    missing; predictions (B, Q); the returns and where they are known (Q, B)."""
+    missing; predictions and the ends of their intervals (B, Q); scores of anomaly and alarms of the signals predicted
+    (B, C); the returns and where they are known (Q, B)."""
 
     start: int
     readings: KeptReadings
     held: Array
     missing: NDArray[np.bool_]
     predictions: Array
+    low: Array
+    high: Array
+    anomaly: Array
+    alarm: NDArray[np.bool_]
     G: Array
     known: NDArray[np.bool_]
 
@@ -75,7 +83,8 @@ class Scoring:
     """Scores the plain questions of a run, each of the signals ``predict`` at each of ``horizons``.
 
     ``names`` are those questions' names. ``features(i)`` is the i-th maker as it was before the first row, and
-    ``shares[i]`` are the questions that it is for.
+    ``shares[i]`` are the questions that it is for. ``coverage`` is that of the intervals, ``calibrated`` says which
+    questions' intervals have proved right.
     """
 
     unfinished: Unfinished
@@ -91,6 +100,8 @@ class Scoring:
     shares: Sequence[NDArray[np.int64]]
     dated: bool
     offline: bool
+    coverage: float
+    calibrated: Sequence[bool] | NDArray[np.bool_]
     progress: Callable[[int, int], None]
 
     def score(self, write: Callable[[Any], None]) -> ScoringResult:
@@ -115,33 +126,50 @@ class Scoring:
             fits.begin(fits.batches[-1])
         scored = LogScores(self.predict, self.horizons, self.gammas, self.rows)
         sketches = [
-            SignalSketch(name, self.rows, self.horizons, self.horizons, int(self._last[c * H : c * H + H].min()))
-            for c, name in enumerate(self.predict)
+            SignalSketch(name, self.rows, self.horizons, self.horizons, last, intervals=self.horizons)
+            for name, last in zip(self.predict, self._last.reshape(-1, H).min(axis=1).tolist(), strict=True)
         ]
         worst, begins = WorstErrors(len(self.names), half.half), None
+        alarms = AlarmList(self.predict)
+        intervals = IntervalScores(len(self.names), half.half, self.coverage)
         for rows in self._forwards(self.rows, half.half, write):
             time = rows.readings.time
             begins = float(time[0]) if begins is None and time is not None else begins
             worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
+            intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
+            alarms.add(rows.start, rows.anomaly, rows.alarm, time)
             offline = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
             held, missing = rows.held[:, self._at], rows.missing[:, self._at]
             scored.add(rows.start, held, missing, rows.predictions, offline, rows.G, rows.known)
             self._draw(sketches, rows, held)
         constant = [name for name, varies in zip(self.signals, self._lowest < self._highest, strict=True) if not varies]
         summary = scored.scores([SKIPPED] * len(self.names) if fits is None else fits.reasons)
+        self._add_intervals(summary, intervals)
+        for name, counts in alarms.counts().items():
+            for score in (score for score in summary if score["signal"] == name):
+                score |= counts
         return ScoringResult(
             summary, scored.curves(), [sketch.plot() for sketch in sketches], constant,
-            self._upcoming(rows.predictions[-1], held[-1]), self._worst(worst, summary),
+            self._upcoming(rows, held[-1]), self._worst(worst, summary), alarms.highest(),
             (begins, None if time is None else float(time[-1])),
         )  # fmt: skip
 
-    def _upcoming(self, predictions: Array, reading: Array) -> list[dict[str, Any]]:
+    def _add_intervals(self, summary: Sequence[dict[str, Any]], intervals: IntervalScores) -> None:
+        """Complete the scores by those of the intervals, and the reasons where there are none."""
+        for score, found, calibrated in zip(summary, intervals.scores(), self.calibrated, strict=True):
+            score |= found | {"calibrated": bool(calibrated)}
+            if found["coverage"] is None:
+                why = score["reasons"].get("variance_explained", "there are no intervals")
+                score["reasons"] |= dict.fromkeys(found, why)
+
+    def _upcoming(self, rows: _Rows, reading: Array) -> list[dict[str, Any]]:
         H = len(self.horizons)
+        kinds = {"predictions": rows.predictions[-1], "low": rows.low[-1], "high": rows.high[-1]}
         return [
-            {
-                "signal": name,
-                "now": finite(float(reading[c])),
-                "predictions": {h: finite(float(predictions[c * H + i])) for i, h in enumerate(self.horizons)},
+            {"signal": name, "now": finite(float(reading[c]))}
+            | {
+                kind: {h: finite(float(values[c * H + i])) for i, h in enumerate(self.horizons)}
+                for kind, values in kinds.items()
             }
             for c, name in enumerate(self.predict)
         ]
@@ -190,17 +218,28 @@ class Scoring:
             readings = self._readings(begin)
             self._returns.state[:] = self._states[begin]
             G, known = self._known(begin, readings)
-            predictions = np.empty((len(readings), 0))
+            predictions = low = high = anomaly = np.empty((len(readings), 0))
+            alarm = np.empty((len(readings), 0), np.bool_)
             if write is not None:
                 table = self.unfinished.read("predictions", begin)
                 write(table)
-                predictions = np.stack([table.column(name).to_numpy() for name in self.names], axis=1)
+                predictions, low, high = (
+                    np.stack([table.column(f"{name}{end}").to_numpy() for name in self.names], axis=1)
+                    for end in ("", ".low", ".high")
+                )
+                anomaly, alarm = (
+                    np.stack([table.column(f"{name}.{kind}").to_numpy() for name in self.predict], axis=1)
+                    for kind in ("anomaly", "alarm")
+                )
             last = min(len(readings), stop - begin)
             edges = sorted({*range(0, last, BLOCK), last, *([half - begin] if 0 < half - begin < last else [])})
             for a, b in pairwise(edges):
                 some = slice(a, b)
                 held, missing = hold.fill(readings[some].values)
-                yield _Rows(begin + a, readings[some], held, missing, predictions[some], G[:, some], known[:, some])
+                yield _Rows(
+                    begin + a, readings[some], held, missing, predictions[some], low[some], high[some],
+                    anomaly[some], alarm[some], G[:, some], known[:, some],
+                )  # fmt: skip
                 self._report(b - a)
 
     def _readings(self, begin: int) -> KeptReadings:
@@ -221,7 +260,9 @@ class Scoring:
         truth = np.where(rows.known, rows.G, np.nan)
         for c, sketch in enumerate(sketches):
             q = slice(c * H, c * H + H)
-            sketch.add(rows.start, x, held[:, c], list(rows.predictions[:, q].T), list(truth[q]))
+            ours, low, high = (list(part[:, q].T) for part in (rows.predictions, rows.low, rows.high))
+            marked = np.where(rows.alarm[:, c], held[:, c], np.nan)
+            sketch.add(rows.start, x, held[:, c], ours, list(truth[q]), low, high, marked)
 
     def _report(self, rows: int) -> None:
         self._done += rows

@@ -25,6 +25,10 @@ from emphatic.tables.opening import pivot_columns, topic_names
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
+#: False alarms per row and signal by default; and the least that can be asked for, where the score ends.
+FALSE_ALARM_RATE, LEAST_RATE = 1e-4, 1e-15
+#: The share of returns that are to fall inside their prediction's interval.
+COVERAGE = 0.8
 #: With a ``stepsize``: rates as factors of what the method says.
 FACTORS = (0.3, 1.0, 3.0)
 
@@ -58,6 +62,8 @@ class Settings:
     features: tuple[Mapping[str, Any], ...] | None = None
     related: Mapping[str, Sequence[str]] | None = None
     questions: tuple[Mapping[str, Any], ...] = field(default=())
+    coverage: float = COVERAGE
+    false_alarm_rate: float = FALSE_ALARM_RATE
 
     @classmethod
     def read(cls, path: str | Path) -> Settings:
@@ -132,6 +138,14 @@ class Settings:
             raise ValueError(f"{name}: 'sort' must be true or false. Got {self.sort!r} instead.")
         if self.pivot is True or not isinstance(self.pivot, tuple | bool | None):
             raise ValueError(f"{name}: 'pivot' must be a list of two columns, or false. Got {self.pivot!r} instead.")
+        if isinstance(self.coverage, bool) or not isinstance(self.coverage, int | float) or not 0 < self.coverage < 1:
+            raise ValueError(f"{name}: 'coverage' must be a share between 0 and 1. Got {self.coverage!r} instead.")
+        rate = self.false_alarm_rate
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not LEAST_RATE <= rate < 1:
+            raise ValueError(
+                f"{name}: 'false_alarm_rate' must be a number of alarms per row from {LEAST_RATE:g} to below 1. "
+                f"Got {rate!r} instead."
+            )
         for horizon in self.horizons or ():
             if isinstance(horizon, bool):
                 raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")

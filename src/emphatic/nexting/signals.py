@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ class Stretch:
     """A stretch of the log, arrays of one length.
 
     ``x`` are row numbers or times (datetime64 or ISO strings), ``reading`` the signal, ``predictions`` and
-    ``returns`` one array a horizon in the signal's own unit, NaN where unknown. Each point is the mean of ``each``
-    rows.
+    ``returns`` one array a horizon in the signal's own unit, NaN where unknown; so are ``low`` and ``high``, the ends
+    of the predictions' intervals. ``alarm`` is the reading in rows in alarm and beside them. Each point is the mean of
+    ``each`` rows.
     """
 
     x: NDArray[Any]
@@ -30,6 +31,9 @@ class Stretch:
     predictions: Mapping[Hashable, FloatArray]
     returns: Mapping[Hashable, FloatArray]
     each: int = 1
+    low: Mapping[Hashable, FloatArray] = field(default_factory=dict)
+    high: Mapping[Hashable, FloatArray] = field(default_factory=dict)
+    alarm: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +85,15 @@ class SignalSketch:
 
     ``rows`` is their number. ``last`` is the last row whose return is known at every horizon: the close-up ends a
     tenth of itself after it, for at the end of the log a long horizon would have nothing to be compared with.
+    ``intervals`` are the horizons that have them.
     """
 
     def __init__(
         self, name: str, rows: int, predictions: Sequence[Hashable], returns: Sequence[Hashable], last: int,
-        most: int = 2000,
+        most: int = 2000, intervals: Sequence[Hashable] = (),
     ) -> None:  # fmt: skip
-        self._name, self._predictions, self._returns = name, list(predictions), list(returns)
-        columns = 1 + len(self._predictions) + len(self._returns)
+        self._name, self._horizons = name, [list(some) for some in (predictions, returns, intervals, intervals)]
+        columns = 2 + sum(len(some) for some in self._horizons)
         self._end = min(rows, max(most, last + most // 10))
         self._begin = max(0, self._end - most)
         self._close = np.empty((self._end - self._begin, columns))
@@ -99,10 +104,13 @@ class SignalSketch:
 
     def add(
         self, start: int, x: NDArray[Any], reading: FloatArray, predictions: Sequence[FloatArray],
-        returns: Sequence[FloatArray],
+        returns: Sequence[FloatArray], low: Sequence[FloatArray] = (), high: Sequence[FloatArray] = (),
+        alarm: FloatArray | None = None,
     ) -> None:  # fmt: skip
-        """The next rows, from ``start`` on: where they are along x, and a column for each horizon."""
-        columns = np.stack([reading, *predictions, *returns], axis=1)
+        """The next rows, from ``start`` on: where they are along x, a column for each horizon, and the readings in
+        alarm, NaN elsewhere."""
+        marked = np.full(len(reading), np.nan) if alarm is None else alarm
+        columns = np.stack([reading, *predictions, *returns, *low, *high, marked], axis=1)
         a, b = (min(max(edge - start, 0), len(x)) for edge in (self._begin, self._end))
         if a < b:
             self._close[start + a - self._begin : start + b - self._begin] = columns[a:b]
@@ -123,11 +131,11 @@ class SignalSketch:
 
     def _stretch(self, x: NDArray[Any], columns: FloatArray, each: int) -> Stretch:
         holes = _holes(x)
-        drawn = [np.insert(column, holes, np.nan) for column in columns.T]
-        P = len(self._predictions)
-        predictions = dict(zip(self._predictions, drawn[1 : 1 + P], strict=True))
-        returns = dict(zip(self._returns, drawn[1 + P :], strict=True))
-        return Stretch(np.insert(x, holes, x[holes]), drawn[0], predictions, returns, each)
+        drawn = iter([np.insert(column, holes, np.nan) for column in columns.T])
+        reading = next(drawn)
+        predictions, returns, low, high = ({horizon: next(drawn) for horizon in some} for some in self._horizons)
+        alarm = _widen(next(drawn), reading)
+        return Stretch(np.insert(x, holes, x[holes]), reading, predictions, returns, each, low, high, alarm)
 
 
 def signal_plot(
@@ -160,6 +168,17 @@ def signal_plot(
     sketch = SignalSketch(name, len(rows), list(predictions), list(returns), last, most)
     sketch.add(0, rows, whole[0], ours, truth)
     return sketch.plot()
+
+
+def _widen(marked: FloatArray, reading: FloatArray) -> FloatArray | None:
+    """What is marked, and the reading beside it: a single point would not be seen. None if nothing is."""
+    here = ~np.isnan(marked)
+    if not here.any():
+        return None
+    beside = np.zeros(len(here), np.bool_)
+    beside[1:] |= here[:-1]
+    beside[:-1] |= here[1:]
+    return np.where(here, marked, np.where(beside, reading, np.nan))
 
 
 def _holes(x: NDArray[Any]) -> NDArray[np.intp]:

@@ -22,6 +22,7 @@ const drawLog = ({ numbers, palette, hidden, touch, arrays }) => {
   }
 
   const value = (v) => v === null || v === undefined ? "–" : (+v.toPrecision(v && Math.abs(v) >= 1e6 ? 9 : 5)).toLocaleString("en", { maximumSignificantDigits: 9 }).replace("-", "−");
+  const faded = (ink) => ink.startsWith("rgb(") ? ink.replace("rgb(", "rgba(").replace(")", ", 0.2)") : `${ink}33`;
   const moment = (ms) => {
     const [day, time] = new Date(ms).toISOString().split("T");
     return `${day} ${time.replace("Z", "").replace(/\.000$/, "").replace(/:00$/, "")}`;
@@ -79,12 +80,17 @@ const drawLog = ({ numbers, palette, hidden, touch, arrays }) => {
         label: line.name, stroke: of(line), width: line.width, alpha: line.opacity, spanGaps: false, points: { show: false },
         dash: { dash: [6, 4], dot: [2, 3] }[line.dash], show: !hidden.has(line.ink),
       }));
+      // The edges of a band are two lines that are not drawn.
+      const banded = panel.lines.filter((line) => line.low);
+      const edges = banded.flatMap((line) => ["low", "high"].map((end) => ({ key: line[end], show: !hidden.has(line.ink) })));
+      const bands = banded.map((line, b) => ({ series: [series.length + 2 * b + 2, series.length + 2 * b + 1], fill: faded(of(line)) }));
       const axis = { stroke: colour("soft"), font, ticks: { show: false }, grid: { stroke: colour("grid"), width: 1 }, gap: 4 };
       const options = {
         width: cell[0], height: box.clientHeight - 20, ms: 1, legend: { show: false }, padding: [9, 22, last ? 0 : 4, 0],
         tzDate: (ms) => uPlot.tzDate(new Date(ms), "Etc/UTC"),
         scales: { x: { time: date }, y: panel.range ? { range: () => panel.range } : { range: (_, low, high) => low === null ? [0, 1] : low === high ? [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1] : uPlot.rangeNum(low, high, 0.06, false) } },
-        series: [{}, ...series],
+        series: [{}, ...series, ...edges.map(({ show }) => ({ show, width: 0, points: { show: false } }))],
+        bands,
         axes: [
           { ...axis, show: last, size: room, space: 80, grid: { show: false }, values: (_, ticks, __, ___, apart) => date ? times(ticks, apart) : labels(ticks) },
           { ...axis, space: 20, values: (_, ticks) => labels(ticks),
@@ -102,7 +108,7 @@ const drawLog = ({ numbers, palette, hidden, touch, arrays }) => {
           setCursor: [(chart) => chart.over.matches(":hover") && point(chart, panel, box, xs, date)],
         },
       };
-      const chart = new uPlot(options, [xs, ...panel.lines.map((line) => numbers(line.y))], box);
+      const chart = new uPlot(options, [xs, ...panel.lines.map((line) => numbers(line.y)), ...edges.map((edge) => numbers(edge.key))], box);
       chart.over.addEventListener("mouseleave", () => tip.remove());
       return chart;
     });
@@ -111,7 +117,10 @@ const drawLog = ({ numbers, palette, hidden, touch, arrays }) => {
     function point(chart, panel, box, xs, date) {
       const at = chart.cursor.idx;
       if (at === null || at === undefined) return tip.remove();
-      const rows = panel.lines.filter((line) => line.hover && !hidden.has(line.ink)).map((line) => [line.name, value(numbers(line.y)[at]), of(line)]);
+      const rows = panel.lines.filter((line) => line.hover && !hidden.has(line.ink)).map((line) => {
+        const ends = line.low ? ` (${value(numbers(line.low)[at])} to ${value(numbers(line.high)[at])})` : "";
+        return [line.name, value(numbers(line.y)[at]) + ends, of(line)];
+      });
       tip.replaceChildren(date ? moment(xs[at]) : `row ${value(xs[at])}`, ...rows.map(([name, shown, ink]) => {
         const row = document.createElement("div");
         const mark = document.createElement("i");

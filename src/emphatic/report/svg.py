@@ -62,7 +62,12 @@ def _panel(
     parts = [f'<text x="{left + 8:.1f}" y="{top + 14:.1f}" fill="#1c1f24">{escape(panel["title"])}</text>']
     lines = [(line, _numbers(arrays[line["x"]]), _numbers(arrays[line["y"]])) for line in panel["lines"]]
     xs = np.concatenate([x for _, x, _ in lines] or [np.zeros(0)])
-    ys = np.concatenate([y for _, _, y in lines] or [np.zeros(0)])
+    bands = [
+        (line, x, *(_numbers(arrays[line[end]]) for end in ("low", "high"))) for line, x, _ in lines if "low" in line
+    ]
+    ys = np.concatenate(
+        [*(y for _, _, y in lines), *(y for *_, low, high in bands for y in (low, high))] or [np.zeros(0)]
+    )
     (x0, x1), (y0, y1) = _extent(xs, 0.0), panel["range"] or _extent(ys, 0.06)
     dated = bool(lines) and arrays[lines[0][0]["x"]]["kind"] == "date"
 
@@ -81,9 +86,22 @@ def _panel(
         for tick, label in zip(ticks, labels, strict=True):
             at, _ = place(np.array([tick]), np.array([y0]))
             parts.append(f'<text x="{at[0]:.1f}" y="{frame[3] + 18:.1f}" text-anchor="middle">{label}</text>')
+    for line, x, low, high in bands:
+        parts += _band(line, *place(x, low), place(x, high)[1])
     for line, x, y in lines:
         parts += _path(line, *place(x, y))
     return parts
+
+
+def _band(line: Mapping[str, Any], x: Array, low: Array, high: Array) -> list[str]:
+    """The area between two edges, in a piece for each run of known points."""
+    known = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
+    path = ""
+    for begin, end in edges.reshape(-1, 2).tolist():
+        around = [(x[i], low[i]) for i in range(begin, end)] + [(x[i], high[i]) for i in range(end - 1, begin - 1, -1)]
+        path += "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in around) + "Z"
+    return [f'<path d="{path}" fill="{_ink(line)}" fill-opacity="0.2" stroke="none"/>'] if path else []
 
 
 def _path(line: Mapping[str, Any], x: Array, y: Array) -> list[str]:

@@ -95,7 +95,7 @@ class _Interface:
             return JSONResponse(stopped, 503, {"retry-after": "1"})
         if not several and isinstance(replies[0].outcome, Malformed):
             return _error(422, f"reading 1: {replies[0].outcome}")
-        text = b"".join(_line(number, reply) for number, reply in enumerate(replies, start=1))
+        text = await asyncio.to_thread(_lines, replies)  # thousands of them take a while
         return Response(text, media_type=_LINES if several else _JSON)
 
     async def _learn(self, incoming: list[Incoming]) -> tuple[list[Reply], int]:
@@ -165,6 +165,8 @@ class _Interface:
             refused = _error(503, f"there are {_STREAMS} streams already")
             refused.headers["retry-after"] = "5"
             return refused
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None
         return _Counted(self, EventStream(self.service, signal, after, self._closing))
@@ -224,6 +226,10 @@ async def _body(request: Request) -> bytes | Response:
     except ClientDisconnect:
         return _error(400, "the client has gone")
     return b"".join(parts)
+
+
+def _lines(replies: Sequence[Reply]) -> bytes:
+    return b"".join(_line(number, reply) for number, reply in enumerate(replies, start=1))
 
 
 def _line(number: int, reply: Reply) -> bytes:

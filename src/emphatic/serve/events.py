@@ -48,8 +48,11 @@ class EventStream:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), _SLOW)
+            ended = (await asyncio.gather(*tasks, return_exceptions=True))[0]
+        if ended is None:
+            await send({"type": "http.response.body", "body": b""})
+        elif not isinstance(ended, TimeoutError | asyncio.CancelledError):
+            raise ended
 
     async def _events(self) -> AsyncIterator[str]:
         service = self._service

@@ -22,6 +22,7 @@ from emphatic.tables.table_errors import Malformed
 
 __all__ = ["Entry", "Journal"]
 
+_sync = getattr(os, "fdatasync", os.fsync)
 #: The readings of a segment, about; a longer one is continued in another.
 _SEGMENT = 100_000
 
@@ -95,7 +96,7 @@ class Journal:
             at = 0
             while at < len(text):
                 at += os.write(self._file, text[at:])
-            os.fdatasync(self._file)
+            _sync(self._file)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.nexting.prediction_lines import LineFormat, Prediction
+from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL, LineFormat, Prediction
 
 __all__ = ["RecentRows", "RunningError", "Traffic"]
 
@@ -27,10 +27,11 @@ class RecentRows:
     def __init__(self, names: Sequence[str], format: LineFormat) -> None:
         self.names, self.format = tuple(names), format
         Q = len(format.keys)
-        self.size = max(256, min(_ROWS, _NUMBERS // (len(self.names) + Q)))
+        self.size = max(256, min(_ROWS, _NUMBERS // (len(self.names) + (1 + len(ENDS)) * Q)))
         self._readings, self._values = np.empty((self.size, len(self.names))), np.empty((self.size, Q))
         self._seconds, self._gap = np.empty(self.size), np.zeros(self.size, bool)
         self._time: list[Any] = [None] * self.size
+        self._derived: dict[str, NDArray[Any]] = {}
         self._lock = threading.Lock()
         #: The steps that are kept: from ``first`` to before ``end``.
         self.first = self.end = 0
@@ -44,6 +45,10 @@ class RecentRows:
                 at = row.step % self.size
                 self._readings[at], self._values[at] = row.readings, row.values
                 self._seconds[at], self._gap[at], self._time[at] = row.seconds, row.gap, row.time
+                for kind, values in row.derived.items():
+                    if kind not in self._derived:
+                        self._derived[kind] = np.zeros((self.size, len(values)), values.dtype)
+                    self._derived[kind][at] = values
                 self.end = row.step + 1
                 self.first = max(self.first, self.end - self.size)
 
@@ -57,16 +62,27 @@ class RecentRows:
             at = steps % self.size
             seconds, gap = self._seconds[at], self._gap[at].tolist()
             reading = self._readings[at, self.names.index(name)] if name in self.names else np.full(len(at), np.nan)
-            values = {horizon: self._values[at, q] for horizon, q in self.format.places.get(name, {}).items()}
+            places = self.format.places.get(name, {})
+            by_horizon = {
+                kind: {horizon: values[at, q] for horizon, q in places.items()}
+                for kind, values in {"predictions": self._values, **self._derived}.items()
+                if kind not in OF_A_SIGNAL
+            }
+            by_signal = {}
+            if name in self.format.signals:
+                c = self.format.signals.index(name)
+                by_signal = {kind: self._derived[kind][at, c] for kind in OF_A_SIGNAL if kind in self._derived}
             times = [self._time[i] for i in at]
-        return {
+        found = {
             "step": steps.tolist(),
             "time": times,
             "t": _or_null(seconds),
             "reading": _or_null(reading),
             "gap": gap,
-            "predictions": {horizon: _or_null(column) for horizon, column in values.items()},
         }
+        for kind, columns in by_horizon.items():
+            found[kind] = {horizon: _or_null(column) for horizon, column in columns.items()}
+        return found | {kind: _or_null(column) for kind, column in by_signal.items()}
 
 
 class Traffic:
@@ -167,5 +183,5 @@ class RunningError:
         return found
 
 
-def _or_null(values: Array) -> list[float | None]:
+def _or_null(values: NDArray[Any]) -> list[Any]:
     return [value if math.isfinite(value) else None for value in values.tolist()]

@@ -24,6 +24,8 @@ logger = logging.getLogger("emphatic.serve")
 
 #: Seconds that open connections get when the service ends.
 _GRACE = 2
+#: Connections at a time.
+_CONNECTIONS = 128
 
 
 def read_token(path: Path) -> str:
@@ -110,8 +112,9 @@ def run(service: Service, source: Any, publisher: Any, listening: socket.socket,
             yield  # they are handled below
 
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False, limit_concurrency=512,
-        timeout_keep_alive=15, timeout_graceful_shutdown=_GRACE,
+        app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=15, timeout_graceful_shutdown=_GRACE, proxy_headers=False,
     )  # fmt: skip
     server = Server(config)
 
@@ -139,12 +142,10 @@ def run(service: Service, source: Any, publisher: Any, listening: socket.socket,
     try:
         asyncio.run(serve())
     finally:
-        service.stop()
-        if source is not None:
-            source.stop()
         service.close()
-        if publisher is not None:
-            publisher.stop()
+        for part in (source, publisher):  # now that all is acknowledged
+            if part is not None:
+                part.stop()
     return 1 if service.failure is not None else 0
 
 

@@ -34,10 +34,11 @@ logger = logging.getLogger("emphatic.serve")
 _CAPACITY = 4096
 #: Readings that may be learned and not acknowledged, while the disk takes nothing.
 _UNSYNCED = 16 * BLOCK
-#: The longest time from a reading to its sync, and between two attempts on a disk that fails, in seconds.
-_GROUP, _RETRY = 0.1, 0.5
-#: How long a service that is stopped goes on learning from what waits, in seconds.
-_DRAIN = 2.0
+#: Seconds: the longest wait for readings, from a reading to the sync of its group (and a block more), and between two
+#: attempts on a disk that fails.
+_WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
+#: Seconds that a service that is stopped goes on learning from what waits, and until it ends in any case.
+_DRAIN, _END = 2.0, 4.5
 
 
 class Service:
@@ -134,8 +135,11 @@ class Service:
         """``stop``, and wait until the model is saved."""
         self.stop()
         if self._thread.ident is not None:
-            self._thread.join()
-        self._held.close()
+            self._thread.join(_END)
+        if self._thread.is_alive():
+            logger.warning("the model is not saved: learning is busy. The journal has all that was acknowledged.")
+        else:
+            self._held.close()
 
     # ------------------------------------------------------------------ what it is
 
@@ -173,7 +177,7 @@ class Service:
             saved = time.monotonic()
             while not (self.inbox.closed and (not len(self.inbox) or time.monotonic() > self._deadline)):
                 full = len(self._unacknowledged) >= _UNSYNCED
-                some = [] if full else self.inbox.take(BLOCK, _GROUP)
+                some = [] if full else self.inbox.take(BLOCK, _WAIT)
                 if some:
                     self._learn(some)
                 self._sync(wait=bool(len(self.inbox)) and not full)

@@ -34,6 +34,7 @@ _NAMES = (
     "followon-variance",
     "true-online-vs-accumulating",
     "step-sizes",
+    "alarms",
 )
 
 
