@@ -24,7 +24,7 @@ import emphatic
 from emphatic.tables import open_table
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "serve.png"
-SIZE = {"width": 1100, "height": 900}
+SIZE = {"width": 1100, "height": 1030}
 ROWS, BLOCK = 5760, 240
 
 
