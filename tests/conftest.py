@@ -6,10 +6,12 @@ rule go to one worker, and benchmarks come last, so that no kernel is compiled t
 """
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from emphatic.engines.dense import lanes
 from emphatic.rules import Rule
 from tests.support.contract import COMPILED
 from tests.support.plain import plain_python
@@ -42,6 +44,28 @@ LONG = (
 )
 
 
+#: Files whose tests share what takes long to make, and so run in one worker.
+TOGETHER = ("test_cluster_nexting", "test_live", "test_nexting", "test_numbers")
+
+#: Features up to which learners run side by side, except in tests that take long: there is a kernel for each number of
+#: features, which compiles for ten seconds. Those of more are tested as plain Python (``test_contract``).
+FEW = 6
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _without_long(config):
+        lanes.MOST_FEATURES = FEW
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files whose tests would all be deselected are not imported: one of them imports torch."""
+    return True if collection_path.stem in LONG and _without_long(config) else None
+
+
+def _without_long(config: pytest.Config) -> bool:
+    return "not long" in config.option.markexpr
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "test_benchmarks" in item.nodeid)
@@ -51,18 +75,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         given = item.callspec.params if hasattr(item, "callspec") else {}
         rule = given.get("rule")
         name = rule.name if isinstance(rule, Rule) else rule
+        grouped = config.pluginmanager.hasplugin("xdist")
         if not isinstance(name, str):
+            if grouped and item.path.stem in TOGETHER:
+                item.add_marker(pytest.mark.xdist_group(item.path.stem))
             continue
         compiled = given.get("compiled", name in COMPILED[given.get("dtype", "float64")])
         if item.path.stem in SHORT and not compiled:
             item.add_marker(pytest.mark.plain)
-        if config.pluginmanager.hasplugin("xdist"):
+        if grouped:
             item.add_marker(pytest.mark.xdist_group(str(name)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    if item.get_closest_marker("plain") is None:
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    if item.get_closest_marker("plain") is None or given.get("compiled"):
         return (yield)
     with plain_python():
         return (yield)

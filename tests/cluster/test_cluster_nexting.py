@@ -78,8 +78,9 @@ class Stop(BaseException):
     """As an interruption is."""
 
 
-@pytest.mark.parametrize(("at", "block"), [(1, 200), (1400, 100), (700, 51), (ROWS, 200)])
-@pytest.mark.parametrize("waiting", [1 << 20, 1])
+@pytest.mark.parametrize(
+    ("at", "block", "waiting"), [(1, 200, 1), (1400, 100, 1 << 20), (700, 51, 1), (700, 51, 1 << 20), (ROWS, 200, 1)]
+)
 def test_an_interrupted_run_resumes(
     waiting: int, at: int, block: int, table: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,8 @@ def questions() -> list[GVF]:
 
 
 def features() -> f.Features:
-    return f.Features([f.Bias(), f.SoftBins("a", bins=4), f.SoftBins("b", bins=4)])
+    """Six in all, for which other tests too compile a kernel."""
+    return f.Features([f.Bias(), f.SoftBins("a", bins=2), f.SoftBins("b", bins=3)])
 
 
 # ---------------------------------------------------------------------- cuts

@@ -213,7 +213,7 @@ def test_hostile_streams_end_as_on_the_dense_engine(dtype: str) -> None:
     assert 30 < diverged < 120
 
 
-K, T, N = LANES + 40, 2 * STEPS + 50, 5
+K, T, N = LANES + 40, 2 * STEPS + 50, 6
 
 
 def horde(rho: Any = 1.0, **changed: Any) -> Log:

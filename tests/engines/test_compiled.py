@@ -79,9 +79,9 @@ def start(env: dict[str, str], *engines: str, code: str = START) -> list[str]:
     return done.stdout.splitlines()
 
 
-def tiny(env: dict[str, str]) -> str:
-    """What ``TINY`` prints."""
-    done = run(TINY, env=env)
+def tiny(env: dict[str, str], code: str = TINY) -> str:
+    """What ``TINY`` prints, or a variant of it."""
+    done = run(code, env=env)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode()
 
@@ -192,13 +192,13 @@ print(sorted({str(one.message) for one in told}), len(told))
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
     """Nothing is loaded from it and nothing put there; one warning says why, and what to do."""
     cache = tmp_path / "cache"
-    assert start(environment(EMPHATIC_CACHE_DIR=cache), code=TINY) == ["42.0 False"]
+    assert tiny(environment(EMPHATIC_CACHE_DIR=cache)) == "42.0 False\n"
     for folder, mode in ((cache, 0o777), (cache, 0o775), (cache / "__pycache__", 0o770)):
         folder.chmod(mode)
         before = files(cache)
         env = environment(EMPHATIC_CACHE_DIR=cache) | {"PYTHONWARNINGS": "ignore"}
-        done = subprocess.run([sys.executable, "-c", FOLDER], env=env, capture_output=True, text=True, check=True)
-        folders, told, answer = done.stdout.splitlines()
+        done = run(FOLDER, env=env)
+        folders, told, answer = done.stdout.decode().splitlines()
         assert eval(folders) == ["None"] * 3
         assert "can be written to by others" in told
         assert "chmod go-w" in told
@@ -206,7 +206,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
         assert answer == "42.0 False"
         assert files(cache) == before
         folder.chmod(0o755)
-    assert start(environment(EMPHATIC_CACHE_DIR=cache), code=TINY) == ["42.0 True"]
+    assert tiny(environment(EMPHATIC_CACHE_DIR=cache)) == "42.0 True\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder away")
@@ -248,10 +248,10 @@ pwd.getpwuid = unknown  # as for a user that the system does not know
 @pytest.mark.skipif(sys.platform == "win32", reason="homes are of another kind")
 def test_a_user_without_a_home(tmp_path: Path) -> None:
     """Kernels are compiled in memory, or kept where XDG_CACHE_HOME says."""
-    assert start(environment(HOME=None, XDG_CACHE_HOME=None), code=HOMELESS) == ["42.0 False"]
-    assert start(environment(HOME=None, EMPHATIC_CACHE_DIR="~/x"), code=HOMELESS) == ["42.0 False"]
+    assert tiny(environment(HOME=None, XDG_CACHE_HOME=None), HOMELESS) == "42.0 False\n"
+    assert tiny(environment(HOME=None, EMPHATIC_CACHE_DIR="~/x"), HOMELESS) == "42.0 False\n"
     for kept in (False, True):
-        assert start(environment(HOME=None, XDG_CACHE_HOME=tmp_path), code=HOMELESS) == [f"42.0 {kept}"]
+        assert tiny(environment(HOME=None, XDG_CACHE_HOME=tmp_path), HOMELESS) == f"42.0 {kept}\n"
 
 
 RULE = """

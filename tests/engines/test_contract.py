@@ -12,7 +12,7 @@ import pytest
 import emphatic
 from emphatic.engines.chunked import engine as chunked
 from emphatic.engines.dense import lanes
-from tests.support.contract import COMPILED, STRUCTURES, T, violations
+from tests.support.contract import ALSO_COMPILED, COMPILED, STRUCTURES, T, violations
 from tests.support.equations import RULES
 from tests.support.plain import CHUNK, plain_python
 from tests.support.streams import TOLERANCE, make, relative_error
@@ -51,7 +51,10 @@ def length(engine: str, K: int | None, compiled: bool) -> int:
 
 
 def kinds() -> list[Any]:
-    """Every rule in plain Python, alone and in pairs; rules of every structure in more numbers, and compiled."""
+    """Every rule in plain Python, alone and in pairs; rules of every structure in more numbers, and compiled.
+
+    A kernel takes seconds to compile: every entry for one rule, in both dtypes, and for the others what differs most.
+    """
     found = []
     for rule in emphatic.rules.names():
         for K in (None, 1, 2, 7, 64):
@@ -59,7 +62,7 @@ def kinds() -> list[Any]:
                 numbers = (None, 2, 7) if rule in STRUCTURES else (None, 2)
                 if K in (numbers if dtype == "float64" else (2,)):
                     found.append((rule, K, dtype, False))
-                if rule in COMPILED[dtype]:
+                if rule in COMPILED[dtype] or ((rule, K) in ALSO_COMPILED and dtype == "float64"):
                     found.append((rule, K, dtype, True))
     return [pytest.param(*kind, id="-".join(map(str, kind[:3])) + "-compiled" * kind[3]) for kind in found]
 
@@ -79,9 +82,9 @@ def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, 
 @pytest.mark.parametrize("rule", [rule for rule in emphatic.rules.names() if rule not in COMPILED["float64"]])
 @pytest.mark.parametrize("compiled", [True])
 def test_every_rule_compiles(rule: str, compiled: bool) -> None:
-    """One kernel of each rule that has no other compiled in float64: the one that studies use."""
-    stream = make(3, 41, 6, 2, rule=rule)
-    learner = emphatic.Learner(rule, 6, 2, engine="dense")
+    """One kernel of each rule that has no other compiled in float64: the one that compiles most quickly."""
+    stream = make(3, 41, 6, rule=rule)
+    learner = emphatic.Learner(rule, 6, engine="dense")
     assert relative_error(stream.run(learner), stream.expected(rule).predictions) <= TOLERANCE["float64"]
 
 
@@ -101,6 +104,20 @@ def test_more_learners_than_lanes_and_more_steps_than_a_block(rule: str, engine:
     assert relative_error(predictions, expected.predictions[:, which]) < TOLERANCE["float64"]
     for name in learner.rule.vectors:
         assert relative_error(getattr(learner, name), expected.vectors[name][which]) < TOLERANCE["float64"], name
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("n", [1, 2, 9, 16])
+@pytest.mark.parametrize("rule", STRUCTURES)
+def test_learners_of_any_few_features_side_by_side(rule: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel that is generated for each n, as far as it is used; ``tests.conftest`` keeps all others to six."""
+    monkeypatch.setattr(lanes, "MOST_FEATURES", 16)
+    stream = make(12, 9, n, 9, rule=rule)
+    learner = emphatic.Learner(rule, n, 9, engine="dense")
+    expected = stream.expected(rule)
+    assert relative_error(stream.run(learner), expected.predictions) <= TOLERANCE["float64"]
+    for name in learner.rule.vectors:
+        assert relative_error(getattr(learner, name), expected.vectors[name]) <= TOLERANCE["float64"], name
 
 
 @pytest.mark.parametrize("active", [False, True])

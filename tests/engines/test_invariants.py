@@ -320,7 +320,7 @@ def test_active_features_are_their_dense_vectors(rule: str, engine: str, binary:
     """`Active` in `run`, in `learn` and in `predict`, and the same features as full vectors, on every
     engine: what the equations say. So sparse = dense."""
     for separate in (False, True):
-        stream = stream_for(rule, 18, T=31, n=12, K=learners, active=4, binary=binary, separate=separate)
+        stream = stream_for(rule, 18, T=19, n=12, K=learners, active=4, binary=binary, separate=separate)
         theta_0 = start(18, 12) if learners is None else start(18, learners, 12)
         expected = stream.expected(rule, theta_0)
         for feed in (stream.run, stream.learn):

@@ -234,6 +234,7 @@ def test_who_forgets_does_not_make_the_others_pay() -> None:
     assert not np.array_equal(learner.theta[far, old], before[far, old])
 
 
+@pytest.mark.plain
 def test_time_begins_anew() -> None:
     """The clock is a small number; where it would run out, all is settled and it starts again."""
     rng = np.random.default_rng(1)

@@ -13,6 +13,7 @@ import pytest
 
 import emphatic.rules
 from emphatic.rules import Rule, Scalars, Update
+from tests.support.contract import STRUCTURES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -86,7 +87,13 @@ def read(source: Any, options: dict[str, int]) -> str:
     return str(source.make_ir(target, parsed, functions, modules, context))
 
 
-@pytest.mark.parametrize("name", emphatic.rules.names())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in (*STRUCTURES, "gq") else pytest.mark.long)
+        for name in emphatic.rules.names()
+    ],
+)
 def test_the_compiler_reads_every_kernel(name: str) -> None:
     rule = emphatic.rules.get(name)
     for kernel, given in sources(rule, "float32", apart=name == "gq").items():

@@ -651,6 +651,7 @@ def test_nothing_is_recorded_unless_asked() -> None:
         env.log()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", ["cartpole", "halfcheetah"])
 def test_the_examples_are_right(example: str, tmp_path: Path) -> None:
     if example == "halfcheetah":

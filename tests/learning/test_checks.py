@@ -39,6 +39,8 @@ RANGES = {
     "R": (-math.inf, math.inf),
 }
 
+pytestmark = pytest.mark.plain
+compiled = pytest.mark.parametrize("compiled", [True])  # where machine code could misread an array
 engines = pytest.mark.parametrize("engine", ENGINES)
 both_K = pytest.mark.parametrize("K", [None, 3])
 
@@ -93,6 +95,11 @@ def without_beta(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name != "beta"}
 
 
+def step_of(rule: str, K: int | None, changed: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of one ``learn`` of a rule whose kernels are compiled: one without β, or one without interest."""
+    return without_beta(step(K, changed)) if rule == "true_online_etd" else step(K, {"I": 1.0, **changed})
+
+
 #: Not numbers at all, and what the message should say was got.
 NOT_NUMBERS: dict[str, tuple[Any, str]] = {
     "a string": ("0.5", "'0.5'"),
@@ -115,8 +122,10 @@ NOT_NUMBERS: dict[str, tuple[Any, str]] = {
 @engines
 @both_K
 @pytest.mark.parametrize("name", RANGES)
-def test_a_bad_parameter_of_learn(engine: str, K: int | None, name: str) -> None:
-    learner = warm(engine, K)
+@compiled
+def test_a_bad_parameter_of_learn(engine: str, K: int | None, name: str, compiled: bool) -> None:
+    rule = "true_online_gtd" if name == "beta" else "true_online_etd"
+    learner = warm(engine, K, rule=rule)
     assert learner.e.any()
     low, high = RANGES[name]
     bad: list[tuple[Any, str]] = [(v, str(v)) for v in (math.nan, math.inf, -math.inf)]
@@ -128,9 +137,9 @@ def test_a_bad_parameter_of_learn(engine: str, K: int | None, name: str) -> None
     found = []
     for value, got in bad:
         words = (f"'{name}' parameter of learn", got)
-        found += objection(partial(learner.learn, **step(K, {name: value})), *words, learner=learner)
+        found += objection(partial(learner.learn, **step_of(rule, K, {name: value})), *words, learner=learner)
     if K is not None:
-        last = partial(learner.learn, **step(K, {name: [0.5, 0.5, math.nan]}))
+        last = partial(learner.learn, **step_of(rule, K, {name: [0.5, 0.5, math.nan]}))
         found += objection(last, f"'{name}' parameter of learn", "nan", "learner 2", learner=learner)
     none_of(found)
 
@@ -231,13 +240,15 @@ def bad_features(rows: int) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
 @engines
 @both_K
 @pytest.mark.parametrize("name", ["phi", "phi_next"])
-def test_bad_features_of_learn(engine: str, K: int | None, name: str) -> None:
-    learner = warm(engine, K)
+@compiled
+def test_bad_features_of_learn(engine: str, K: int | None, name: str, compiled: bool) -> None:
+    rule = "true_online_etd"
+    learner = warm(engine, K, rule=rule)
     found = []
     for what, value, got in bad_features(0):
         words = (f"'{name}' parameter of learn", *got)
         for good in ({}, {"phi": Active([1]), "phi_next": Active([1])}):
-            call = partial(learner.learn, **step(K, {**good, name: value}))
+            call = partial(learner.learn, **step_of(rule, K, {**good, name: value}))
             found += [f"{what}: {o}" for o in objection(call, *words, learner=learner)]
     none_of(found)
 
@@ -265,7 +276,8 @@ def test_bad_features_of_run(engine: str, K: int | None, name: str) -> None:
 
 @engines
 @both_K
-def test_a_bad_row_far_into_a_wide_log(engine: str, K: int | None) -> None:
+@compiled
+def test_a_bad_row_far_into_a_wide_log(engine: str, K: int | None, compiled: bool) -> None:
     """Rows may be looked over as a run goes on: then the steps before are taken back, also where they diverge first."""
     wide = 40_000
     Phi = np.zeros((7, wide))
@@ -289,8 +301,9 @@ def test_a_bad_row_far_into_a_wide_log(engine: str, K: int | None) -> None:
 
 @engines
 @both_K
-def test_bad_features_of_predict(engine: str, K: int | None) -> None:
-    learner = warm(engine, K)
+@compiled
+def test_bad_features_of_predict(engine: str, K: int | None, compiled: bool) -> None:
+    learner = warm(engine, K, rule="true_online_etd")
     good = {"a CSR array", "Active of the other kind", f"shape {(1, n)}", f"shape {(n,)}"}
     found = []
     for what, value, got in (*bad_features(0), *bad_features(T)):
@@ -302,7 +315,8 @@ def test_bad_features_of_predict(engine: str, K: int | None) -> None:
 
 @pytest.mark.parametrize("engine", ["dense", "sparse", "reference"])
 @pytest.mark.parametrize("K", [None, 3])
-def test_what_float32_cannot_hold(engine: str, K: int | None) -> None:
+@compiled
+def test_what_float32_cannot_hold(engine: str, K: int | None, compiled: bool) -> None:
     """1e300 is a fine number, but not in a float32 learner, however it comes."""
     learner = warm(engine, K, rule="true_online_etd", dtype="float32")
     Phi = np.full((T + 1, n), 1e300)
@@ -323,7 +337,6 @@ def test_what_float32_cannot_hold(engine: str, K: int | None) -> None:
     none_of(found)
 
 
-@pytest.mark.plain
 @engines
 def test_where_T_is_K(engine: str) -> None:
     """A 1-D array could be either: it is refused with the remedy, and the remedy works."""
@@ -343,7 +356,6 @@ def test_where_T_is_K(engine: str) -> None:
     assert single.run(np.ones((2, 2)), [1.0], [0.5], alpha=[0.1]).shape == (1, 1)  # T = K = 1: no doubt
 
 
-@pytest.mark.plain
 @engines
 @both_K
 def test_missing_and_unknown_extra_parameters(engine: str, K: int | None) -> None:
@@ -535,21 +547,33 @@ MAKES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def eighths(K: int | None) -> Stream:
+def eighths(K: int | None, beta: bool) -> Stream:
     """A stream in eighths, exact in every float type."""
-    stream = make(11, T, n, K, beta=True)
+    stream = make(11, T, n, K, beta=beta)
     p: dict[str, Any] = {name: np.round(8 * v) / 8 for name, v in stream.parameters().items()}
     p["alpha"] = p["alpha"] * 0 + 0.125
-    return Stream(np.round(8 * stream.Phi) / 8, extra={"beta": p.pop("beta")}, **p)
+    return Stream(np.round(8 * stream.Phi) / 8, extra={name: p.pop(name) for name in stream.extra}, **p)
 
 
 @engines
 @both_K
 @pytest.mark.parametrize("how", MAKES)
-def test_arrays_of_any_make(engine: str, K: int | None, how: str) -> None:
+@compiled
+def test_arrays_of_any_make(engine: str, K: int | None, how: str, compiled: bool) -> None:
+    assert_any_make_is_the_same("true_online_etd", engine, K, how)
+
+
+@engines
+@both_K
+def test_extra_parameters_of_any_make(engine: str, K: int | None) -> None:
+    for how in MAKES:
+        assert_any_make_is_the_same(RULE, engine, K, how)
+
+
+def assert_any_make_is_the_same(rule: str, engine: str, K: int | None, how: str) -> None:
     """The same bits as from plain arrays in ``run``; in ``learn`` and ``predict`` the same to rounding."""
-    stream, given = eighths(K), MAKES[how]
-    plain, other, stepped = (Learner(RULE, n, K, engine=engine) for _ in range(3))
+    stream, given = eighths(K, beta=rule == RULE), MAKES[how]
+    plain, other, stepped = (Learner(rule, n, K, engine=engine) for _ in range(3))
     theta = np.round(8 * np.random.default_rng(0).normal(size=(K or 1, n))) / 8
     plain.theta = theta if K else theta[0]
     other.theta = stepped.theta = given(theta if K else theta[0])
@@ -569,7 +593,8 @@ def test_arrays_of_any_make(engine: str, K: int | None, how: str) -> None:
 
 @engines
 @both_K
-def test_whole_numbers_and_booleans(engine: str, K: int | None) -> None:
+@compiled
+def test_whole_numbers_and_booleans(engine: str, K: int | None, compiled: bool) -> None:
     rng = np.random.default_rng(4)
     Phi = rng.integers(-1, 2, (T + 1, n))
     R, end, went = rng.integers(-3, 4, T), rng.random(T) < 0.7, rng.random(T) < 0.5
@@ -596,12 +621,14 @@ def test_whole_numbers_and_booleans(engine: str, K: int | None) -> None:
 @both_K
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("separate", [False, True])
-def test_sparse_features_in_every_dress(engine: str, K: int | None, dtype: str, separate: bool) -> None:
+@compiled
+def test_sparse_features_in_every_dress(engine: str, K: int | None, dtype: str, separate: bool, compiled: bool) -> None:
     """Active of any integers, CSR array and matrix and a plain array are one and the same φ, on any engine."""
-    stream = make(21, 40, 9, K, beta=True, active=3, binary=False, separate=separate)
+    rule = "true_online_etd"
+    stream = make(21, 40, 9, K, active=3, binary=False, separate=separate)
     assert stream.indices is not None
     Phi, Phi_next = stream.features(active=False)
-    reference = Learner(RULE, 9, K, engine="reference")
+    reference = Learner(rule, 9, K, engine="reference")
     expected = stream.run(reference, active=False)
 
     def active(kind: str) -> tuple[Any, Any]:
@@ -613,7 +640,7 @@ def test_sparse_features_in_every_dress(engine: str, K: int | None, dtype: str, 
     if separate:
         dresses += [(active("i8")[0], Phi_next), (Phi, active("i8")[1]), (sp.csr_array(Phi), active("i8")[1])]
     for now, following in dresses:
-        learner = Learner(RULE, 9, K, engine=engine, dtype=dtype)
+        learner = Learner(rule, 9, K, engine=engine, dtype=dtype)
         p: dict[str, Any] = dict(stream.parameters())
         got = learner.run(now, Phi_next=following, **p)
         assert relative_error(got, expected) <= TOLERANCE[dtype]
@@ -629,9 +656,10 @@ def test_sparse_features_in_every_dress(engine: str, K: int | None, dtype: str, 
 
 @engines
 @both_K
-def test_no_steps(engine: str, K: int | None) -> None:
+@compiled
+def test_no_steps(engine: str, K: int | None, compiled: bool) -> None:
     """T = 0 is a log too: an empty answer of the right shape and kind, and nothing changes."""
-    learner = warm(engine, K)
+    learner = warm(engine, K, rule="true_online_gtd")
     before = state(learner)
     shape = (0,) if K is None else (0, K)
     nothing: Any = np.empty((0, n))
@@ -938,7 +966,8 @@ def test_rows_of_an_active_are_those_of_an_array(values: str | None) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("K", [None, 3])
-def test_rows_of_an_active_are_learned_from(engine: str, K: int | None) -> None:
+@compiled
+def test_rows_of_an_active_are_learned_from(engine: str, K: int | None, compiled: bool) -> None:
     """By ``run`` in parts, one by one, and with a step: the very bits of rows that were given by themselves."""
     rng = np.random.default_rng(6)
     index = np.array([rng.choice(n, 3, replace=False) for _ in range(T + 1)])
@@ -987,3 +1016,18 @@ def test_what_has_no_rows_to_take() -> None:
     for bad in ([0], (0, 1), np.array([True]), 0.0, None, "a"):
         with pytest.raises(TypeError, match="indexed by a slice or an integer"):
             Phi[bad]
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ["dense", "sparse"])
+@pytest.mark.parametrize("beta", [np.array([0.5]), 0.5 + 1j, np.complex128(0.5 + 1j), "0.5"])
+def test_a_plain_kernel_refuses_before_it_begins(engine: str, beta: Any) -> None:
+    """As plain Python a kernel would read an array or a complex number, and fail in the middle of its step."""
+    learner = Learner(RULE, n, engine=engine)
+    STREAMS[None].learn(learner)
+    before = [np.array(getattr(learner, name)) for name in (*learner.rule.vectors, *learner.rule.memory)]
+    step = {"alpha": 0.1, "I": 1.0, "lambda_": 0.5, "rho": 1.0, "R": 1.0, "gamma_next": 0.9, "kappa": 1.0}
+    with pytest.raises(ValueError, match="'beta' parameter of learn"):
+        learner.learn(phi=np.ones(n), phi_next=np.ones(n), **step, beta=beta)
+    after = [np.array(getattr(learner, name)) for name in (*learner.rule.vectors, *learner.rule.memory)]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))

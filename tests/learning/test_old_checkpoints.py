@@ -71,6 +71,7 @@ def test_goes_on_as_then(folder: Path, form: str) -> None:
 
 
 @every_folder
+@pytest.mark.long
 @pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("torch", "triton")),
     reason="needs torch and triton: pip install 'emphatic[cuda]'",

@@ -21,6 +21,7 @@ from emphatic.nexting import Nexting, runner
 from emphatic.nexting.row_digest import RowDigest
 from emphatic.nexting.settings import Settings
 from emphatic.tables import open_table
+from tests.support.processes import COMMAND, Forked, run
 
 FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
 
@@ -189,21 +190,23 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
 def test_two_pipes_do_not_share_a_model(tmp_path: Path) -> None:
     """The second is refused; one that only predicts is not."""
     model = tmp_path / "model.safetensors"
-    given = command("nexting", "-", "--model", model, "--horizons", 2, "--warm-up", 3)
-    rows = "".join(json.dumps({"x": float(np.sin(i))}) + "\n" for i in range(30))
-    with subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+    given = ("nexting", "-", "--model", model, "--horizons", 2, "--warm-up", 3)
+    rows = "".join(json.dumps({"x": float(np.sin(i))}) + "\n" for i in range(30)).encode()
+    with Forked(COMMAND, *given) as first:
         assert first.stdin is not None
         assert first.stdout is not None
-        first.stdin.write(rows.encode())
+        first.stdin.write(rows)
         first.stdin.flush()
         assert first.stdout.readline()
-        second = subprocess.run(given, input=rows, capture_output=True, text=True, check=False, timeout=120)
-        assert (second.returncode, second.stdout) == (2, "")
-        assert second.stderr.startswith(f"Error: {model}: another run, process {first.pid}, is writing here.")
-        first.communicate(timeout=60)
-    assert first.returncode == 0
+        second = run(COMMAND, *given, input=rows)
+        assert (second.returncode, second.stdout) == (2, b"")
+        error = f"Error: {model}: another run, process {first.pid}, is writing here."
+        assert second.stderr.decode().startswith(error)
+        first.stdin.close()
+        assert first.stdout.read()
+        assert first.wait() == 0
     assert os.listdir(tmp_path) == ["model.safetensors"]
-    only = subprocess.run([*given, "--no-learn"], input=rows, capture_output=True, text=True, check=False, timeout=120)
+    only = run(COMMAND, *given, "--no-learn", input=rows)
     assert only.returncode == 0
     assert only.stdout
 

@@ -814,6 +814,7 @@ finally:
 """
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     """Of the whole command: learning, scoring and the page."""
     (tmp_path / "few.toml").write_text(

@@ -284,6 +284,7 @@ def test_five_states_sampled(rule: str, lambda_: float) -> None:
 # ----------------------------------------------------------------------------------- emphasis in the long run
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("gamma", "lambda_"), [(0.9, 0.0), (0.9, 0.7), (0.5, 1.0)])
 def test_emphasis_of_on_policy_learning(gamma: float, lambda_: float, engine: str) -> None:

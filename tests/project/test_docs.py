@@ -222,6 +222,7 @@ def test_the_ways_are_those_that_a_run_takes() -> None:
     assert "<!-- way: step -->\nb\n\n<!-- /way -->" in changed
 
 
+@pytest.mark.long
 def test_the_site_is_built_without_a_warning_and_loads_nothing(tmp_path: Path) -> None:
     for needed in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(needed, reason="needs pip install --group docs")

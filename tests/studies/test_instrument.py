@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +20,7 @@ import emphatic
 from emphatic import Learner, Rule, problems
 from emphatic.cli import app
 from emphatic.problems import MDP
-from emphatic.studies import Recorded, page, sweep
+from emphatic.studies import Recorded, Sweep, page, sweep
 from emphatic.studies.plan import fingerprint
 from tests.support import elementwise_rules
 
@@ -144,7 +145,8 @@ def test_the_command_imports_a_rule(tmp_path: Path) -> None:
         "alpha = [0.01, 0.02]\nlambda = 0\ndamping = [0, 1]\n"
     )
     command = [sys.executable, "-m", "emphatic.cli", "sweep", "--config", "sweep.toml", "--out", "out", "--jobs", "2"]
-    subprocess.run(command, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run(command, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL, env=plain)
     rows = pq.read_table(tmp_path / "out" / "settings.parquet").to_pylist()
     assert [(row["rule"], row["damping"]) for row in rows[2:4]] == [("damped_td", 0.0), ("damped_td", 1.0)]
     assert rows[2]["mean"] == pytest.approx(rows[0]["mean"], rel=1e-9)
@@ -169,15 +171,16 @@ def test_rules_that_the_command_cannot_import(rule: str, said: str, tmp_path: Pa
 
 
 @pytest.mark.plain
+@pytest.mark.plain
 def test_the_error_of_several_tasks_is_their_mean() -> None:
     """Each task by the reference, with α = 0 where it is not active; gtd2 would go on learning with ρ = 0 alone."""
     for rule in ("etd", "gtd2"):
-        found = sweep("four_rooms", {"rule": rule, "alpha": [0.01, 0.05], "lambda": 0.5}, runs=2, steps=120, every=4)
+        found = sweep("four_rooms", {"rule": rule, "alpha": [0.01, 0.05], "lambda": 0.5}, runs=2, steps=40, every=4)
         for i, alpha in enumerate((0.01, 0.05)):
             errors = []
             for k in range(8):
                 task = problems.four_rooms(k)
-                stream = task.simulate(120, seed=(0, 1))
+                stream = task.simulate(40, seed=(0, 1))
                 learner = Learner(rule, 12, engine="reference")
                 given = stream.inputs(rule) | {"lambda_": 0.5, "alpha": alpha * stream.active}
                 errors.append(learner.run(**given, probe=task.probe, predictions=False)[1])
@@ -217,6 +220,7 @@ def test_errors_are_weighted_by_interest_or_as_given() -> None:
 # ---------------------------------------------------------------------- fresh runs
 
 
+@pytest.mark.plain
 def test_the_best_are_reported_on_fresh_runs(tmp_path: Path) -> None:
     grid: list[dict[str, Any]] = [
         {"rule": "td", "alpha": [0.001, 0.01], "lambda": 0},
@@ -257,10 +261,16 @@ def test_points_are_closer_at_the_beginning_unless_their_number_is_given() -> No
     assert np.ptp(np.diff(even)) <= 1
 
 
+@functools.cache
+def found_for_papers() -> Sweep:
+    grid = {"rule": ["td", "etd", "abtd"], "alpha": "2^-8..2^6:*8", "lambda": [0, 0.9], "zeta": [0, 0.5]}
+    return sweep("collision", grid, runs=3, steps=100)
+
+
+@pytest.mark.plain
 @pytest.mark.parametrize("kind", ["alpha", "lambda", "steps"])
 def test_figures_for_papers(kind: str, tmp_path: Path) -> None:
-    grid = {"rule": ["td", "etd", "abtd"], "alpha": "2^-8..2^6:*8", "lambda": [0, 0.9], "zeta": [0, 0.5]}
-    found = sweep("collision", grid, runs=3, steps=200)
+    found = found_for_papers()
     for suffix, begins in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
         path = tmp_path / f"figure.{suffix}"
         figure = found.plot(kind, path)
@@ -292,6 +302,7 @@ def test_figures_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
         found.plot("alpha")
 
 
+@pytest.mark.plain
 def test_figures_by_the_command(tmp_path: Path) -> None:
     words = "--rule td --alpha .01,.1 --lambda 0,.9 --runs 2 --steps 50 --rerun 2 --plot svg,png"
     flags = words.split()
@@ -305,6 +316,7 @@ def test_figures_by_the_command(tmp_path: Path) -> None:
     assert (result.exit_code, (tmp_path / "other").exists()) == (2, False)
 
 
+@pytest.mark.plain
 def test_the_page_draws_the_error_against_lambda() -> None:
     found = sweep("chain", {"rule": ["td", PLAIN], "alpha": [0.01, 0.1], "lambda": [0, 0.9]}, runs=2, steps=100)
     (td,) = page._along(found)
@@ -319,6 +331,7 @@ def test_the_page_draws_the_error_against_lambda() -> None:
 # ---------------------------------------------------------------------- who watches
 
 
+@pytest.mark.plain
 def test_learning_curves_are_tracked() -> None:
     """As TensorBoard's add_scalar and MLflow's log_metric take them."""
     calls: list[tuple[str, float, int]] = []

@@ -20,11 +20,16 @@ Maker = Callable[[int, int | None], Learner]
 
 #: Rules of every structure: two vectors; w that scales itself; two weights and three traces, one feeding neither.
 STRUCTURES = ("true_online_etd", "tdrc", "true_online_gtd")
-#: Those of them whose kernels are compiled, for every engine and every way in. As plain Python, all rules are tested in
-#: both dtypes.
-COMPILED = {"float64": STRUCTURES, "float32": STRUCTURES[:1]}
+#: The rule whose kernels are compiled for every engine and every entry. As plain Python, all rules are tested in both
+#: dtypes.
+COMPILED = {"float64": STRUCTURES[:1], "float32": STRUCTURES[:1]}
+#: Learners of the other structures whose kernels are compiled, in double precision: those alone, and for the largest
+#: structure many at once.
+ALSO_COMPILED = {("tdrc", None), ("true_online_gtd", None), ("true_online_gtd", 64)}
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
+#: Learners with parameters of their own: an odd number, so that neighbours in any block of lanes differ.
+DIFFERENT = 7
 #: What a rule may remember of two of its vectors: their inner product.
 PRODUCTS = {
     "ew": ("e", "w"),
@@ -42,11 +47,13 @@ PRODUCTS = {
 def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[str, Stream, Expected, Any]]:
     """Dense, with a separate φ', and sparse: binary and signed. With each the weights to start from, and the outcome.
 
-    Few features are 6 throughout: for many learners of so few there is a kernel for each n.
+    Few features are 6 throughout: for many learners of so few there is a kernel for each n. Of many learners there are
+    only ``DIFFERENT``, which come again and again.
 
     The start is exact in single precision, so that one outcome holds for both.
     """
-    of: dict[str, Any] = {"K": K, "T": T, "rule": rule}
+    different = K if K is None else min(K, DIFFERENT)
+    of: dict[str, Any] = {"K": different, "T": T, "rule": rule}
     made = {
         "dense": make(seed, n=6, **of),
         "separate": make(seed + 1, n=6, separate=True, given="eta", **of),
@@ -57,8 +64,12 @@ def streams(rule: str, K: int | None, T: int = T, seed: int = 0) -> list[tuple[s
     rng = np.random.default_rng(7)
     found = []
     for kind, stream in made.items():
-        theta_0 = rng.normal(size=(stream.n,) if K is None else (K, stream.n)).astype(np.float32)
-        found.append((kind, stream, stream.expected(rule, theta_0), theta_0))
+        theta_0 = rng.normal(size=(stream.n,) if different is None else (different, stream.n)).astype(np.float32)
+        expected = stream.expected(rule, theta_0)
+        if K is not None and K > DIFFERENT:
+            which = np.arange(K) % DIFFERENT
+            stream, expected, theta_0 = stream.of_learners(which), expected[which], theta_0[which]
+        found.append((kind, stream, expected, theta_0))
     return found
 
 

@@ -15,7 +15,7 @@ from emphatic.engines.dense import engine as dense
 __all__ = ["CHUNK", "COMPILED_ON_IMPORT", "WIDE", "plain_python"]
 
 #: Steps a chunk; features from which on they are looked over ahead.
-CHUNK, WIDE = 13, 30
+CHUNK, WIDE = 7, 30
 #: Modules whose functions are compiled when they are imported.
 COMPILED_ON_IMPORT = (
     "emphatic.engines.magnitude",

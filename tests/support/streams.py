@@ -179,7 +179,8 @@ class Expected:
         vectors = {name: np.array([vectors[name] for vectors in last]) for name in last[0]}
         return cls(vectors, np.array([r.predictions for r in results]).T)
 
-    def __getitem__(self, k: int) -> Expected:
+    def __getitem__(self, k: int | npt.NDArray[np.int64]) -> Expected:
+        """Learner k alone, or these learners in this order."""
         return Expected({name: rows[k] for name, rows in self.vectors.items()}, self.predictions[:, k])
 
 

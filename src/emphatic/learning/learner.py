@@ -332,6 +332,10 @@ class Learner(State):
         if not self._decided or self._frozen.all():
             return None
         step = self._engine.stepper(self._K is None)
+        if step is not None and self._K is None:
+            from emphatic.engines.compiled import interpreted  # (here, where the engine has loaded numba)
+
+            step = _of_numbers(step) if interpreted() else step
         if step is not None and self._K is not None:
             step = _for_horde(step, len(self.rule.parameters), self._K, self._frozen)
         if step is not None and self.rule.extra:
@@ -356,6 +360,17 @@ def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
     def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
         if len(values) == 6:  # only the parameters of every rule
             values = tuple(inputs.resolve(rule, "learn", values, extra, inputs.as_given, mul))
+        return step(phi, phi_next, *values)
+
+    return take
+
+
+def _of_numbers(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of one learner as plain Python, which must refuse before it begins what a compiled one cannot read."""
+
+    def take(phi: Any, phi_next: Any, *values: Any) -> Any:
+        if not all(isinstance(value, (int, float, np.integer, np.floating)) for value in values):
+            raise TypeError
         return step(phi, phi_next, *values)
 
     return take
