@@ -378,6 +378,26 @@ def test_light_dark_and_the_width_of_a_phone(visit: Callable[..., Page]) -> None
         wait_for(page, "document.querySelector('canvas').clientWidth > 600")
 
 
+def test_the_end_of_a_warm_up_brings_signals_times_and_hindsight(visit: Callable[..., Page]) -> None:
+    begun = []
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        begun.append(last)
+        warm = len(begun) > 1
+        known = signals(*(("power", "voltage") if warm else ("power",)), step=50, time=warm, warming_up=not warm)
+        yield "hello", known | {"signal": "power", "horizons": ["2min", "9min"]}
+        if warm:
+            yield "rows", rows(0, 50) | {"predictions": {"2min": [0.0] * 50, "9min": [0.0] * 50}}
+            yield "pause", 60.0
+
+    with PageServer(signals(), stream) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 50")
+        expect(page.locator("#signal option")).to_have_text(["power", "voltage"], timeout=SOON)
+        expect(page.locator("#horizon option")).to_have_text(["2min", "9min"], timeout=SOON)
+        wait_for(page, "emphatic.drawn.length === 2 && emphatic.drawn[1][3].some(value => value !== null)")
+
+
 def test_before_there_are_predictions_the_page_says_so(visit: Callable[..., Page]) -> None:
     known = signals(warming_up=True, step=0) | {"signals": [], "predicted": {}}
 

@@ -57,7 +57,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("logs")
     return {
         "mcap": write_mcap(folder / "robot.mcap", drive()),
-        "sqlite3": write_bag(folder / "bag", drive()),
+        "sqlite3": (bag := write_bag(folder / "bag", drive())),
+        "db3": bag / "bag.db3",
         "bag of mcap": write_bag(folder / "other", drive(), StoragePlugin.MCAP),
         "no index": write_mcap(folder / "plain.mcap", drive(), use_chunking=False, use_statistics=False),
         "no summary": write_mcap(
@@ -67,7 +68,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["mcap", "sqlite3", "bag of mcap", "no index", "no summary"])
+@pytest.mark.parametrize("kind", ["mcap", "sqlite3", "db3", "bag of mcap", "no index", "no summary"])
 def test_the_rows_are_the_messages_joined_by_time(logs: dict[str, Path], kind: str) -> None:
     table = open_table(logs[kind])
     assert table.time == "log_time"

@@ -111,7 +111,8 @@ class Settings:
                 given[key] = tuple(given[key])
         if isinstance(given.get("pivot"), str | list):
             given["pivot"] = pivot_columns(given["pivot"], name)
-        given["topics"] = topic_names(given.get("topics"), name)
+        if given.get("topics") is not None:
+            given["topics"] = topic_names(given["topics"], name)
         settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
         settings = settings._with_rates(settings.rates is not RATES)
         settings.check(name)

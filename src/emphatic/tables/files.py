@@ -31,7 +31,7 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or export it as CSV",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
-    b"SQLite": "a database: export its table as CSV; of a ROS 2 bag, name the folder",
+    b"SQLite": "a database: export its table as CSV (a ROS 2 bag's ends in .db3)",
     b"#ROSBAG": "a ROS 1 bag: make it a ROS 2 bag, rosbags-convert --src FILE --dst FOLDER",
     b"FEA1": "Feather of version 1: write it again as version 2",
     b"\xff\xfe": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
@@ -96,7 +96,7 @@ def open_file(name: str, delimiter: str | None, topics: Collection[str] | None =
         start = raw.read(8)
     if not start:
         raise TableError(f"{name}: the file is empty.")
-    if start == MAGIC:
+    if start == MAGIC or (start.startswith(b"SQLite") and path.suffix == ".db3"):
         return _robot_log(path, topics), None
     if path.suffix == ".mcap":
         raise TableError(f"{name}: this is not an MCAP file, whatever its name: its first bytes are others.")

@@ -65,8 +65,8 @@ def is_bag(path: Path) -> bool:
 
 
 def open_recording(path: Path) -> Recording:
-    """The recording in an MCAP file, or in the folder of a ROS 2 bag."""
-    return _Bag(path) if path.is_dir() else _Mcap(path)
+    """The recording in an MCAP file, or in a ROS 2 bag: its folder, or its file of sqlite3."""
+    return _Bag(path) if path.is_dir() or path.suffix == ".db3" else _Mcap(path)
 
 
 def read_topic(recording: Recording, topic: str) -> Topic | str:

@@ -91,8 +91,9 @@ class RobotLog:
             if name in wanted:
                 at, found = self._place[name], self._topics[name].read(data)
                 held[at] = grid[rows - 1, at] = found
-                for j in [at.start + i for i, value in enumerate(found) if value is None] if None in found else ():
-                    unreadable.setdefault(j, set()).add(rows - 1)
+                if None in found:
+                    for j in (at.start + i for i, value in enumerate(found) if value is None):
+                        unreadable.setdefault(j, set()).add(rows - 1)
         yield from self._rows(names, grid, times, rows, unreadable, start)
 
     def _rows(

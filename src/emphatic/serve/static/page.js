@@ -128,7 +128,8 @@
   const choices = one => [...new Set([...one.signals, ...Object.keys(one.predicted)])];
 
   function greet(one) {
-    const same = hello && rows && hello.signal === one.signal && String(hello.horizons) === String(one.horizons);
+    const about = of => JSON.stringify(of && [of.signal, of.horizons]), known = of => JSON.stringify(of && [choices(of), of.time]);
+    const same = about(hello) === about(one), offered = same && known(hello) === known(one);
     if (!same || (one.step !== null && one.step < rows.last("step"))) {
       const each = one.horizons.flatMap((_, k) => [`p${k}`, `low${k}`, `high${k}`]);
       rows = new Rows(["step", "t", "x", "gap", "alarm", "anomaly", ...each]);
@@ -139,7 +140,8 @@
     }
     hello = one;
     $("shown").hidden = $("controls").hidden = !one.signal;
-    if (!same) { hidden = new Set(); offer(); tabulate(); build(); }
+    if (!same) hidden = new Set();
+    if (!offered) { offer(); tabulate(); build(); } // the end of a warm-up brings other signals, and times
     document.title = one.signal ? `${one.signal} – emphatic` : "emphatic";
     $("title").textContent = one.signal ? `${one.signal}: readings and predictions` : "Readings and predictions";
     announce(one);
@@ -239,7 +241,9 @@
     $("find").hidden = names.length < 13;
     $("signal").replaceChildren(...shown.map(option));
     $("signal").value = hello.signal || "";
-    $("horizon").replaceChildren(...hello.horizons.filter(name => steps(name) !== null).map(option));
+    const ahead = hello.horizons.filter(name => steps(name) !== null), before = $("horizon").value;
+    $("horizon").replaceChildren(...ahead.map(option));
+    if (ahead.includes(before)) $("horizon").value = before;
     $("hindsight").hidden = $("horizon").childElementCount === 0;
   }
 
