@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,9 +164,8 @@ def stationary(name: str, T: int) -> tuple[Array, Array]:
         x = rng.poisson(0.3, size=T).astype(float)
         p += 0.3
     else:
-        x = {"normal": rng.normal, "Laplace": rng.laplace, "Student": lambda size: rng.standard_t(3, size)}[name](
-            size=T
-        )
+        drawn: dict[str, Any] = {"normal": rng.normal, "Laplace": rng.laplace, "Student": partial(rng.standard_t, 3)}
+        x = drawn[name](size=T)
     return x[:, None], p
 
 

@@ -151,6 +151,9 @@ def test_a_stream_of_rows_and_status(served: Served) -> None:
         len(first["step"])
     }
     assert first["predictions"]["9"][-1] is not None
+    assert first["low"]["9"][-1] < first["predictions"]["9"][-1] < first["high"]["9"][-1]
+    assert {len(first["anomaly"]), len(first["alarm"])} == {len(first["step"])}
+    assert {*first["alarm"]} <= {True, False}
     assert {"step", "readings", "malformed", "rate", "lag", "queue", "saved_step", "error", "warming_up"} <= now.keys()
     assert now["error"].keys() == {"2", "9"}
     again = events(served, "", 2, **{"Last-Event-ID": str(int(last) - 3)})
@@ -241,6 +244,7 @@ def test_a_signal_saves_and_a_client_that_waits_is_answered(tmp_path: Path) -> N
             slow.sendall(b"Content-Length: 100\r\n\r\n{")
             assert not model.exists()
             assert service.stop() < 5.0
+        assert not any("Traceback" in line for line in service.log)
     same_as_undisturbed(model, rows, tmp_path)
 
 
@@ -253,7 +257,9 @@ def test_a_pipe_as_source_and_a_clock_that_goes_back(tmp_path: Path) -> None:
     text = "\n".join([header, *(f"{r['time']};{r['S1']};{'' if r['S2'] is None else r['S2']}" for r in rows)]) + "\n"
     with Served(tmp_path / "model", "-", *FLAGS, "--save-every", "1h", stdin=subprocess.PIPE) as service:
         service.process.feed([text.encode()])
-        wait_for(lambda: service.metric("step") == 200)
+        segments = tmp_path / "model.journal"
+        wait_for(lambda: sum(path.read_bytes().count(b"\n") for path in segments.glob("*.jsonl")) == 200)
+        assert service.metric("step") == 200
         assert any("out of order" in line for line in service.log)
         service.kill()
     with Served(tmp_path / "model", *FLAGS) as service:

@@ -27,8 +27,8 @@ from emphatic.tables.pipe import Malformed
 
 __all__ = ["create_app"]
 
-#: Streams at a time, and the longest wait for the next part of a body, in seconds.
-_STREAMS, _PATIENCE = 32, 20.0
+#: Streams at a time, and the seconds that a body may take.
+_STREAMS, _PATIENCE = 32, 30.0
 _JSON, _LINES = "application/json", "application/x-ndjson"
 #: The line of a reading that has no prediction, at the very beginning.
 _NONE = b'{"step": null, "time": null, "predictions": {}}\n'
@@ -82,7 +82,7 @@ class _Interface:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (_JSON, _LINES):
             return _error(415, f"the content type must be {_JSON} or {_LINES}, not {kind or 'none'}")
-        body = await _body(request)
+        body = await _body(request, self._closing)
         if isinstance(body, Response):
             return body
         try:
@@ -207,25 +207,34 @@ class _Counted:
             self._interface._streams -= 1
 
 
-async def _body(request: Request) -> bytes | Response:
-    """The body, or the answer to one that is too long, too slow, or has no end."""
+async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
+    """The body, or the answer to one that is too long, too slow, or has not ended when the service does."""
     too_long = _error(413, f"the body is longer than {LONGEST >> 20} MiB")
     declared = request.headers.get("content-length", "0")
     if not declared.isdigit() or int(declared) > LONGEST:
         return too_long
-    parts, size = [], 0
-    stream = aiter(request.stream())
-    try:
-        while (part := await asyncio.wait_for(anext(stream, None), _PATIENCE)) is not None:
+    parts: list[bytes] = []
+
+    async def read() -> bool:
+        size = 0
+        async for part in request.stream():
             size += len(part)
             if size > LONGEST:
-                return too_long
+                return False
             parts.append(part)
-    except TimeoutError:
-        return _error(408, f"nothing of the body came for {_PATIENCE:g} seconds")
+        return True
+
+    reading, ending = asyncio.create_task(read()), asyncio.create_task(closing.wait())
+    done, _ = await asyncio.wait((reading, ending), timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    for task in (reading, ending):
+        task.cancel()
+    if reading not in done:
+        ended = (503, "the service is ending") if done else (408, f"the body took more than {_PATIENCE:g} seconds")
+        return _error(*ended)
+    try:
+        return b"".join(parts) if reading.result() else too_long
     except ClientDisconnect:
         return _error(400, "the client has gone")
-    return b"".join(parts)
 
 
 def _lines(replies: Sequence[Reply]) -> bytes:

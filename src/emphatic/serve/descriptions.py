@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL
 from emphatic.serve.service import Service
 
 __all__ = ["describe_interface", "describe_signals", "describe_status", "write_metrics"]
@@ -87,6 +88,7 @@ def describe_interface(version: str) -> dict[str, Any]:
     def get(text: str, kind: str, schema: Any, **others: Any) -> dict[str, Any]:
         return {"get": {"summary": text, "responses": {"200": answer(text, schema, kind), **others}}}
 
+    by_horizon = {"type": "object", "additionalProperties": {"type": "object"}}
     taken = {"type": "object", "properties": {"taken": {"type": "integer"}, "error": {"type": "string"}}}
     anything = {"type": "object"}
     refusals = {
@@ -134,7 +136,9 @@ def describe_interface(version: str) -> dict[str, Any]:
                     "properties": {
                         "step": {"type": ["integer", "null"]},
                         "time": {"description": "as it was written"},
-                        "predictions": {"type": "object", "additionalProperties": {"type": "object"}},
+                        "predictions": by_horizon,
+                        **dict.fromkeys(ENDS, by_horizon),
+                        **{kind: {"type": "object"} for kind in OF_A_SIGNAL},
                     },
                 },
                 "Error": {"type": "object", "properties": {"error": {"type": "string"}}},

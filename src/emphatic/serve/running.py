@@ -23,7 +23,7 @@ __all__ = ["allowed_hosts", "is_loopback", "make_publisher", "make_source", "ope
 logger = logging.getLogger("emphatic.serve")
 
 #: Seconds that open connections get when the service ends.
-_GRACE = 2
+_GRACE = 3
 #: Connections at a time.
 _CONNECTIONS = 128
 

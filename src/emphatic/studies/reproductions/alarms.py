@@ -62,7 +62,7 @@ class Fault(NamedTuple):
     end: int
 
 
-class Task(NamedTuple):
+class LogCopy(NamedTuple):
     """A copy of the first rows of the log (None: all) to be learned from; copy 0 has no faults."""
 
     copy: int
@@ -97,7 +97,7 @@ def inject(x: Array, first: int, rng: np.random.Generator) -> tuple[Array, list[
     return y, faults
 
 
-def score(task: Task) -> tuple[dict[str, Array], NDArray[np.bool_], list[Fault]]:
+def score(task: LogCopy) -> tuple[dict[str, Array], NDArray[np.bool_], list[Fault]]:
     """Of each detector the scores (T, C) of a copy; our alarms at the default threshold; and the faults."""
     table = open_table(data.household())
     blocks = [next(table.blocks(task.rows))] if task.rows else list(table.blocks())
@@ -161,7 +161,7 @@ def threshold(scores: Array, allowed: int) -> float:
 def run(how: Conditions) -> Outcome:
     """Detection and delay of every kind of fault, for every detector."""
     rows, copies = (6_000, 2) if how.quick else (None, 8)
-    tasks = [Task(i, how.seed, rows) for i in range(copies + 1)]
+    tasks = [LogCopy(i, how.seed, rows) for i in range(copies + 1)]
     (clean, alarm, _), *faulty = how.each(score, tasks, "copies of the log")
     half = len(alarm) // 2
     allowed = max(1, round((len(alarm) - half) / ROWS))
