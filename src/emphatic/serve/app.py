@@ -185,7 +185,7 @@ class _Interface:
 
     async def file(self, request: Request) -> Response:
         """A file of the package, by its address in a fixed list."""
-        path, kind = _FILES[request.url.path]
+        path, kind = _FILES[request.scope["path"]]
         return Response(_text(path), media_type=kind, headers={"cache-control": "no-cache"})
 
     async def icon(self, request: Request) -> Response:

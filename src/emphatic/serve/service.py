@@ -21,6 +21,7 @@ from emphatic.common.locks import hold_lock
 from emphatic.nexting.prediction_lines import Prediction
 from emphatic.nexting.predictor import WARM_UP, Outcome, Predictor
 from emphatic.nexting.settings import Settings
+from emphatic.serve.bodies import is_deep
 from emphatic.serve.inbox import Inbox, Incoming, Reply
 from emphatic.serve.journal import Journal
 from emphatic.serve.recent import RecentRows, RunningError, Traffic
@@ -202,9 +203,12 @@ class Service:
         """Put the readings of a block into the journal, and learn from them."""
         entries: list[tuple[int, Reading | Malformed, dict[str, Any] | None]] = []
         for number, one in enumerate(some, self.readings + 1):
-            if self._journal is not None and not isinstance(one.reading, Malformed):
-                self._journal.append(one.reading, one.text, one.origin)
-            entries.append((number, one.reading, one.origin))
+            reading = one.reading
+            if not isinstance(reading, Malformed) and is_deep(reading):
+                reading = Malformed("nested too deeply")
+            if self._journal is not None and not isinstance(reading, Malformed):
+                self._journal.append(reading, one.text, one.origin)
+            entries.append((number, reading, one.origin))
         if not self._unacknowledged:
             self._first_unsynced = time.monotonic()
         outcomes = self._go_through(entries)
