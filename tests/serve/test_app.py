@@ -92,6 +92,19 @@ def test_bad_input_is_refused_and_changes_nothing(
     assert served.client.get("/healthz").status_code == 200
 
 
+def test_values_nested_to_any_depth_are_no_harm(served: Served) -> None:
+    """Also at the depths at which one reader of JSON gives up and another does not."""
+    for depth in (10, 40, 200, *range(850, 1010, 7)):
+        answer = served.post([{"S1": 0.5, "S2": 0.5, "other": json.loads("[" * 9 + "]" * 9)}])
+        assert answer.status_code == 200
+        text = b'{"S1": 0.5, "more": ' + b"[" * depth + b"]" * depth + b"}"
+        for body, kind in ((text, JSON), (b"[" + text + b"]", JSON), (text, LINES)):
+            answer = served.client.post("/readings", content=body, headers=kind)
+            assert answer.status_code in (200, 400, 422)
+            assert ("error" in answer.text) == (depth > 31)
+    assert served.client.get("/healthz").status_code == 200
+
+
 def test_in_a_list_the_others_are_learned_from(served: Served) -> None:
     step, malformed = served.metric("step"), served.metric("malformed_total")
     later = readings(2, 10_000)

@@ -15,7 +15,7 @@ from emphatic.common.locks import InUseError
 from emphatic.nexting.prediction_lines import LineFormat, Prediction
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
-from emphatic.serve.inbox import Inbox, Incoming, Reply
+from emphatic.serve.inbox import Inbox, Incoming, Receipt
 from emphatic.serve.recent import RecentRows, RunningError
 from emphatic.serve.service import Service
 from emphatic.tables.pipe import Malformed
@@ -30,9 +30,9 @@ def opened(folder: Path, **options: Any) -> Service:
     return service
 
 
-def offered(service: Service, rows: list[Any]) -> list[Reply]:
+def offered(service: Service, rows: list[Any]) -> list[Receipt]:
     """What becomes of readings that are offered together."""
-    replies: list[Reply] = []
+    replies: list[Receipt] = []
     incoming = [Incoming(row, acknowledge=replies.append) for row in rows]
     assert service.inbox.offer(incoming) == len(rows)
     wait_for(lambda: len(replies) == len(rows))

@@ -20,7 +20,7 @@ from emphatic.nexting.prediction_lines import Prediction
 from emphatic.serve.bodies import LONGEST, NotJson, read_json, read_lines
 from emphatic.serve.descriptions import describe_interface, describe_signals, write_metrics
 from emphatic.serve.events import EventStream
-from emphatic.serve.inbox import Incoming, Reply
+from emphatic.serve.inbox import Incoming, Receipt
 from emphatic.serve.security import Guarded, Sessions
 from emphatic.serve.service import Service
 from emphatic.tables.pipe import Malformed
@@ -98,10 +98,10 @@ class _Interface:
         text = await asyncio.to_thread(_lines, replies)  # thousands of them take a while
         return Response(text, media_type=_LINES if several else _JSON)
 
-    async def _learn(self, incoming: list[Incoming]) -> tuple[list[Reply], int]:
+    async def _learn(self, incoming: list[Incoming]) -> tuple[list[Receipt], int]:
         """Hand readings to the service; what became of each, and how many it has taken."""
         loop = asyncio.get_running_loop()
-        replies: list[Reply] = []
+        replies: list[Receipt] = []
         done: asyncio.Future[None] = loop.create_future()
 
         def finish() -> None:
@@ -110,7 +110,7 @@ class _Interface:
 
         due = len(incoming)
 
-        def acknowledge(reply: Reply) -> None:  # in the thread that learns, in order
+        def acknowledge(reply: Receipt) -> None:  # in the thread that learns, in order
             replies.append(reply)
             if len(replies) >= due:
                 loop.call_soon_threadsafe(finish)
@@ -185,7 +185,7 @@ class _Interface:
 
     async def file(self, request: Request) -> Response:
         """A file of the package, by its address in a fixed list."""
-        path, kind = _FILES[request.url.path]
+        path, kind = _FILES[request.scope["path"]]
         return Response(_text(path), media_type=kind, headers={"cache-control": "no-cache"})
 
     async def icon(self, request: Request) -> Response:
@@ -237,11 +237,11 @@ async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
         return _error(400, "the client has gone")
 
 
-def _lines(replies: Sequence[Reply]) -> bytes:
+def _lines(replies: Sequence[Receipt]) -> bytes:
     return b"".join(_line(number, reply) for number, reply in enumerate(replies, start=1))
 
 
-def _line(number: int, reply: Reply) -> bytes:
+def _line(number: int, reply: Receipt) -> bytes:
     outcome = reply.outcome
     if isinstance(outcome, Prediction):
         return outcome.line

@@ -10,10 +10,12 @@ from emphatic.tables import fields
 from emphatic.tables.jsonlines import NOT_AN_OBJECT, read_object
 from emphatic.tables.table_errors import Malformed
 
-__all__ = ["LONGEST", "NotJson", "read_json", "read_lines"]
+__all__ = ["LONGEST", "NotJson", "is_deep", "read_json", "read_lines"]
 
 #: The longest body, in bytes.
 LONGEST = 1 << 20
+#: Levels that a reading may have.
+_DEEPEST = 32
 
 
 class NotJson(ValueError):
@@ -45,6 +47,21 @@ def read_lines(body: bytes) -> list[Incoming]:
         except (Malformed, UnicodeDecodeError) as error:
             found.append(Incoming(error if isinstance(error, Malformed) else Malformed("not UTF-8 text")))
     return found
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value is nested so deeply that it could not be written or read again everywhere."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if inner.__class__ is dict or inner.__class__ is list
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _reading(value: Any) -> dict[str, Any] | Malformed:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from emphatic.nexting.prediction_lines import Prediction
 from emphatic.tables.pipe import Malformed, Reading
 
-__all__ = ["Inbox", "Incoming", "Reply"]
+__all__ = ["Inbox", "Incoming", "Receipt"]
 
 
-class Reply(NamedTuple):
+class Receipt(NamedTuple):
     """What became of a reading, once it is safe: why it was not used, or its prediction if it has one.
 
     ``taken`` is False if the service stopped before the reading was written down.
@@ -34,7 +34,7 @@ class Incoming(NamedTuple):
     reading: Reading | Malformed
     text: bytes | None = None
     origin: dict[str, Any] | None = None
-    acknowledge: Callable[[Reply], None] | None = None
+    acknowledge: Callable[[Receipt], None] | None = None
     arrived: float = 0.0
 
 

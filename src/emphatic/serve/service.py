@@ -21,7 +21,8 @@ from emphatic.common.locks import hold_lock
 from emphatic.nexting.prediction_lines import Prediction
 from emphatic.nexting.predictor import WARM_UP, Outcome, Predictor
 from emphatic.nexting.settings import Settings
-from emphatic.serve.inbox import Inbox, Incoming, Reply
+from emphatic.serve.bodies import is_deep
+from emphatic.serve.inbox import Inbox, Incoming, Receipt
 from emphatic.serve.journal import Journal
 from emphatic.serve.recent import RecentRows, RunningError, Traffic
 from emphatic.tables.pipe import BLOCK, JSON, Malformed, Reading, TextForm
@@ -78,7 +79,7 @@ class Service:
         self.failure: BaseException | None = None
         #: Called with the line of every prediction, once its reading is safe.
         self.publish: Callable[[bytes], None] | None = None
-        self._unacknowledged: list[tuple[Incoming, Reply]] = []
+        self._unacknowledged: list[tuple[Incoming, Receipt]] = []
         self._first_unsynced = 0.0
         self._journal: Journal | None = None
         self._held = ExitStack()
@@ -191,10 +192,10 @@ class Service:
         finally:
             self.inbox.close()
             while left := self.inbox.take(BLOCK, 0.0):
-                self._unacknowledged += [(one, Reply(None, taken=False)) for one in left]
+                self._unacknowledged += [(one, Receipt(None, taken=False)) for one in left]
             for one, _ in self._unacknowledged:
                 if one.acknowledge is not None:
-                    one.acknowledge(Reply(None, taken=False))
+                    one.acknowledge(Receipt(None, taken=False))
             if self._journal is not None:
                 self._journal.close()
 
@@ -202,14 +203,17 @@ class Service:
         """Put the readings of a block into the journal, and learn from them."""
         entries: list[tuple[int, Reading | Malformed, dict[str, Any] | None]] = []
         for number, one in enumerate(some, self.readings + 1):
-            if self._journal is not None and not isinstance(one.reading, Malformed):
-                self._journal.append(one.reading, one.text, one.origin)
-            entries.append((number, one.reading, one.origin))
+            reading = one.reading
+            if not isinstance(reading, Malformed) and is_deep(reading):
+                reading = Malformed("nested too deeply")
+            if self._journal is not None and not isinstance(reading, Malformed):
+                self._journal.append(reading, one.text, one.origin)
+            entries.append((number, reading, one.origin))
         if not self._unacknowledged:
             self._first_unsynced = time.monotonic()
         outcomes = self._go_through(entries)
         self.traffic.add(len(some), time.monotonic() - some[0].arrived)
-        self._unacknowledged += [(one, Reply(outcome)) for one, outcome in zip(some, outcomes, strict=True)]
+        self._unacknowledged += [(one, Receipt(outcome)) for one, outcome in zip(some, outcomes, strict=True)]
 
     def _go_through(self, entries: Sequence[tuple[int, Reading | Malformed, dict[str, Any] | None]]) -> list[Outcome]:
         """Learn from readings with their origins: how they were written, or the position of their source."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from emphatic.serve.addresses import Address
 from emphatic.serve.bodies import NotJson, read_json
-from emphatic.serve.inbox import Incoming, Reply
+from emphatic.serve.inbox import Incoming, Receipt
 from emphatic.serve.service import Service
 from emphatic.tables.table_errors import Malformed
 
@@ -95,7 +95,7 @@ class MqttSource:
             found = [Incoming(Malformed(str(error)))]
         left = len(found)
 
-        def acknowledge(reply: Reply) -> None:  # in the thread that learns
+        def acknowledge(reply: Receipt) -> None:  # in the thread that learns
             nonlocal left
             left -= 1
             if not left and reply.taken:
