@@ -13,6 +13,7 @@ SUITES = {
     "core": "benchmarks.core",
     "hordes": "benchmarks.hordes",
     "nexting": "benchmarks.nexting",
+    "forecasting": "benchmarks.forecasting",
     "live": "benchmarks.live",
     "studies": "benchmarks.studies",
     "stepsizes": "benchmarks.stepsizes",
@@ -26,18 +27,30 @@ def main() -> int:
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement")
     parser.add_argument("--out", type=Path, default=None, metavar="DIR")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="forecasting: a log of your own, after the other")
+    parser.add_argument(
+        "--horizons", type=lambda text: text.split(","), metavar="LIST", help="forecasting: those of FILE"
+    )
     args = parser.parse_args()
+    if args.table is None and args.horizons is not None:
+        parser.error("--horizons are those of --table FILE")
+    if args.table is not None and args.suite != "forecasting":
+        parser.error("--table FILE is for the suite forecasting")
+    own = {} if args.table is None else {"table": args.table, "horizons": args.horizons}
+    command = f"python -m benchmarks {args.suite}" + (" --quick" if args.quick else "")
+    command += "" if args.table is None else f" --table {args.table.name}"
+    command += "" if args.horizons is None else f" --horizons {','.join(args.horizons)}"
 
     one_thread()  # before a suite imports numpy
     suite = importlib.import_module(SUITES[args.suite])
     report = importlib.import_module("benchmarks.report")
     try:
-        gates, rows = suite.run(args.quick)
+        gates, rows = suite.run(args.quick, **own)
     except GateFailed as failure:
         print(f"gate failed, nothing timed: {failure}", file=sys.stderr)
         return 1
-    command = f"python -m benchmarks {args.suite}" + (" --quick" if args.quick else "")
-    report.publish(args.suite, command, gates, rows, args.out or report.RESULTS)
+    layout = getattr(suite, "LAYOUT", report.Layout())
+    report.publish(args.suite, command, gates, rows, args.out or report.RESULTS, layout)
     return 0
 
 

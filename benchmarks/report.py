@@ -20,7 +20,6 @@ import emphatic
 from benchmarks.measure import Gate
 
 PACKAGES = ("numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton", "ray")
-HOW = "Each time is for one step, the least over several rounds in which all sides take turns."
 #: Where results go unless told otherwise; docs/benchmarks.md and the README quote these.
 RESULTS = Path(__file__).parent / "results"
 QUOTED_IN, README = RESULTS.parents[1] / "docs" / "benchmarks.md", RESULTS.parents[1] / "README.md"
@@ -34,6 +33,15 @@ SPEEDS = (
     ("hordes", "learn, a call a step, nexting", "float64, a step", "`learn`, 2,160 learners of 6,065 features"),
     ("cuda", "run, true_online_etd, K = 131,072", "beside torch, step", "`run` on a GPU, 131,072 learners"),
 )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a suite's table looks like: its columns, a sentence on how its numbers came about, packages to name."""
+
+    columns: tuple[str, ...] = COLUMNS
+    how: str = "Each time is for one step, the least over several rounds in which all sides take turns."
+    packages: tuple[str, ...] = PACKAGES
 
 
 @dataclass(frozen=True)
@@ -83,10 +91,10 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if value < 1 else f"{value:,.{digits}f}"
 
 
-def machine() -> dict[str, Any]:
+def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     """What the numbers were made on."""
     versions = {"python": platform.python_version(), "emphatic": emphatic.__version__}
-    for package in PACKAGES:
+    for package in packages:
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
@@ -112,7 +120,12 @@ def _cpu() -> str:
 
 
 def headline(table: str) -> str:
-    """Of a suite's Markdown, what docs/benchmarks.md quotes: the rows that have a target, under their sections."""
+    """Of a suite's Markdown, what docs/benchmarks.md quotes: the rows that have a target, under their sections.
+
+    A table with columns of its own has no targets, and is quoted whole.
+    """
+    if f"| {' | '.join(COLUMNS)} |" not in table.splitlines():
+        return table
     kept: list[str] = []
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -146,19 +159,23 @@ def with_speeds(readme: str) -> str:
     return before + "\n".join(["<!-- speeds -->", *lines, "<!-- /speeds -->"]) + rest.split("<!-- /speeds -->")[1]
 
 
-def publish(suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row], out: Path) -> None:
+def publish(
+    suite: str, command: str, gates: Sequence[Gate], rows: Sequence[Row], out: Path, layout: Layout | None = None
+) -> None:
     """Print the table; write ``suite.json`` and ``suite.md`` under ``out``."""
-    host = machine()
+    layout = layout or Layout()
+    host = machine(layout.packages)
     about = ", ".join(f"{name} {value}" for name, value in host.items())
     exact = max((gate.error for gate in gates if gate.tolerance <= 1e-10), default=0.0)
     passed = f"{len(gates)} gates passed; float64 results within {exact:.1g} of the reference, relative"
 
-    table = Table(*COLUMNS, title=command, caption=f"{passed}\n{HOW}\n{about}", highlight=False)
-    lines = [f"`{command}`", "", about + ".", "", passed + ". " + HOW, ""]
-    lines += ["| " + " | ".join(COLUMNS) + " |", "|---|--:|--:|--:|--:|---|"]
+    table = Table(*layout.columns, title=command, caption=f"{passed}\n{layout.how}\n{about}", highlight=False)
+    lines = [f"`{command}`", "", about + ".", "", passed + ". " + layout.how, ""]
+    others = len(layout.columns) - 1
+    lines += ["| " + " | ".join(layout.columns) + " |", "|---|" + "--:|" * (others - 1) + "---|"]
     for section, group in groupby(rows, key=lambda row: row.section):
         table.add_row(f"[bold]{section}", end_section=False)
-        lines.append(f"| **{section}** |" + " |" * 5)
+        lines.append(f"| **{section}** |" + " |" * others)
         for row in group:
             table.add_row(*row.cells())
             lines.append("| " + " | ".join(row.cells()) + " |")

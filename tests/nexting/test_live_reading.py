@@ -23,7 +23,7 @@ from emphatic.hordes.horde import Horde
 from emphatic.nexting.live import Live
 from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
-from emphatic.tables import TableError
+from emphatic.tables import TableError, fields
 from emphatic.tables.pipe import Readings
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
@@ -259,11 +259,19 @@ def test_units_and_the_header_again_are_skipped_on_a_pipe() -> None:
     assert [n for n, r in known if not isinstance(r, dict)] == [53]  # a model finds no number in the units
 
 
+def _nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def test_json_that_is_nested_deep_or_has_half_a_character() -> None:
     rows = [b'{"a": 1}', b'{"a":' * 100_000, b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"a": "\\ud800"}']
     first, *bad, last = [r for _, r in Readings(rows, ("a",))]
     assert first == {"a": 1}
     assert all(str(one).startswith("not JSON") for one in bad)
+    assert fields.as_text(_nested(100_000)) == "nested too deeply"
     predictor = Predictor(SETTINGS, warm_up=20)
     lines = [json.dumps({"x": t % 5, "mode": "\ud800" if t % 2 else "on a"}).encode() for t in range(30)]
     assert len(predict(predictor, lines)) == 28  # from the third reading on

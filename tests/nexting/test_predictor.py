@@ -15,7 +15,7 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.prediction_lines import LineFormat
+from emphatic.nexting.prediction_lines import LineFormat, _texts
 from emphatic.nexting.predictor import ENGINE, Every, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
@@ -154,13 +154,14 @@ def test_questions_that_have_no_interval_get_null() -> None:
     named = {"cumulant": "x", "gamma": 0.5, "name": "own"}
     predictor = Predictor(Settings(horizons=(2,), predict=("x",), questions=(own, named)), warm_up=60)
     last = json.loads(predict(predictor, lines(100))[-1].line)
-    assert list(last) == ["step", "time", "predictions", "low", "high"]
+    assert list(last) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm"]
+    assert list(last["alarm"]) == ["x"]
     assert last["low"]["above"] == {"2": None}
     assert last["low"]["x"]["2"] < last["predictions"]["x"]["2"] < last["high"]["x"]["2"]
     assert last["low"]["own"]["0.5"] == pytest.approx(last["low"]["x"]["2"])
     for question in (named | {"name": "x@2.low"}, named | {"name": "x@2.high"}):
         wrong = Predictor(Settings(horizons=(2,), predict=("x",), questions=(question,)), warm_up=60)
-        with pytest.raises(ValueError, match="is the name of an interval's end"):
+        with pytest.raises(ValueError, match="is the name of a column of intervals or alarms"):
             predict(wrong, lines(100))
 
 
@@ -274,9 +275,22 @@ def test_each_value_is_under_its_own_name() -> None:
     """Also where the questions of a name do not follow one another."""
     questions = [GVF("x", horizon=2), GVF("y", horizon=2), GVF("x", horizon=9), GVF("y", horizon=9)]
     ends = {"low": np.array([0.0, np.nan, 2.0, -1.0]), "high": np.array([2.0, 4.0, 6.0, 8.0])}
-    prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), LineFormat(questions), derived=ends)
+    derived = ends | {"anomaly": np.array([4.5, 0.0]), "alarm": np.array([True, False])}
+    form = LineFormat(questions, ["x", "y"])
+    prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), form, derived=derived)
     assert json.loads(prediction.line) == {
         "step": 7, "time": None, "predictions": {"x": {"2": 1.0, "9": 3.0}, "y": {"2": 2.0, "9": None}},
         "low": {"x": {"2": 0.0, "9": 2.0}, "y": {"2": None, "9": -1.0}},
         "high": {"x": {"2": 2.0, "9": 6.0}, "y": {"2": 4.0, "9": 8.0}},
+        "anomaly": {"x": 4.5, "y": 0.0}, "alarm": {"x": True, "y": False},
     }  # fmt: skip
+
+
+def test_numbers_are_written_as_repr_writes_them() -> None:
+    rng = np.random.default_rng(8)
+    values = np.concatenate([
+        rng.normal(size=20_000) * 10.0 ** rng.integers(-20, 25, 20_000), rng.normal(size=20_000),
+        rng.integers(-5, 5, 100) * 1.0, [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1],
+    ])  # fmt: skip
+    assert _texts(values) == [repr(value) for value in values.tolist()]
+    assert _texts(np.array([np.nan, np.inf, -np.inf, 0.5])) == ["null", "null", "null", "0.5"]

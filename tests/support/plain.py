@@ -23,6 +23,7 @@ COMPILED_ON_IMPORT = (
     "emphatic.features.kernels",
     "emphatic.hordes.blend_kernels",
     "emphatic.learning.sequence_kernels",
+    "emphatic.nexting.alarm_kernels",
     "emphatic.nexting.interval_kernels",
     "emphatic.problems.kernels",
     "emphatic.scores.kernels",

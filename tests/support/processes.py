@@ -213,6 +213,8 @@ def _load() -> None:
     import emphatic
     import emphatic.cli.nexting
     import emphatic.nexting.live
+    import emphatic.serve.app
+    import emphatic.serve.running
     from emphatic.nexting.predictor import Predictor
     from emphatic.nexting.settings import Settings
     from emphatic.tables.pipe import Readings

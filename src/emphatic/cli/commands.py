@@ -75,7 +75,8 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV, Parquet, Arrow or JSON lines file, or - for a pipe; default: a household's electric power."
+            help="A CSV, Parquet, Arrow, JSON lines or MCAP file, a ROS 2 bag's folder, or - for a pipe; default: a "
+            "household's electric power."
         ),
     ] = None,
     predict: Annotated[
@@ -97,11 +98,17 @@ def nexting(
         str | None,
         typer.Option(help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is."),
     ] = None,
+    topics: Annotated[
+        str | None, typer.Option(help="Topics of a robot log (MCAP, ROS 2 bag) to read, comma-separated; default: all.")
+    ] = None,
     stepsize: Annotated[
         str | None, typer.Option(help="How step sizes are found: auto, autostep, …; default: three rates, blended.")
     ] = None,
     coverage: Annotated[
         float | None, typer.Option(help="The share of returns to fall inside the intervals; default: 0.8.")
+    ] = None,
+    false_alarm_rate: Annotated[
+        float | None, typer.Option(help="False alarms per row and signal, at most; default: 0.0001.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
@@ -157,6 +164,9 @@ def nexting(
 
     if quiet:
         logging.getLogger("emphatic").setLevel(logging.ERROR)
+    if table == "-" and topics is not None:
+        typer.echo("Error: --topics needs a robot log: a pipe has no topics.", err=True)
+        raise typer.Exit(2)
     if table == "-" and (sort or pivot is not None):
         typer.echo("Error: --sort and --pivot need a file: on a pipe, rows come in the order of time.", err=True)
         raise typer.Exit(2)
@@ -170,7 +180,7 @@ def nexting(
     if table == "-":
         code = terminal.live(
             predict, horizons, out, config, time, model, no_learn, every, save_every, warm_up, delimiter, stepsize,
-            coverage,
+            coverage, false_alarm_rate,
         )  # fmt: skip
         raise typer.Exit(code)
     if model is not None or no_learn or every is not None:
@@ -184,17 +194,78 @@ def nexting(
     options = terminal.Options(
         sort=sort,
         pivot=pivot,
+        topics=topics,
         resume=resume,
         overwrite=overwrite,
         offline=not no_offline,
         quiet=quiet,
         stepsize=stepsize,
         coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
         ray=ray,
         on_ray={name: value for name, value in on_ray.items() if value is not None},
     )
     code = terminal.nexting(table, predict, horizons, out, config, print_config, time, delimiter, options)
     raise typer.Exit(code)
+
+
+@app.command()
+def serve(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
+            "or - for standard input."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.…")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at; others than this machine's need a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen at; 0: any that is free.")] = 8765,
+    predict: Annotated[
+        str | None, typer.Option(help="Columns to predict, comma-separated; default: every numeric column.")
+    ] = None,
+    horizons: Annotated[
+        str | None,
+        typer.Option(help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d)."),
+    ] = None,
+    warm_up: Annotated[int, typer.Option(help="Without a model: readings to warm up on.")] = 100,
+    save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="The folder for readings since the last save; default: MODEL.journal."),
+    ] = None,
+    no_learn: Annotated[bool, typer.Option("--no-learn", help="Predict without learning.")] = False,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    publish: Annotated[
+        str | None, typer.Option(help="Send predictions there too: mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that clients must give, as Authorization: Bearer TOKEN.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
+    ] = LogLevel.info,
+) -> None:
+    """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
+
+    Learns from every reading, and goes on where it stood even after it was killed.
+    """
+    from emphatic.cli.nexting import read_settings
+    from emphatic.cli.serve import serve as command
+
+    def settings() -> object:
+        return read_settings(config, predict, horizons, None, None)
+
+    raise typer.Exit(
+        command(
+            source, model, host, port, settings, warm_up, save_every, journal, no_learn, publish, token_file,
+            log_level.value,
+        )
+    )  # fmt: skip
 
 
 @app.command()

@@ -14,7 +14,7 @@ from emphatic.cli.common import FAILURES, as_horizon, carry_out, report_error
 from emphatic.cli.progress import bars, compile_notice
 from emphatic.report.tables import NONE, share
 
-__all__ = ["Options", "live", "nexting"]
+__all__ = ["Options", "live", "nexting", "read_settings"]
 
 
 class Options(NamedTuple):
@@ -22,12 +22,14 @@ class Options(NamedTuple):
 
     sort: bool = False
     pivot: str | None = None
+    topics: str | None = None
     resume: bool = False
     overwrite: bool = False
     offline: bool = True
     quiet: bool = False
     stepsize: str | None = None
     coverage: float | None = None
+    false_alarm_rate: float | None = None
     ray: str | None = None
     on_ray: Mapping[str, Any] = {}
 
@@ -48,9 +50,9 @@ def nexting(
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
 
-            settings = _settings(
+            settings = read_settings(
                 config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize,
-                options.coverage,
+                options.topics, options.coverage, options.false_alarm_rate,
             )  # fmt: skip
             path = source or _household()
             if print_config:
@@ -121,14 +123,17 @@ def _listed(text: str) -> tuple[str, ...]:
 def live(
     predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
     model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
-    stepsize: str | None = None, coverage: float | None = None,
+    stepsize: str | None = None, coverage: float | None = None, false_alarm_rate: float | None = None,
 ) -> int:  # fmt: skip
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = _settings(config, predict, horizons, time, delimiter, stepsize=stepsize, coverage=coverage)
+        settings = read_settings(
+            config, predict, horizons, time, delimiter, stepsize=stepsize, coverage=coverage,
+            false_alarm_rate=false_alarm_rate,
+        )  # fmt: skip
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         if no_learn and not path.exists():
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
@@ -140,9 +145,10 @@ def live(
         return report_error(error)
 
 
-def _settings(
+def read_settings(
     config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
-    sort: bool = False, pivot: str | None = None, stepsize: str | None = None, coverage: float | None = None,
+    sort: bool = False, pivot: str | None = None, stepsize: str | None = None, topics: str | None = None,
+    coverage: float | None = None, false_alarm_rate: float | None = None,
 ) -> Any:  # fmt: skip
     """A file of settings, overridden by the flags."""
     from emphatic.nexting.settings import Settings
@@ -155,8 +161,10 @@ def _settings(
         delimiter="\t" if delimiter == "\\t" else delimiter,
         sort=sort or None,
         pivot=False if pivot == "" else pivot,
+        topics=topics,
         stepsize=stepsize,
         coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
     )
 
 

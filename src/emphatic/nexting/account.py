@@ -43,6 +43,8 @@ def page(run: Any) -> str:
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
             toml=run.settings.toml(),
             coverage=run.settings.coverage,
+            alarms=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in run.alarms],
+            false_alarm_rate=run.settings.false_alarm_rate,
         )
     )
 

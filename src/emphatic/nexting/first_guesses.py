@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,22 +80,29 @@ class FirstGuesses:
                 self._last[name] = float(value)
 
 
-def save_warm_up(path: Path, waiting: Waiting, delimiter: str | None, settings: Settings) -> None:
-    """Write the readings of a warm-up that is not complete, and the settings that it began with."""
+def save_warm_up(
+    path: Path, waiting: Waiting, delimiter: str | None, settings: Settings, more: Mapping[str, Any]
+) -> None:
+    """Write the readings of a warm-up that is not complete, the settings that it began with, and ``more``."""
     readings = [[line, reading] for line, reading in waiting]
-    kept = {"format": _FORMAT, "delimiter": delimiter, "settings": settings.table(), "readings": readings}
+    kept = {
+        "format": _FORMAT, "delimiter": delimiter, "settings": settings.table(), "readings": readings,
+        "more": dict(more),
+    }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.write(json.dumps(kept).encode())
 
 
-def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings]:
-    """What ``save_warm_up`` wrote: readings, the delimiter of CSV, and settings; ValueError if it is no such file."""
+def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings, dict[str, Any]]:
+    """What ``save_warm_up`` wrote: readings, the delimiter of CSV, settings, and more; ValueError if it is no such
+    file."""
     try:
         kept = json.loads(path.read_text("utf-8"))
         if kept["format"] != _FORMAT:
             raise ValueError
         settings = Settings.of(kept.get("settings", {}))  # which were not saved until 0.3
-        return [(int(line), dict(reading)) for line, reading in kept["readings"]], kept["delimiter"], settings
+        readings = [(int(line), dict(reading)) for line, reading in kept["readings"]]
+        return readings, kept["delimiter"], settings, dict(kept.get("more", {}))
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path}: this is not the saved warm-up of a pipe. Remove it to begin anew.") from None

@@ -95,8 +95,10 @@ def run(
     delimiter: str | None = None,
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
+    topics: str | Sequence[str] | None = None,
     stepsize: Any = None,
     coverage: float | None = None,
+    false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -107,12 +109,14 @@ def run(
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
     ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
-    Arrow, JSON lines). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far
-    ahead, in steps or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time``
-    is the time column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
+    Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder; of these two, ``topics`` names the topics to read (default:
+    all). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far ahead, in steps
+    or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time`` is the time
+    column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
     by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
     how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended).
-    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8). ``config``
+    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8), and
+    ``false_alarm_rate`` the number of false alarms per row and signal at most (default: 0.0001). ``config``
     has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the
     arguments override it.
 
@@ -127,8 +131,8 @@ def run(
     >>> import emphatic
     >>> t = np.arange(1000)
     >>> result = emphatic.nexting.run({"wave": np.sin(t / 9), "level": np.cos(t / 9)}, predict="wave", horizons=[2, 10])
-    >>> result.predictions.column_names
-    ['row', 'wave@2', 'wave@10', 'wave@2.low', 'wave@2.high', 'wave@10.low', 'wave@10.high']
+    >>> result.predictions.column_names[:3]
+    ['row', 'wave@2', 'wave@10']
     >>> [round(score["variance_explained"], 1) for score in result.summary]
     [1.0, 1.0]
     """
@@ -146,8 +150,10 @@ def run(
         delimiter=delimiter,
         sort=sort,
         pivot=pivot,
+        topics=topics,
         stepsize=_config(stepsize),
         coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
     )
     with ExitStack() as stack:
         if out is not None:

@@ -18,8 +18,8 @@ _SEARCHED = 12
 _WELL = 0.5
 
 FILES = {
-    "predictions.parquet": "columns for each signal and horizon, the prediction and its interval; a row for each row "
-    "of the log",
+    "predictions.parquet": "columns for each signal and horizon, the prediction and its interval, and for each signal, "
+    "how surprising its reading is and whether that is an alarm; a row for each row of the log",
     "summary.json": "the scores, as numbers",
     "report.html": "this page",
     "model.safetensors": "all that was learned, to go on from",

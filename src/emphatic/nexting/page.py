@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.alarm_section import alarms_section
 from emphatic.nexting.overview import failures_section, files_section, next_section, predictable_section
 from emphatic.nexting.panels import curves_section, signals_section
 from emphatic.nexting.quality import quality_section
@@ -35,6 +36,8 @@ class NextingPage:
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
+    - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows`` and ``anomaly``;
+      ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
     - ``reading``: how the table was read, as ``summary.json`` has it.
     - ``files``: the files beside the page and what they hold; ``command``: how to go on live.
     - ``toml``: the settings as they can be pasted; otherwise ``settings``: nested mappings. ``seconds``: how long each
@@ -58,6 +61,8 @@ class NextingPage:
     command: str = ""
     toml: str = ""
     coverage: float | None = None
+    alarms: Sequence[Mapping[str, Any]] = ()
+    false_alarm_rate: float | None = None
 
 
 def nexting_page(nexting: NextingPage) -> str:
@@ -71,6 +76,7 @@ def nexting_page(nexting: NextingPage) -> str:
         "What comes next": next_section(nexting.upcoming, nexting.when, nexting.scores, plotted, nexting.coverage),
         "Predictable": predictable_section(nexting.scores, nexting.quality.get("constant") or (), plotted),
         "Failures": failures_section(nexting.worst, plotted),
+        "Alarms": alarms_section(nexting.alarms, nexting.scores, nexting.false_alarm_rate, plotted),
         "Summary": summary_section(
             nexting.scores, nexting.quality.get("rows"), nexting.seconds.get("learning"), nexting.coverage
         ),

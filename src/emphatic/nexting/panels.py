@@ -17,6 +17,8 @@ from emphatic.report.tables import amount, known, percent, share
 
 __all__ = ["curves_section", "signals_section"]
 
+#: The ink of rows in alarm.
+ALARM = "c1"
 #: Signals whose plots stand open; those after them are folded.
 OPEN = 8
 
@@ -35,7 +37,10 @@ def signals_section(
     ours = "prediction, short to long horizon"
     if coverage is not None:
         ours += f", with its {percent(coverage)} interval"
-    keys = legend([("reading", "reading"), ("truth", "actual return"), ("hue", ours)])
+    inks = [("reading", "reading"), ("truth", "actual return"), ("hue", ours)]
+    if any(part is not None and part.alarm is not None for one in signals for part in (one.close, one.whole)):
+        inks.append((ALARM, "alarm"))
+    keys = legend(inks)
     each = max((signal.whole.each for signal in signals if signal.whole), default=1)
     views = {"close": "Close-up", "whole": "Whole log"}
     bar = keys + choice("signals", views, "Part of the log") if each > 1 else keys
@@ -69,7 +74,10 @@ def signals_section(
 
 
 def _panels(stretch: Stretch, shades: Mapping[Any, float], marks: Mapping[Any, Mapping[str, Any]]) -> list[Panel]:
-    panels = [Panel("reading", [Line(stretch.x, stretch.reading, "reading", "reading", width=1.2)])]
+    readings = [Line(stretch.x, stretch.reading, "reading", "reading", width=1.2)]
+    if stretch.alarm is not None:
+        readings.append(Line(stretch.x, stretch.alarm, "alarm", ALARM, width=3.0))
+    panels = [Panel("reading", readings)]
     for horizon, shade in shades.items():
         lines = []
         if horizon in stretch.predictions:  # broad, below: where the two agree, both are seen

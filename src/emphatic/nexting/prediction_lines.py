@@ -9,15 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 
-__all__ = ["ENDS", "Every", "LineFormat", "Prediction", "question_keys"]
+__all__ = ["ENDS", "OF_A_SIGNAL", "Every", "LineFormat", "Prediction", "question_keys"]
 
 #: What a line has beside the predictions, for each question: the ends of its interval.
 ENDS = ("low", "high")
+#: And for each signal: how surprising its reading is, and whether that is an alarm.
+OF_A_SIGNAL = ("anomaly", "alarm")
 
 
 class Every:
@@ -66,10 +69,11 @@ def question_keys(questions: Iterable[GVF]) -> list[tuple[str, str]]:
 class LineFormat:
     """The form of a line of predictions: {"step": …, "time": …, "predictions": {signal: {horizon: value}}, …}.
 
-    Then follow "low" and "high", the ends of the predictions' intervals, of the same form.
+    Then follow "low" and "high", the ends of the predictions' intervals, of the same form; and "anomaly" and "alarm",
+    {signal: value} for each of ``signals``.
     """
 
-    def __init__(self, questions: Iterable[GVF]) -> None:
+    def __init__(self, questions: Iterable[GVF], signals: Iterable[str]) -> None:
         #: The keys of each question.
         self.keys = question_keys(questions)
         #: The horizons of each name, with the numbers of their questions.
@@ -81,22 +85,26 @@ class LineFormat:
         bodies = (", ".join(f"{_literal(h)}: %s" for h in at) for at in self.places.values())
         body = ", ".join(f"{_literal(name)}: {{{own}}}" for name, own in zip(self.places, bodies, strict=True))
         entries = "".join(f', "{kind}": {{{body}}}' for kind in ("predictions", *ENDS))
+        self.signals = tuple(signals)
+        body = ", ".join(f"{_literal(name)}: %s" for name in self.signals)
+        entries += "".join(f', "{kind}": {{{body}}}' for kind in OF_A_SIGNAL)
         self._template = '{"step": %d, "time": %s' + entries + "}\n"
 
     def line(self, prediction: Prediction) -> bytes:
         """A prediction as a line of JSON; a value that is not finite is null."""
-        values = self._values(prediction.values)
-        for kind in ENDS:
-            values += self._values(prediction.derived[kind]) if prediction.derived else ["null"] * len(self.keys)
+        derived = prediction.derived
+        if derived:
+            of_questions = [prediction.values, *(derived[kind] for kind in ENDS)]
+            values = _texts(np.concatenate([*map(self._ordered, of_questions), derived["anomaly"]]))
+            values += ["true" if raised else "false" for raised in derived["alarm"].tolist()]
+        else:
+            values = _texts(self._ordered(prediction.values))
+            values += ["null"] * (len(ENDS) * len(self.keys) + len(OF_A_SIGNAL) * len(self.signals))
         return (self._template % (prediction.step, json.dumps(prediction.time), *values)).encode()
 
-    def _values(self, array: NDArray[np.float64]) -> list[Any]:
+    def _ordered(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
         """The values of all questions in the order of the line."""
-        array = array if self._in_order else array[self._order]
-        values: list[Any] = array.tolist()
-        if not np.isfinite(array).all():
-            values = [value if math.isfinite(value) else "null" for value in values]
-        return values
+        return array if self._in_order else array[self._order]
 
 
 class Prediction(NamedTuple):
@@ -104,8 +112,8 @@ class Prediction(NamedTuple):
 
     ``format`` is that of its line; ``readings`` are those of the signals (NaN missing), ``seconds`` is the time as a
     number, and ``gap`` tells whether the reading does not follow on the one before it. ``derived`` has what was derived
-    from them, by kind, as ``emphatic.nexting.derived`` makes it: "low" and "high", a value for each question; it is
-    empty in the warm-up.
+    from them, by kind, as ``emphatic.nexting.derived`` makes it: "low" and "high", a value for each question, "anomaly"
+    and "alarm", one for each signal that is predicted; it is empty in the warm-up.
     """
 
     step: int
@@ -121,6 +129,19 @@ class Prediction(NamedTuple):
     def line(self) -> bytes:
         """The prediction as a line of JSON."""
         return self.format.line(self)
+
+
+def _texts(values: NDArray[np.float64]) -> list[str]:
+    """Numbers as ``repr`` writes them; null where they are not finite.
+
+    Arrow finds the same digits in a third of the time. What it writes in another form is left to ``repr``.
+    """
+    texts: list[str] = pa.array(values).cast(pa.string()).to_pylist()
+    size = np.abs(values)
+    same = (size >= 1e-4) & (size < 1e9) & (values != np.rint(values))
+    for i in np.flatnonzero(~same).tolist():
+        texts[i] = repr(float(values[i])) if size[i] < math.inf else "null"
+    return texts
 
 
 def _literal(text: str) -> str:

@@ -41,6 +41,8 @@ _REPORTED = 100
 _HORIZONS = (2, 9, 36, 144)
 #: Readings to warm up on by default.
 WARM_UP = 100
+#: The most names in the readings of a warm-up, where they come from strangers.
+_NAMES = 2000
 
 
 class _Waiting(NamedTuple):
@@ -56,7 +58,8 @@ class Predictor:
 
     Without a model it warms up on the first ``warm_up`` readings: from the third on they are answered by persistence,
     with the present reading. Readings that cannot be used are logged under ``emphatic.nexting`` and counted; ``unit``
-    is what messages call a reading.
+    is what messages call a reading. A warm-up that cannot be learned from is a ValueError; a ``resilient`` predictor,
+    whose readings come from strangers, starts it again, and refuses readings that bring thousands of names into it.
 
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
     >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
@@ -74,6 +77,7 @@ class Predictor:
         every: Every | None = None,
         warm_up: int = WARM_UP,
         unit: str = "line",
+        resilient: bool = False,
     ) -> None:
         self.settings, self.learn, self.every, self.warm_up = settings, learn, every or Every(None), warm_up
         self.horde: Horde | None = None
@@ -83,7 +87,8 @@ class Predictor:
         self.problems: Counter[str] = Counter()
         #: Readings whose time is before that of the one before them.
         self.backwards = 0
-        self._unit, self._first_malformed = unit, ""
+        self._unit, self._first_malformed, self._resilient = unit, "", resilient
+        self._names: set[str] = set()
         self._waiting: list[tuple[int, Reading]] = []
         self._guesses = FirstGuesses(settings, _HORIZONS)
         self._form = JSON
@@ -166,8 +171,9 @@ class Predictor:
         """The fields of a reading, all looked at before anything is learned; ``Malformed`` if none can be used."""
         row = self._parser.parse(reading)
         if not row.readable:
-            absent = f"none of the signals {', '.join(self._parser.names[:6])} is in it"
-            raise Malformed(next((f"{what}: {text}" for what, text in row.problems.items()), absent))
+            if not reading.keys() & {*self._parser.names, *self._parser.categories}:
+                raise Malformed(f"none of the signals {', '.join(self._parser.names[:6])} is in it")
+            raise Malformed("; ".join(f"{what}: {text}" for what, text in row.problems.items()))
         self._report(number, row.problems)
         return row
 
@@ -243,14 +249,26 @@ class Predictor:
 
     def _collect(self, number: int, reading: Reading) -> Prediction | None:
         """A reading of the warm-up: answered by persistence, and the last one by the horde."""
+        if self._resilient:
+            if len(self._names) < len(self._names | reading.keys()) > _NAMES:
+                raise Malformed(f"it brings more than {_NAMES:,} names into the warm-up")
+            self._names |= reading.keys()
         self.readings += 1
         self._waiting.append((number, reading))
         if len(self._waiting) >= self.warm_up:
-            return self._begin()
+            try:
+                return self._begin()
+            except ValueError as error:
+                if not self._resilient:
+                    raise
+                logger.warning("%s The warm-up starts again.", error)
+                self._names, self._guesses = set(), FirstGuesses(self.settings, _HORIZONS)
+                return None
         guess, step = self._guesses(self._waiting, self._form), len(self._waiting) - 1
         if guess is None or not self.every(step, guess.time):
             return None
-        return Prediction(step, guess.time_text, guess.values, LineFormat(guess.questions))
+        signals = dict.fromkeys(str(question.cumulant) for question in guess.questions)
+        return Prediction(step, guess.time_text, guess.values, LineFormat(guess.questions, signals))
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
@@ -304,20 +322,24 @@ class Predictor:
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
         """All that a reading needs, made once."""
         self._parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        self.format, self.derived = LineFormat(horde.questions), Derived(horde, self.settings.coverage)
+        self.derived = Derived(horde, self.settings.coverage, self.settings.false_alarm_rate)
+        self.format = LineFormat(horde.questions, self.derived.signals)
         self.horde, self.clock = horde, clock
 
     # ------------------------------------------------------------------ saving
 
-    def save_warm_up(self, path: Path) -> None:
-        """Write the readings of a warm-up that is not complete."""
-        save_warm_up(path, self._waiting, self._form.delimiter, self.settings)
+    def save_warm_up(self, path: Path, **more: Any) -> None:
+        """Write the readings of a warm-up that is not complete, and ``more``."""
+        save_warm_up(path, self._waiting, self._form.delimiter, self.settings, more)
 
-    def load_warm_up(self, path: Path) -> None:
-        """Go on from such readings, with the settings that they began with where none are given now."""
-        self._waiting, delimiter, settings = load_warm_up(path)
+    def load_warm_up(self, path: Path) -> dict[str, Any]:
+        """Go on from such readings, with the settings that they began with where none are given now; returns the
+        ``more`` that was saved with them."""
+        self._waiting, delimiter, settings, more = load_warm_up(path)
         self.settings, self._form = self.settings.over(settings), TextForm(delimiter)
         self._guesses = FirstGuesses(self.settings, _HORIZONS)
+        self._names = {name for _, reading in self._waiting for name in reading}
+        return more
 
     def state(self) -> dict[str, Any]:
         """What to save with the horde."""

@@ -78,6 +78,7 @@ class Nexting:
             open_source(
                 self.source, Caller("run", "data"), time=self.settings.time, delimiter=self.settings.delimiter,
                 sort=bool(self.settings.sort), pivot=self.settings.pivot, words=self.settings.words(),
+                topics=self.settings.topics,
             )
         )  # fmt: skip
         self.rows = self._count()
@@ -205,7 +206,7 @@ class Nexting:
 
     def _derive(self) -> Derived:
         """What is derived from the predictions, as it is after the rows that parts have been written of."""
-        derived = Derived(self.horde, self.settings.coverage)
+        derived = Derived(self.horde, self.settings.coverage, self.settings.false_alarm_rate)
         for begin in self.unfinished.begins("readings"):
             readings = KeptReadings.from_table(self.unfinished.read("readings", begin), self.table.categories)
             table = self.unfinished.read("predictions", begin)
@@ -361,6 +362,7 @@ class Nexting:
                     f"no ridges: more than {LIMIT:,} features would take too long to solve for"
                 )
         self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
+        self.alarms = found.alarms
         self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
+from emphatic.nexting.alarm_list import AlarmList
 from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.signals import SignalPlot, SignalSketch
 from emphatic.nexting.single_answers import KeptAnswers
@@ -57,12 +58,14 @@ class ScoringResult(NamedTuple):
     constant: list[str]
     upcoming: list[dict[str, Any]]
     worst: list[dict[str, Any]]
+    alarms: list[dict[str, Any]]
     span: tuple[float | None, float | None]
 
 
 class _Rows(NamedTuple):
     """Some rows from ``start`` on: readings as they are, and of all signals (B, S) with the last one held where one is
-    missing; predictions and the ends of their intervals (B, Q); the returns and where they are known (Q, B)."""
+    missing; predictions and the ends of their intervals (B, Q); scores of anomaly and alarms of the signals predicted
+    (B, C); the returns and where they are known (Q, B)."""
 
     start: int
     readings: KeptReadings
@@ -71,6 +74,8 @@ class _Rows(NamedTuple):
     predictions: Array
     low: Array
     high: Array
+    anomaly: Array
+    alarm: NDArray[np.bool_]
     G: Array
     known: NDArray[np.bool_]
 
@@ -128,12 +133,14 @@ class Scoring:
             for name, last in zip(self.predict, self._last.reshape(-1, H).min(axis=1).tolist(), strict=True)
         ]
         worst, begins = WorstErrors(len(self.names), half.half), None
+        alarms = AlarmList(self.predict)
         intervals = IntervalScores(len(self.names), half.half, self.coverage)
         for rows in self._forwards(self.rows, half.half, write):
             time = rows.readings.time
             begins = float(time[0]) if begins is None and time is not None else begins
             worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
             intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
+            alarms.add(rows.start, rows.anomaly, rows.alarm, time)
             offline = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
             held, missing = rows.held[:, self._at], rows.missing[:, self._at]
             scored.add(rows.start, held, missing, rows.predictions, offline, rows.G, rows.known)
@@ -143,9 +150,12 @@ class Scoring:
         constant = [name for name, varies in zip(self.signals, self._lowest < self._highest, strict=True) if not varies]
         summary = scored.scores([SKIPPED] * len(self.names) if fits is None else fits.reasons)
         self._add_intervals(summary, intervals)
+        for name, counts in alarms.counts().items():
+            for score in (score for score in summary if score["signal"] == name):
+                score |= counts
         return ScoringResult(
             summary, scored.curves(), [sketch.plot() for sketch in sketches], constant,
-            self._upcoming(rows, held[-1]), self._worst(worst, summary),
+            self._upcoming(rows, held[-1]), self._worst(worst, summary), alarms.highest(),
             (begins, None if time is None else float(time[-1])),
         )  # fmt: skip
 
@@ -219,7 +229,8 @@ class Scoring:
             readings = self._readings(begin)
             self._returns.state[:] = self._states[begin]
             G, known = self._known(begin, readings)
-            predictions = low = high = np.empty((len(readings), 0))
+            predictions = low = high = anomaly = np.empty((len(readings), 0))
+            alarm = np.empty((len(readings), 0), np.bool_)
             if write is not None:
                 table = self.unfinished.read("predictions", begin)
                 write(table)
@@ -227,14 +238,18 @@ class Scoring:
                     np.stack([table.column(f"{name}{end}").to_numpy() for name in self.names], axis=1)
                     for end in ("", ".low", ".high")
                 )
+                anomaly, alarm = (
+                    np.stack([table.column(f"{name}.{kind}").to_numpy() for name in self.predict], axis=1)
+                    for kind in ("anomaly", "alarm")
+                )
             last = min(len(readings), stop - begin)
             edges = sorted({*range(0, last, BLOCK), last, *([half - begin] if 0 < half - begin < last else [])})
             for a, b in pairwise(edges):
                 some = slice(a, b)
                 held, missing = hold.fill(readings[some].values)
                 yield _Rows(
-                    begin + a, readings[some], held, missing, predictions[some], low[some], high[some], G[:, some],
-                    known[:, some],
+                    begin + a, readings[some], held, missing, predictions[some], low[some], high[some],
+                    anomaly[some], alarm[some], G[:, some], known[:, some],
                 )  # fmt: skip
                 self._report(b - a)
 
@@ -257,7 +272,8 @@ class Scoring:
         for c, sketch in enumerate(sketches):
             q = slice(c * H, c * H + H)
             ours, low, high = (list(part[:, q].T) for part in (rows.predictions, rows.low, rows.high))
-            sketch.add(rows.start, x, held[:, c], ours, list(truth[q]), low, high)
+            marked = np.where(rows.alarm[:, c], held[:, c], np.nan)
+            sketch.add(rows.start, x, held[:, c], ours, list(truth[q]), low, high, marked)
 
     def _expect(self, begin: int, end: int, rows: int) -> None:
         """From here on so many rows are gone through, while progress goes from ``begin`` to ``end``."""

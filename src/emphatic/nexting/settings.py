@@ -21,12 +21,14 @@ from emphatic.nexting.related import choose_related, is_large
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
-from emphatic.tables.opening import pivot_columns
+from emphatic.tables.opening import pivot_columns, topic_names
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
 #: The engine whose bits do not depend on how many rows are learned from at once.
 ENGINE = "sparse"
+#: False alarms per row and signal by default; and the least that can be asked for, where the score ends.
+FALSE_ALARM_RATE, LEAST_RATE = 1e-4, 1e-15
 #: The share of returns that are to fall inside their prediction's interval.
 COVERAGE = 0.8
 #: With a ``stepsize``: rates as factors of what the method says.
@@ -55,6 +57,7 @@ class Settings:
     delimiter: str | None = None
     sort: bool | None = None
     pivot: tuple[str, ...] | bool | None = None
+    topics: tuple[str, ...] | None = None
     rates: tuple[float, ...] = RATES
     rule: str = "true_online_etd"
     stepsize: str | Mapping[str, Any] | None = None
@@ -62,6 +65,7 @@ class Settings:
     related: Mapping[str, Sequence[str]] | None = None
     questions: tuple[Mapping[str, Any], ...] = field(default=())
     coverage: float = COVERAGE
+    false_alarm_rate: float = FALSE_ALARM_RATE
 
     @classmethod
     def read(cls, path: str | Path) -> Settings:
@@ -109,6 +113,8 @@ class Settings:
                 given[key] = tuple(given[key])
         if isinstance(given.get("pivot"), str | list):
             given["pivot"] = pivot_columns(given["pivot"], name)
+        if given.get("topics") is not None:
+            given["topics"] = topic_names(given["topics"], name)
         settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
         settings = settings._with_rates(settings.rates is not RATES)
         settings.check(name)
@@ -120,7 +126,7 @@ class Settings:
 
     def check(self, name: str = "settings") -> None:
         """ValueError if a setting is not valid."""
-        for key in ("predict", "horizons", "rates", "features", "questions"):
+        for key in ("predict", "horizons", "rates", "features", "questions", "topics"):
             if not isinstance(getattr(self, key), tuple | None):
                 raise ValueError(f"{name}: {key!r} must be a list. Got {getattr(self, key)!r} instead.")
         for key in ("delimiter", "rule"):
@@ -136,6 +142,12 @@ class Settings:
             raise ValueError(f"{name}: 'pivot' must be a list of two columns, or false. Got {self.pivot!r} instead.")
         if isinstance(self.coverage, bool) or not isinstance(self.coverage, int | float) or not 0 < self.coverage < 1:
             raise ValueError(f"{name}: 'coverage' must be a share between 0 and 1. Got {self.coverage!r} instead.")
+        rate = self.false_alarm_rate
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not LEAST_RATE <= rate < 1:
+            raise ValueError(
+                f"{name}: 'false_alarm_rate' must be a number of alarms per row from {LEAST_RATE:g} to below 1. "
+                f"Got {rate!r} instead."
+            )
         for horizon in self.horizons or ():
             if isinstance(horizon, bool):
                 raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")

@@ -22,7 +22,8 @@ class Stretch:
 
     ``x`` are row numbers or times (datetime64 or ISO strings), ``reading`` the signal, ``predictions`` and
     ``returns`` one array a horizon in the signal's own unit, NaN where unknown; so are ``low`` and ``high``, the ends
-    of the predictions' intervals. Each point is the mean of ``each`` rows.
+    of the predictions' intervals. ``alarm`` is the reading in rows in alarm and beside them. Each point is the mean of
+    ``each`` rows.
     """
 
     x: NDArray[Any]
@@ -32,6 +33,7 @@ class Stretch:
     each: int = 1
     low: Mapping[Hashable, FloatArray] = field(default_factory=dict)
     high: Mapping[Hashable, FloatArray] = field(default_factory=dict)
+    alarm: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class SignalSketch:
         most: int = 2000, intervals: Sequence[Hashable] = (),
     ) -> None:  # fmt: skip
         self._name, self._horizons = name, [list(some) for some in (predictions, returns, intervals, intervals)]
-        columns = 1 + sum(len(some) for some in self._horizons)
+        columns = 2 + sum(len(some) for some in self._horizons)
         self._end = min(rows, max(most, last + most // 10))
         self._begin = max(0, self._end - most)
         self._close = np.empty((self._end - self._begin, columns))
@@ -103,9 +105,12 @@ class SignalSketch:
     def add(
         self, start: int, x: NDArray[Any], reading: FloatArray, predictions: Sequence[FloatArray],
         returns: Sequence[FloatArray], low: Sequence[FloatArray] = (), high: Sequence[FloatArray] = (),
+        alarm: FloatArray | None = None,
     ) -> None:  # fmt: skip
-        """The next rows, from ``start`` on: where they are along x, and a column for each horizon."""
-        columns = np.stack([reading, *predictions, *returns, *low, *high], axis=1)
+        """The next rows, from ``start`` on: where they are along x, a column for each horizon, and the readings in
+        alarm, NaN elsewhere."""
+        marked = np.full(len(reading), np.nan) if alarm is None else alarm
+        columns = np.stack([reading, *predictions, *returns, *low, *high, marked], axis=1)
         a, b = (min(max(edge - start, 0), len(x)) for edge in (self._begin, self._end))
         if a < b:
             self._close[start + a - self._begin : start + b - self._begin] = columns[a:b]
@@ -129,7 +134,8 @@ class SignalSketch:
         drawn = iter([np.insert(column, holes, np.nan) for column in columns.T])
         reading = next(drawn)
         predictions, returns, low, high = ({horizon: next(drawn) for horizon in some} for some in self._horizons)
-        return Stretch(np.insert(x, holes, x[holes]), reading, predictions, returns, each, low, high)
+        alarm = _widen(next(drawn), reading)
+        return Stretch(np.insert(x, holes, x[holes]), reading, predictions, returns, each, low, high, alarm)
 
 
 def signal_plot(
@@ -162,6 +168,17 @@ def signal_plot(
     sketch = SignalSketch(name, len(rows), list(predictions), list(returns), last, most)
     sketch.add(0, rows, whole[0], ours, truth)
     return sketch.plot()
+
+
+def _widen(marked: FloatArray, reading: FloatArray) -> FloatArray | None:
+    """What is marked, and the reading beside it: a single point would not be seen. None if nothing is."""
+    here = ~np.isnan(marked)
+    if not here.any():
+        return None
+    beside = np.zeros(len(here), np.bool_)
+    beside[1:] |= here[:-1]
+    beside[:-1] |= here[1:]
+    return np.where(here, marked, np.where(beside, reading, np.nan))
 
 
 def _holes(x: NDArray[Any]) -> NDArray[np.intp]:

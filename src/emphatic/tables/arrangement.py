@@ -38,7 +38,7 @@ def sort(source: Source, names: Sequence[str], when: TimeColumn) -> Frame:
     known = np.maximum.accumulate(np.where(np.isfinite(time), np.arange(len(time)), -1))
     time = np.where(known >= 0, time[known], -np.inf)
     frame = Frame(table.take(pa.array(np.argsort(time, kind="stable"))))
-    for name in ("style", "delimiter", "nested", "unnamed", "dropped", "units"):
+    for name in ("style", "delimiter", "nested", "unnamed", "dropped", "units", "rare"):
         if hasattr(source, name):
             setattr(frame, name, getattr(source, name))
     return frame

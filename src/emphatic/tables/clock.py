@@ -25,8 +25,9 @@ class Clock:
     - or a row between the two was dropped.
 
     A time that repeats is counted, and no gap. Where most times repeat, time stamps are coarser than rows, and ``step``
-    is the mean step. Rows without a time follow on; the step over them is shared among the rows it took. The first
-    row of all has nothing to follow, and is no gap.
+    is the mean step; so it is in an irregular log that was ``joined`` from several, whose rows may come in bursts. Rows
+    without a time follow on; the step over them is shared among the rows it took. The first row of all has nothing to
+    follow, and is no gap.
 
     ``rows``, ``gaps`` (with the ``backwards`` among them), ``repeats``, ``irregular`` (forward steps other than s by
     more than a tenth) and ``missing`` are counted; ``longest`` keeps the longest gaps as (row, time before, after).
@@ -42,7 +43,7 @@ class Clock:
     (2, 1, [(3, 2.0, 7.0)])
     """
 
-    def __init__(self, first: NDArray[np.float64]) -> None:
+    def __init__(self, first: NDArray[np.float64], joined: bool = False) -> None:
         steps = np.diff(first[np.isfinite(first)])
         forward = steps[steps > 0]
         usual = float(np.median(forward)) if len(forward) else np.nan
@@ -52,7 +53,7 @@ class Clock:
         #: The usual step; NaN if no time was ever seen to go forward, and then no step is too long.
         self.step = usual
         self.limit = 1.5 * usual if self.regular else max(5.0 * usual, 3.0 * q)
-        if repeats > len(forward):
+        if repeats > len(forward) or (joined and len(forward) and not self.regular):
             within = forward[forward <= self.limit]
             self.step = float(within.sum() / (len(within) + repeats))
             self.regular = False

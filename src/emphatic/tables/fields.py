@@ -69,7 +69,10 @@ def as_text(value: Any) -> str | None:
     """
     if value is None:
         return None
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+    except RecursionError:  # a list in a list in a list …, which is neither a number nor a label
+        text = "nested too deeply"
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import lzma
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from emphatic.tables.delimited import Delimited
 from emphatic.tables.dropped_rows import DroppedRows
 from emphatic.tables.fields import PLAIN, NumberStyle
 from emphatic.tables.jsonlines import JsonLines
+from emphatic.tables.recordings import MAGIC, is_bag
 from emphatic.tables.table_errors import TableError, reading
 
 __all__ = ["File", "Source", "open_file"]
@@ -30,7 +31,8 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or export it as CSV",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
-    b"SQLite": "a database: export its table as CSV",
+    b"SQLite": "a database: export its table as CSV (a ROS 2 bag's ends in .db3)",
+    b"#ROSBAG": "a ROS 1 bag: make it a ROS 2 bag, rosbags-convert --src FILE --dst FOLDER",
     b"FEA1": "Feather of version 1: write it again as version 2",
     b"\xff\xfe": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
     b"\xfe\xff": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
@@ -81,17 +83,25 @@ class File:
         return None
 
 
-def open_file(name: str, delimiter: str | None) -> tuple[Source, File | None]:
-    """The source a file is, and the file itself where it is text."""
+def open_file(name: str, delimiter: str | None, topics: Collection[str] | None = None) -> tuple[Source, File | None]:
+    """The source a file is, and the file itself where it is text. ``topics`` are those of a robot log to read."""
     path = Path(name)
+    if path.is_dir() and not is_bag(path):
+        raise TableError(f"{name}: this is a folder, and no ROS 2 bag. Name one file in it.")
     if path.is_dir():
-        raise TableError(f"{name}: this is a folder. Name one file in it.")
+        return _robot_log(path, topics), None
     if path.exists() and not path.is_file():
         raise TableError(f"{name}: this is a pipe or a device, and a table is read more than once. Save it as a file.")
     with path.open("rb") as raw:
         start = raw.read(8)
     if not start:
         raise TableError(f"{name}: the file is empty.")
+    if start == MAGIC or (start.startswith(b"SQLite") and path.suffix == ".db3"):
+        return _robot_log(path, topics), None
+    if path.suffix == ".mcap":
+        raise TableError(f"{name}: this is not an MCAP file, whatever its name: its first bytes are others.")
+    if topics is not None:
+        raise TableError(f"{name}: this is no robot log (an MCAP file or the folder of a ROS 2 bag): it has no topics.")
     if start.startswith(b"PAR1"):
         return Parquet(name), None
     if start.startswith(b"ARROW1"):
@@ -100,6 +110,12 @@ def open_file(name: str, delimiter: str | None) -> tuple[Source, File | None]:
     file = File(name, path, compression)
     with reading(name, file.not_utf8):
         return _text(file, delimiter), file
+
+
+def _robot_log(path: Path, topics: Collection[str] | None) -> Source:
+    from emphatic.tables.robot_logs import RobotLog
+
+    return RobotLog(path, topics)
 
 
 def _text(file: File, delimiter: str | None) -> Source:

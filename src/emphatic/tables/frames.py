@@ -28,7 +28,7 @@ class Frame:
 
     def __init__(self, source: Any, names: Sequence[str] | None = None, caller: Caller = CALLER) -> None:
         self.dropped = DroppedRows()
-        self.rare: dict[str, str] = {}  # columns that only stray readings have, and why they are none
+        self.rare: dict[str, str] = {}  # what was found beside the columns, and why it is none of them
         try:
             self._table = _table(source, names, caller)
         except (pa.ArrowException, TypeError, OverflowError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from emphatic.tables import fields
 from emphatic.tables.fields import PLAIN, NumberStyle
@@ -69,8 +69,7 @@ class Notation:
         return cls(delimiter, style, time, switches, header, percents)
 
 
-@dataclass(frozen=True)
-class ParsedRow:
+class ParsedRow(NamedTuple):
     """One row: its readings (NaN missing), labels (None missing), time in seconds and as it was written.
 
     ``problems`` are what was there but could not be read, and so counts as missing: {what is wrong: the text}.
@@ -136,6 +135,13 @@ class RowParser:
         if not given:
             return math.nan, None, {f"the time {column.name!r} is absent": "no such column"}
         written = given[0] if len(names) == 1 else " ".join(map(str, given))
+        if (
+            self._time_is_known
+            and column.formats == (None,)
+            and written.__class__ is float
+            and written - written == 0.0
+        ):
+            return written / column.a_second, written, {}
         texts = [fields.as_text(value) for value in given]
         if any(fields.is_missing(text) for text in texts):
             return math.nan, written if isinstance(written, str) else None, {}

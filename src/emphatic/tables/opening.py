@@ -14,7 +14,7 @@ from emphatic.tables.table_errors import Caller, reading
 if TYPE_CHECKING:
     from emphatic.tables.files import File, Source
 
-__all__ = ["open_source", "pivot_columns", "table_of"]
+__all__ = ["open_source", "pivot_columns", "table_of", "topic_names"]
 
 
 def open_source(
@@ -27,6 +27,7 @@ def open_source(
     sort: bool = False,
     pivot: str | Sequence[str] | bool | None = None,
     words: Collection[str] = (),
+    topics: str | Sequence[str] | None = None,
 ) -> Table:
     """``open_table``; errors name what the user called."""
     function = caller.function
@@ -38,10 +39,12 @@ def open_source(
         not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
     ):
         raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
-    columns = pivot_columns(pivot, function)
+    columns, chosen = pivot_columns(pivot, function), topic_names(topics, function)
     if not isinstance(source, str | os.PathLike):
         from emphatic.tables.frames import Frame
 
+        if chosen is not None:
+            raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
         return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns, words=words)
     if names is not None:
         raise refusal("names", function, "be left out for a file", repr(list(names)))
@@ -49,7 +52,7 @@ def open_source(
 
     name = os.fspath(source)
     with reading(name):
-        opened, file = open_file(name, delimiter)
+        opened, file = open_file(name, delimiter, chosen)
     return table_of(name, opened, time, file, sort, columns, words=words)
 
 
@@ -84,4 +87,16 @@ def pivot_columns(pivot: str | Sequence[str] | bool | None, function: str) -> tu
     names = () if pivot is True else tuple(pivot)
     if len(names) < 2 or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
         raise refusal("pivot", function, "name two columns, 'sensor,value', or be False", repr(pivot))
+    return names
+
+
+def topic_names(topics: str | Sequence[str] | None, function: str) -> tuple[str, ...] | None:
+    """The topics of a robot log to read; None for all."""
+    if topics is None:
+        return None
+    if isinstance(topics, str):
+        topics = [part.strip() for part in next(csv.reader([topics], skipinitialspace=True), [])]
+    names = tuple(topics)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise refusal("topics", function, "name topics of a robot log, '/odom,/imu'", repr(topics))
     return names

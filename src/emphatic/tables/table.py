@@ -220,7 +220,8 @@ class Table:
 
     def clock(self) -> Clock | None:
         """A clock that knows this table's usual step from its first rows, or None without a time column."""
-        return None if self._first_times is None else Clock(self._first_times)
+        joined = getattr(self._source, "joined", False)
+        return None if self._first_times is None else Clock(self._first_times, joined)
 
 
 def open_table(
@@ -232,17 +233,22 @@ def open_table(
     sort: bool = False,
     pivot: str | Sequence[str] | bool | None = None,
     words: Collection[str] = (),
+    topics: str | Sequence[str] | None = None,
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
     ``source`` is the path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd, xz or
-    bz2; recognised by its content), or in memory a pyarrow, pandas or polars frame, a dict of arrays, a NumPy
-    structured array, or an array (T, C) with ``names``. ``time`` names the time column (``"Date+Time"`` for a pair); by
-    default it is the one that is obviously so, and False is none. ``delimiter`` is that of CSV; by default it is found.
+    bz2; recognised by its content), of an MCAP file or a ROS 2 bag's folder, or in memory a pyarrow, pandas or polars
+    frame, a dict of arrays, a NumPy structured array, or an array (T, C) with ``names``. ``time`` names the time
+    column (``"Date+Time"`` for a pair); by default it is the one that is obviously so, and False is none. ``delimiter``
+    is that of CSV; by default it is found.
 
     Rows must be in the order of time; ``sort`` sorts them, in memory. A table in long format, with a row for each
     reading, is refused unless ``pivot``, "sensor,value", names its columns of sensors and values: then each sensor
     becomes a column, in memory. (``pivot=False`` takes the rows as they are.)
+
+    Of a robot log (MCAP, ROS 2 bag) each number in a topic's messages is a column, ``topic.field``, and each time at
+    which a message was logged a row, with the last value of every column; ``topics`` names the topics to read.
 
     A column of ON and OFF (yes and no, open and closed) is one of numbers, 1 and 0, and so is one of percentages (50%
     is 50), unless ``words`` names it.
@@ -259,7 +265,9 @@ def open_table(
     """
     from emphatic.tables.opening import open_source
 
-    return open_source(source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words)
+    return open_source(
+        source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words, topics=topics
+    )
 
 
 def _idle(array: Any) -> bool:

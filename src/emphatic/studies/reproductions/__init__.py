@@ -36,6 +36,7 @@ _NAMES = (
     "followon-variance",
     "true-online-vs-accumulating",
     "step-sizes",
+    "alarms",
 )
 
 

@@ -1,0 +1,169 @@
+"""The loop of ``alarms``. Compiled without fast mathematics: the bits do not depend on how rows are cut into blocks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import types
+from numba.extending import register_jitable
+
+from emphatic.engines.compiled import jit_for
+from emphatic.questions.gvf import LARGEST
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+_f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
+_b1, _b2 = (types.Array(types.boolean, ndim, "C") for ndim in (1, 2))
+_i1, _i2 = (types.Array(types.int64, ndim, "C") for ndim in (1, 2))
+
+# What a signal carries: rows that were judged, the last reading and how often it has come again, the usual size of an
+# error and that of late.
+JUDGED, READ, LAST, RUN, USUAL, LATE = range(6)
+# What a question carries: the prediction before and whether there was one, the mean TD error, and its usual size.
+BEFORE, THERE, MEAN, SIZE = range(4)
+# What the tail of a statistic is known by: its beginning, the means of the excess and of its square, the share of
+# exceedances before which there was none, and whether the row before was one.
+BEGIN, EXCESS, SQUARE, FIRST, ABOVE = range(5)
+
+#: The share of rows in the tail.
+TAIL = 0.02
+#: Rows that count: older ones are forgotten.
+MEMORY = 1e5
+#: Rows over which the size of late errors is the mean.
+RECENT = 30.0
+#: An error counts as at most so many times its usual size, an excess as at most so many times its mean, and in the mean
+#: of squares as at most so many times.
+FAR, BEYOND, BEYOND_SQUARE = 20.0, 4.0, 6.0
+#: The means of min(y, BEYOND), and half of that of min(y, BEYOND_SQUARE)², for an exponential y of mean 1.
+CUT, CUT_SQUARE = 1.0 - math.exp(-BEYOND), 1.0 - (1.0 + BEYOND_SQUARE) * math.exp(-BEYOND_SQUARE)
+#: The least mean excess, for readings in whole numbers fall on few values: of errors, and of runs.
+LEAST, LEAST_RUN = 0.12, 0.25
+#: Exceedances that the prior, a tail like a power, counts for; and the least shape, for a tail that ends is a guess.
+PRIOR, SHORTEST = 100.0, -0.1
+#: How much rows in alarm count for the tails.
+LIGHT = 0.05
+#: Before so many rows a tail is not known.
+START = 200.0
+#: How many times rarer than estimated alarms are to be: tails are not known exactly.
+MARGIN = 1.5
+#: The highest score; and scores have three decimals.
+MOST, DIGITS = 16.0, 1000.0
+#: Statistics are ratios; this is added before the logarithm, and none is above the other.
+SMALL, LARGE = 0.01, 1e9
+
+
+@register_jitable
+def ratio(a: float, b: float) -> float:
+    """a / b, within bounds."""
+    if b > 0.0:
+        return min(a / b, LARGE)
+    return LARGE if a > 0.0 else 0.0
+
+
+@register_jitable
+def rarity(tail: Floats, value: float, n: float) -> float:
+    """−log₁₀ of how often, per row, a statistic rises to this value: see ``Alarms``."""
+    y, mean = value - float(tail[BEGIN]), float(tail[EXCESS])
+    at = -math.log10(TAIL * tail[FIRST])
+    if y <= 0.0:
+        return at * math.exp(max(y / mean, -50.0))
+    k = min(n, MEMORY) * TAIL * float(tail[FIRST])  # clusters of exceedances so far
+    light = min(1.0 - 0.5 / (1.0 - mean**2 / float(tail[SQUARE])), 0.0) * k / (k + PRIOR)
+    shape = max(mean + light, SHORTEST)
+    q = (math.exp(min(y, 50.0)) - 1.0) / (mean * (1.0 - light))
+    if abs(shape) < 1e-3:
+        return at + q / math.log(10.0)
+    rest = 1.0 + shape * q
+    return at + math.log10(rest) / shape if rest > 1e-9 else MOST + 1.0
+
+
+@register_jitable
+def learn_tail(tail: Floats, value: float, weight: float, n: float, least: float) -> None:
+    """A row of the statistic: the tail begins where TAIL of all rows are above."""
+    y = value - tail[BEGIN]
+    above = 1.0 if y > 0.0 else 0.0
+    k = min(n, MEMORY) * TAIL  # exceedances so far
+    tail[BEGIN] += weight * tail[EXCESS] * (above - TAIL) / (1.0 + 0.25 * k)
+    if above > 0.0:
+        a, mean = weight / (1.0 + k), tail[EXCESS]
+        tail[EXCESS] = max(mean + a * (min(y, BEYOND * mean) / CUT - mean), least)
+        tail[SQUARE] += a * (min(y, BEYOND_SQUARE * mean) ** 2 / CUT_SQUARE - tail[SQUARE])
+        tail[SQUARE] = max(tail[SQUARE], 1.05 * tail[EXCESS] ** 2)
+        tail[FIRST] = max(tail[FIRST] + a * (1.0 - tail[ABOVE] - tail[FIRST]), 1e-3)
+    tail[ABOVE] = above
+
+
+@jit_for((_f2, _f2, _b1, _i1, _i2, _i1, _f1, _f1, _f2, _f3, _f3, _f2, _b2), fastmath=False)
+def alarms(
+    P: Floats, X: Floats, gap: NDArray[np.bool_], signal: Integers, question: Integers, count: Integers, gamma: Floats,
+    threshold: Floats, scalars: Floats, errors: Floats, tails: Floats, anomaly: Floats, alarm: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """``anomaly`` and ``alarm`` of each row and signal; see ``Alarms``.
+
+    ``question`` (S, H) are the places of a signal's questions, ``count`` (S,) how many it has, the shortest first;
+    ``gamma`` (Q,) their discounts.
+    """
+    values = np.empty(question.shape[1] + 2)
+    for c in range(len(signal)):
+        s, H = scalars[c], count[c]
+        J = H + 2
+        for t in range(P.shape[0]):
+            x = X[t, signal[c]]
+            anomaly[t, c], alarm[t, c] = 0.0, False
+            known = abs(x) <= LARGEST
+            if gap[t]:
+                s[RUN] = 0.0
+                s[READ] = 0.0
+                for h in range(H):
+                    errors[c, h, THERE] = 0.0
+            judged = known
+            for h in range(H):
+                judged = judged and errors[c, h, THERE] > 0.0 and abs(P[t, question[c, h]]) <= LARGEST
+            if judged:
+                s[JUDGED] += 1.0
+                n = s[JUDGED]
+                a = max(2.0 / (n + 1.0), 1.0 / MEMORY)
+                # How far the reading is from what was predicted.
+                e = abs(x - errors[c, 0, BEFORE])
+                if n == 1.0:
+                    s[USUAL] = s[LATE] = e
+                usual = 0.5 * s[USUAL] + 0.5 * s[LATE]
+                values[0] = math.log(ratio(e, usual) + SMALL)
+                e = min(e, FAR * usual) if usual > 0.0 else e
+                s[USUAL] += a * (e - s[USUAL])
+                s[LATE] += max(a, 1.0 / RECENT) * (e - s[LATE])
+                # How often it has come again.
+                s[RUN] = s[RUN] + 1.0 if s[READ] > 0.0 and x == s[LAST] else 0.0
+                values[1] = math.log(1.0 + s[RUN])
+                # How much TD errors lie to one side.
+                for h in range(H):
+                    o, g, p = errors[c, h], gamma[question[c, h]], P[t, question[c, h]]
+                    d = (1.0 - g) * x + g * p - o[BEFORE]
+                    o[MEAN] += max(1.0 / n, min(1.0 - g, 0.25)) * (d - o[MEAN])
+                    e = abs(o[MEAN])
+                    if n == 1.0:
+                        o[SIZE] = e
+                    values[2 + h] = math.log(ratio(e, o[SIZE]) + SMALL)
+                    o[SIZE] += a * ((min(e, FAR * o[SIZE]) if o[SIZE] > 0.0 else e) - o[SIZE])
+                highest = 0.0
+                for j in range(J):
+                    highest = max(highest, rarity(tails[c, j], values[j], n))
+                score = min(max(highest - math.log10(MARGIN * J), 0.0), MOST)
+                score = math.floor(score * DIGITS) / DIGITS
+                if n >= START:
+                    anomaly[t, c], alarm[t, c] = score, score > threshold[0]
+                for j in range(J):
+                    weight = LIGHT if alarm[t, c] else 1.0
+                    learn_tail(tails[c, j], values[j], weight, n, LEAST_RUN if j == 1 else LEAST)
+            if known:
+                s[LAST], s[READ] = x, 1.0
+            for h in range(H):
+                p = P[t, question[c, h]]
+                errors[c, h, BEFORE] = p if abs(p) <= LARGEST else 0.0
+                errors[c, h, THERE] = 1.0 if abs(p) <= LARGEST else 0.0

@@ -1,0 +1,136 @@
+"""Readings from an MQTT broker, and predictions to one.
+
+The session is persistent and messages are acknowledged by hand, once their reading is safe: what the service has not
+acknowledged when it is killed the broker sends again. With QoS 1 a message may also come twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+from emphatic.serve.addresses import Address
+from emphatic.serve.bodies import NotJson, read_json
+from emphatic.serve.inbox import Incoming, Receipt
+from emphatic.serve.service import Service
+from emphatic.tables.table_errors import Malformed
+
+__all__ = ["MqttPublisher", "MqttSource", "import_paho"]
+
+logger = logging.getLogger("emphatic.serve")
+
+#: Messages that the publisher keeps for a broker that is away.
+_QUEUED = 10_000
+#: A message that is longer is no reading.
+_LONGEST = 1 << 23
+
+
+def import_paho() -> Any:
+    """The client; ``ImportError`` with the command that installs it."""
+    try:
+        import paho.mqtt.client as client
+    except ImportError as error:
+        raise ImportError("MQTT needs paho-mqtt: pip install 'emphatic[mqtt]'") from error
+    return client
+
+
+def _connect(address: Address, name: str, model: Path, purpose: str, **options: Any) -> Any:
+    """A client that connects, and connects again, by itself; its name is always the same for the same model."""
+    paho = import_paho()
+    digest = hashlib.sha256(str(model.absolute()).encode()).hexdigest()[:12]
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=f"emphatic-{name}-{digest}", **options)
+    if address.user is not None:
+        client.username_pw_set(address.user, address.password)
+    if address.encrypted:
+        client.tls_set()
+    client.reconnect_delay_set(1, 10)
+
+    def lost(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            logger.warning("%r: the connection is lost: %s; trying again.", address, reason)
+
+    def failed(_client: Any, _data: Any) -> None:
+        logger.warning("%r cannot be reached; trying again.", address)
+
+    client.on_disconnect, client.on_connect_fail = lost, failed
+    logger.info("%r: %s.", address, purpose)
+    return client
+
+
+class MqttSource:
+    """Readings from a topic: a JSON object a message, or a list of them."""
+
+    def __init__(self, address: Address, service: Service) -> None:
+        self._address, self._service = address, service
+        self._client = _connect(
+            address, "source", service.model, "readings come from here", clean_session=False, manual_ack=True
+        )
+        self._client.on_connect, self._client.on_message = self._subscribe, self._receive
+
+    def start(self) -> None:
+        """Connect, and begin to read."""
+        self._client.connect_async(self._address.host, self._address.port)
+        self._client.loop_start()
+
+    def stop(self) -> None:
+        """Read no more; what is not acknowledged comes again."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _subscribe(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            logger.error("%r refuses the connection: %s.", self._address, reason)
+        else:
+            client.subscribe(self._address.name, qos=1)
+            logger.info("%r: connected.", self._address)
+
+    def _receive(self, client: Any, _data: Any, message: Any) -> None:
+        """A message. While the inbox is full this waits, and nothing more is read."""
+        mid, qos, payload = message.mid, message.qos, message.payload
+        try:
+            found = [Incoming(Malformed("too long"))] if len(payload) > _LONGEST else read_json(payload)[0]
+        except NotJson as error:
+            found = [Incoming(Malformed(str(error)))]
+        left = len(found)
+
+        def acknowledge(reply: Receipt) -> None:  # in the thread that learns
+            nonlocal left
+            left -= 1
+            if not left and reply.taken:
+                client.ack(mid, qos)
+
+        for one in found:
+            if not self._service.inbox.put(one._replace(acknowledge=acknowledge)):
+                return
+        if not found:  # an empty list
+            client.ack(mid, qos)
+
+
+class MqttPublisher:
+    """Predictions to a topic, a line a message."""
+
+    def __init__(self, address: Address, model: Path) -> None:
+        self._address, self._lost = address, 0
+        self._client = _connect(address, "publisher", model, "predictions go there")
+        self._client.max_queued_messages_set(_QUEUED)
+        self._client.max_inflight_messages_set(1000)
+
+    def start(self) -> None:
+        """Connect."""
+        self._client.connect_async(self._address.host, self._address.port)
+        self._client.loop_start()
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def __call__(self, line: bytes) -> None:
+        """Send a line; one that the broker's absence leaves no room for is lost, and counted."""
+        sent = self._client.publish(self._address.name, line.rstrip(b"\n"), qos=1)
+        if sent.rc == import_paho().MQTT_ERR_QUEUE_SIZE:
+            self._lost += 1
+            if self._lost in (1, 10, 100) or self._lost % 1000 == 0:
+                logger.warning("%r: %d predictions could not be sent so far.", self._address, self._lost)

@@ -1,0 +1,486 @@
+/* The page of `emphatic serve`: a signal's readings and predictions as they come, and in hindsight.
+   Names and times are text from outside: they only ever become textContent. */
+"use strict";
+(() => {
+  const KEPT = 16384; // rows in memory
+  const LISTED = 50; // alarms in the list
+  const SILENT = 15000; // ms without an event, after which the connection is opened again
+  const UNITS = { ms: 1e-3, s: 1, sec: 1, min: 60, h: 3600, d: 86400, day: 86400, w: 604800 };
+  const $ = id => document.getElementById(id);
+
+  /** Columns of numbers, the last KEPT to 2 KEPT rows of them in arrays that never grow. */
+  class Rows {
+    constructor(names) {
+      this.columns = Object.fromEntries(names.map(name => [name, new Float64Array(2 * KEPT)]));
+      this.end = 0;
+    }
+    get start() { return Math.max(0, this.end - KEPT); }
+    /** Room for one more row: its place. */
+    add() {
+      if (this.end === 2 * KEPT) {
+        for (const column of Object.values(this.columns)) column.copyWithin(0, KEPT);
+        this.end = KEPT;
+      }
+      return this.end++;
+    }
+    last(name) { return this.end ? this.columns[name][this.end - 1] : NaN; }
+  }
+
+  /** Rows from..to as points for uPlot, x first: all of them, or the least and the greatest of each column within each
+      pixel, in the order in which they came; so a spike is as high, and noise as wide, at every zoom. Where a row does
+      not follow the one before it, the lines are broken. */
+  function points(x, columns, gap, from, to, pixels) {
+    const out = [[], ...columns.map(() => [])], count = to - from, groups = Math.max(1, Math.floor(pixels));
+    const push = (at, values) => { out[0].push(at); values.forEach((value, k) => out[k + 1].push(value)); };
+    const broken = columns.map(() => null), value = v => (Number.isNaN(v) ? null : v);
+    if (count <= 2 * groups) {
+      for (let i = from; i < to; i++) {
+        if (gap[i] && i > from) push(x[i] - 0.5, broken);
+        push(x[i], columns.map(column => value(column[i])));
+      }
+      return out;
+    }
+    for (let g = 0; g < groups; g++) {
+      const a = from + Math.floor((g * count) / groups), b = from + Math.floor(((g + 1) * count) / groups);
+      let gaps = false;
+      for (let i = a; i < b; i++) gaps = gaps || (gap[i] > 0 && i > from);
+      if (gaps) push(x[a] - 0.5, broken);
+      const pairs = columns.map(column => {
+        let low = -1, high = -1;
+        for (let i = a; i < b; i++) {
+          if (Number.isNaN(column[i])) continue;
+          if (low < 0 || column[i] < column[low]) low = i;
+          if (high < 0 || column[i] > column[high]) high = i;
+        }
+        return low < 0 ? [null, null] : low < high ? [column[low], column[high]] : [column[high], column[low]];
+      });
+      push(x[a], pairs.map(pair => pair[0]));
+      push(Math.max(x[b - 1], x[a] + 0.25), pairs.map(pair => pair[1]));
+    }
+    return out;
+  }
+
+  /** What a prediction at each row was of: the mean of the readings that follow, whose weights fall by a factor of gamma
+      a row; NaN where less than 99% of the weight is known. A missing reading is the one before it. */
+  function returns(x, gap, from, to, gamma) {
+    const found = new Float64Array(to).fill(NaN), held = x.slice(0, to);
+    for (let i = 1; i < to; i++) if (Number.isNaN(held[i])) held[i] = held[i - 1];
+    let sum = 0, known = 0;
+    for (let i = to - 2; i >= from; i--) {
+      if (gap[i + 1]) { sum = 0; known = 0; continue; }
+      if (Number.isNaN(held[i + 1])) continue;
+      sum = (1 - gamma) * held[i + 1] + gamma * sum;
+      known = 1 - gamma + gamma * known;
+      if (known >= 0.99) found[i] = sum / known;
+    }
+    return found;
+  }
+
+  let hello = null, rows = null, source = null, status = null, chosen = wanted(), heard = 0, wait = 1000;
+  let plots = [], zoom = null, paused = false, frozen = null, dated = false, due = false, draws = 0, hidden = new Set();
+
+  // ---- the connection -------------------------------------------------------------------------------------------
+
+  function connect() {
+    if (source) source.close();
+    heard = Date.now();
+    const from = new EventSource("/stream" + (chosen ? "?signal=" + encodeURIComponent(chosen) : ""));
+    source = from;
+    const on = (name, use) => from.addEventListener(name, event => {
+      if (from !== source) return;
+      heard = Date.now();
+      wait = 1000;
+      use(JSON.parse(event.data));
+    });
+    on("hello", greet);
+    on("rows", take);
+    on("status", show);
+    from.onerror = () => {
+      if (from !== source) return;
+      lost();
+      if (from.readyState === EventSource.CLOSED) again();
+    };
+  }
+
+  /** After an answer that the browser gives up on: sign in again, another signal, or simply later. */
+  function again() {
+    const failed = source;
+    setTimeout(async () => {
+      if (failed !== source) return;
+      try {
+        const answer = await fetch("/signals");
+        if (answer.status === 401) return location.reload();
+        if (answer.ok && chosen && !choices(await answer.json()).includes(chosen)) chosen = "";
+      } catch { /* not there yet */ }
+      if (failed === source) connect();
+    }, wait);
+    wait = Math.min(2 * wait, 10000);
+  }
+
+  function lost() { state("connection lost; trying again", "lost"); }
+
+  setInterval(() => {
+    if (source && Date.now() - heard > SILENT) { lost(); connect(); } // a laptop that was closed, a network that went
+  }, 1000);
+
+  // ---- what comes in --------------------------------------------------------------------------------------------
+
+  const choices = one => [...new Set([...one.signals, ...Object.keys(one.predicted)])];
+
+  function greet(one) {
+    const about = of => JSON.stringify(of && [of.signal, of.horizons]), known = of => JSON.stringify(of && [choices(of), of.time]);
+    const same = about(hello) === about(one), offered = same && known(hello) === known(one);
+    if (!same || (one.step !== null && one.step < rows.last("step"))) {
+      const each = one.horizons.flatMap((_, k) => [`p${k}`, `low${k}`, `high${k}`]);
+      rows = new Rows(["step", "t", "x", "gap", "alarm", "anomaly", ...each]);
+      $("list").replaceChildren();
+      $("alarms").hidden = true;
+      frozen = zoom = null;
+      dated = false;
+    }
+    hello = one;
+    $("shown").hidden = $("controls").hidden = !one.signal;
+    if (!same) hidden = new Set();
+    if (!offered) { offer(); tabulate(); build(); } // the end of a warm-up brings other signals, and times
+    document.title = one.signal ? `${one.signal} – emphatic` : "emphatic";
+    $("title").textContent = one.signal ? `${one.signal}: readings and predictions` : "Readings and predictions";
+    announce(one);
+    draw();
+  }
+
+  const number = value => (typeof value === "number" ? value : NaN);
+  const own = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : []);
+
+  function take(many) {
+    if (!rows) return;
+    const c = rows.columns, h = hello.horizons;
+    const sets = h.map(name => [own(many.predictions, name), own(many.low, name), own(many.high, name)]);
+    many.step.forEach((step, i) => {
+      const before = rows.last("step");
+      if (step <= before) return; // sent again after a reconnection
+      const at = rows.add();
+      c.step[at] = step;
+      c.t[at] = number(many.t && many.t[i]);
+      c.x[at] = number(many.reading && many.reading[i]);
+      c.gap[at] = (many.gap && many.gap[i]) || step !== before + 1 ? 1 : 0;
+      c.alarm[at] = many.alarm && many.alarm[i] ? 1 : 0;
+      c.anomaly[at] = number(many.anomaly && many.anomaly[i]);
+      sets.forEach(([p, low, high], k) => {
+        c[`p${k}`][at] = number(p[i]);
+        c[`low${k}`][at] = number(low[i]);
+        c[`high${k}`][at] = number(high[i]);
+      });
+      const written = many.time && many.time[i];
+      // Unix time, of 2001 to 2099, is a date however it is written.
+      dated = (typeof written === "string" && Number.isNaN(Number(written))) || (c.t[at] >= 978307200 && c.t[at] < 4102444800);
+      if (c.alarm[at]) alarm(at, written);
+    });
+    draw();
+  }
+
+  function show(one) {
+    status = one;
+    $("service").hidden = false;
+    announce(one);
+    const fact = (name, value) => {
+      const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+      term.textContent = name;
+      text.textContent = value;
+      const pair = document.createElement("div");
+      pair.append(term, text);
+      return pair;
+    };
+    const whole = value => (typeof value === "number" ? value.toLocaleString("en") : "–");
+    $("facts").replaceChildren(
+      fact("Readings a second", short(one.rate)), fact("Lag", span(one.lag)), fact("Waiting", whole(one.queue)),
+      fact("Step", whole(one.step)), fact("Saved at step", whole(one.saved_step)), fact("Readings", whole(one.readings)),
+      fact("Malformed", whole(one.malformed)),
+    );
+    tabulate();
+  }
+
+  /** What is going on, beside the title; and a notice where there is nothing to see yet. */
+  function announce(one) {
+    const warming = one.warming_up;
+    const rate = status && typeof status.rate === "number" ? `, ${short(status.rate)} readings/s, lag ${span(status.lag)}` : "";
+    if (warming) state(`warming up: ${one.waiting} of ${one.warm_up} readings`, "");
+    else state((hello && hello.learning === false ? "predicting" : "learning") + rate, "live");
+    const empty = warming || !(hello && hello.signal);
+    $("notice").hidden = !empty;
+    if (empty) {
+      $("notice").textContent = warming && one.waiting
+        ? `Predictions begin after ${one.warm_up} readings; there are ${one.waiting}.`
+        : "No reading has come yet. Send one: POST /readings with an object such as {\"power\": 4.2}, or publish it to the source.";
+    }
+  }
+
+  function state(text, kind) {
+    if ($("state").textContent !== text) $("state").textContent = text;
+    $("state").className = `state ${kind}`;
+  }
+
+  function alarm(at, written) {
+    const item = document.createElement("li"), c = rows.columns;
+    const score = Number.isNaN(c.anomaly[at]) ? "" : `, score ${short(c.anomaly[at])}`;
+    const known = !Number.isNaN(c.t[at]);
+    const when = typeof written === "string" ? written : known && dated ? stamp(c.t[at]) : known ? short(c.t[at]) : `step ${c.step[at]}`;
+    item.textContent = `${when}: reading ${short(c.x[at])}${score}`;
+    $("list").prepend(item);
+    while ($("list").childElementCount > LISTED) $("list").lastChild.remove();
+    $("alarms").hidden = false;
+  }
+
+  // ---- controls -------------------------------------------------------------------------------------------------
+
+  function option(text) {
+    const one = document.createElement("option");
+    one.value = one.textContent = text;
+    return one;
+  }
+
+  function offer() {
+    const names = choices(hello), wanted = $("filter").value.toLowerCase();
+    const shown = names.filter(name => name === hello.signal || name.toLowerCase().includes(wanted));
+    $("find").hidden = names.length < 13;
+    $("signal").replaceChildren(...shown.map(option));
+    $("signal").value = hello.signal || "";
+    const ahead = hello.horizons.filter(name => steps(name) !== null), before = $("horizon").value;
+    $("horizon").replaceChildren(...ahead.map(option));
+    if (ahead.includes(before)) $("horizon").value = before;
+    $("hindsight").hidden = $("horizon").childElementCount === 0;
+  }
+
+  function tabulate() {
+    const table = $("horizons");
+    table.hidden = !hello || hello.horizons.length === 0;
+    if (table.hidden) return;
+    const body = table.tBodies[0];
+    if (body.childElementCount !== hello.horizons.length || body.dataset.of !== String(hello.horizons)) {
+      body.dataset.of = String(hello.horizons);
+      body.replaceChildren(...hello.horizons.map((name, k) => {
+        const row = document.createElement("tr"), key = document.createElement("button"), line = document.createElement("i");
+        key.type = "button";
+        key.className = "key";
+        line.className = "line";
+        const text = document.createElement("span");
+        text.textContent = /^[0-9.e+-]+$/.test(name) ? `${name} steps` : name;
+        key.append(line, text);
+        key.onclick = () => { if (!hidden.delete(k)) hidden.add(k); build(); tabulate(); };
+        for (let i = 0; i < 4; i++) row.append(document.createElement("td"));
+        row.cells[0].append(key);
+        row.cells[2].className = "bounds";
+        return row;
+      }));
+    }
+    let bounds = false;
+    hello.horizons.forEach((name, k) => {
+      const cells = body.rows[k].cells, low = rows.last(`low${k}`), high = rows.last(`high${k}`);
+      cells[0].firstChild.setAttribute("aria-pressed", String(!hidden.has(k)));
+      cells[0].querySelector("i").style.background = hue(k);
+      cells[1].textContent = short(rows.last(`p${k}`));
+      cells[2].textContent = Number.isNaN(low + high) ? "" : `${short(low)} … ${short(high)}`;
+      bounds = bounds || !Number.isNaN(low + high);
+      const error = status && own(status.error, name);
+      cells[3].textContent = typeof error === "number" ? short(error) : "–";
+    });
+    for (const cell of table.querySelectorAll(".bounds")) cell.hidden = !bounds;
+  }
+
+  $("signal").onchange = () => {
+    chosen = $("signal").value;
+    history.replaceState(null, "", "#" + encodeURIComponent(chosen));
+    connect();
+  };
+  $("filter").oninput = () => hello && offer();
+  $("window").onchange = () => { zoom = null; draw(); };
+  $("horizon").onchange = () => { build(); };
+  $("pause").onclick = () => { if (paused || zoom) follow(); else { paused = true; draw(); } };
+  window.addEventListener("hashchange", () => { if (wanted() !== chosen) { chosen = wanted(); connect(); } });
+
+  /** Show the last rows again, after a pause or a zoom. */
+  function follow() {
+    paused = false;
+    frozen = zoom = null;
+    draw();
+  }
+
+  /** The signal that the address names: kept when the page is loaded again. */
+  function wanted() {
+    try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
+  }
+
+  // ---- drawing --------------------------------------------------------------------------------------------------
+
+  const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  /** The colour of a horizon: from the shortest to the longest. */
+  function hue(k) {
+    const share = hello.horizons.length > 1 ? k / (hello.horizons.length - 1) : 0;
+    const [a, b] = [style("--short"), style("--long")].map(hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)));
+    return `rgb(${a.map((one, i) => Math.round(one + share * (b[i] - one))).join(" ")})`;
+  }
+
+  function short(value) {
+    if (typeof value !== "number" || Number.isNaN(value)) return "–";
+    const size = Math.abs(value);
+    if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(2);
+    return value.toLocaleString("en", { maximumSignificantDigits: 4 });
+  }
+
+  function stamp(seconds) {
+    const date = new Date(1000 * seconds);
+    return Number.isNaN(date.getTime()) ? short(seconds) : date.toISOString().replace("T", " ").slice(0, 23);
+  }
+
+  function span(seconds) {
+    if (typeof seconds !== "number") return "–";
+    return seconds < 1 ? `${short(Math.round(1e4 * seconds) / 10)} ms` : `${short(seconds)} s`;
+  }
+
+  /** The horizon in steps; null if it cannot be told (a question of one's own, or a duration without times). */
+  function steps(name) {
+    if (/^[0-9.]+(e[+-]?[0-9]+)?$/.test(name)) return Number(name);
+    const found = /^\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(ms|sec|s|min|h|day|d|w)\s*$/.exec(name);
+    return found && hello.time ? (Number(found[1]) * UNITS[found[2]]) / step() : null;
+  }
+
+  /** The usual step, in seconds. */
+  function step() {
+    const { t, gap } = rows.columns, found = [];
+    for (let i = Math.max(rows.start + 1, rows.end - 500); i < rows.end; i++) {
+      if (!gap[i] && t[i] > t[i - 1]) found.push(t[i] - t[i - 1]);
+    }
+    return found.sort((a, b) => a - b)[found.length >> 1] || NaN;
+  }
+
+  /** The rows in view: a zoom, or the last ones; from..to as places in the columns. */
+  function view() {
+    const { step } = rows.columns;
+    let from = Math.max(rows.start, rows.end - Number($("window").value)), to = rows.end;
+    const range = zoom || (paused ? (frozen = frozen || (to > from ? [step[from], step[to - 1]] : null)) : null);
+    if (range) {
+      from = rows.start;
+      while (from < to && step[from] < range[0]) from++;
+      while (to > from && step[to - 1] > range[1]) to--;
+    }
+    return [from, to];
+  }
+
+  function label(at) {
+    const { step, t } = rows.columns;
+    const [from, to] = [rows.start, rows.end];
+    if (to === from) return "";
+    const i = Math.min(to - 1, Math.max(from, to - 1 - Math.round(step[to - 1] - at)));
+    let place = i;
+    while (place > from && step[place] > at) place--;
+    while (place < to - 1 && step[place] < at) place++;
+    if (!hello.time || Number.isNaN(t[place])) return Math.round(at).toLocaleString("en");
+    if (!dated) return short(t[place]);
+    const text = stamp(t[place]), length = Math.abs(t[to - 1] - t[from]);
+    return length > 2 * 86400 ? text.slice(5, 16) : length > 600 ? text.slice(11, 16) : text.slice(11, length > 10 ? 19 : 23);
+  }
+
+  function options(holder, series, bands) {
+    const axis = { stroke: style("--soft"), grid: { stroke: style("--grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    return {
+      width: holder.clientWidth, height: holder.clientHeight, legend: { show: false }, series: [{}, ...series], bands,
+      scales: { x: { time: false } }, padding: [10, 34, 0, 0],
+      cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
+      axes: [
+        { ...axis, space: 100, size: 30, values: (_, ticks) => ticks.map(label) },
+        { ...axis, size: 62, values: (_, ticks) => ticks.map(short) },
+      ],
+      hooks: {
+        setSelect: [plot => {
+          if (plot.select.width < 4) return;
+          zoom = [plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x")];
+          plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          draw();
+        }],
+        ready: [plot => plot.over.addEventListener("dblclick", follow)],
+      },
+    };
+  }
+
+  /** The plots, anew: at the start, for another signal, in other colours. */
+  function build() {
+    for (const { plot } of plots) plot.destroy();
+    plots = [];
+    if (!hello || !rows) return;
+    const line = (stroke, width) => ({ stroke, width, points: { size: 4, fill: stroke } });
+    const alarms = { stroke: style("--no"), paths: () => null, points: { show: true, size: 8, fill: style("--no") } };
+    const shown = hello.horizons.map((_, k) => k).filter(k => !hidden.has(k));
+    const edge = { stroke: "transparent", points: { show: false } };
+    const add = (id, series, bands, columns) => {
+      const holder = $(id), start = [[], ...series.map(() => [])];
+      plots.push({ holder, columns, plot: new uPlot(options(holder, series, bands), start, holder) });
+    };
+    const focus = hello.horizons.indexOf($("horizon").value), c = rows.columns, none = new Float64Array(2 * KEPT).fill(NaN);
+    const band = focus < 0 ? [] : [{ series: [2, 1], fill: hue(focus).replace(")", " / 18%)") }];
+    const bounds = focus >= 0 && !hidden.has(focus) ? [c[`low${focus}`], c[`high${focus}`]] : [none, none];
+    add(
+      "live",
+      [edge, edge, line(style("--reading"), 1.2), ...shown.map(k => line(hue(k), 1.7)), alarms],
+      band,
+      (from, to) => [...bounds, c.x, ...shown.map(k => c[`p${k}`]), marked(to)],
+    );
+    if (focus >= 0) {
+      add("past", [edge, edge, line(style("--truth"), 1.2), line(hue(focus), 1.7)], band, from => hindsight(focus, from));
+    }
+    draw();
+  }
+
+  /** The readings at which there was an alarm. */
+  function marked(to) {
+    const { x, alarm } = rows.columns, found = new Float64Array(to).fill(NaN);
+    for (let i = rows.start; i < to; i++) if (alarm[i]) found[i] = x[i];
+    return found;
+  }
+
+  function hindsight(k, from) {
+    const c = rows.columns, ahead = steps(hello.horizons[k]);
+    const gamma = ahead >= 1 ? 1 - 1 / ahead : NaN;
+    const actual = Number.isNaN(gamma) ? new Float64Array(rows.end).fill(NaN) : returns(c.x, c.gap, from, rows.end, gamma);
+    const needed = gamma > 0 ? Math.ceil(Math.log(0.01) / Math.log(gamma)) : 1;
+    const text = Number.isNaN(gamma) ? "" :
+      `Thin: the mean of the readings that followed each row, nearer ones counting more, known some ${needed.toLocaleString("en")} rows later. ` +
+      "Coloured: what was predicted at that row" + (Number.isNaN(rows.last(`low${k}`)) ? "." : ", and its interval.");
+    if ($("explained").textContent !== text) $("explained").textContent = text;
+    return [c[`low${k}`], c[`high${k}`], actual, c[`p${k}`]];
+  }
+
+  function draw() {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {
+      due = false;
+      $("pause").setAttribute("aria-pressed", String(paused || zoom !== null));
+      $("pause").textContent = paused || zoom ? "Follow" : "Pause";
+      if (!rows) return;
+      const [from, to] = view(), { step, gap } = rows.columns;
+      for (const { plot, holder, columns } of plots) {
+        if (plot.width !== holder.clientWidth || plot.height !== holder.clientHeight) {
+          plot.setSize({ width: holder.clientWidth, height: holder.clientHeight });
+        }
+        plot.setData(points(step, columns(from, to), gap, from, to, holder.clientWidth));
+      }
+      tabulate();
+      draws++;
+    });
+  }
+
+  new ResizeObserver(draw).observe($("live"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { build(); tabulate(); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) draw(); });
+
+  // For tests: how much is held, and what is drawn.
+  window.emphatic = {
+    points, returns,
+    get held() { return rows ? rows.end - rows.start : 0; },
+    get room() { return rows ? Object.values(rows.columns).reduce((sum, one) => sum + one.length, 0) : 0; },
+    get drawn() { return plots.map(({ plot }) => plot.data); },
+    get last() { return rows ? rows.last("step") : NaN; },
+    get draws() { return draws; },
+  };
+  connect();
+})();

@@ -1,0 +1,328 @@
+"""Alarms: a plain version, any cut, the past only, hostile readings; and false alarms are as rare as stated."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import emphatic
+from emphatic import GVF, Horde
+from emphatic import features as f
+from emphatic.nexting.alarm_list import KEPT, AlarmList
+from emphatic.nexting.alarms import Alarms
+from emphatic.nexting.derived import Derived
+from emphatic.nexting.predictor import Prediction, Predictor
+from emphatic.nexting.settings import Settings
+
+Array = NDArray[np.float64]
+GAMMAS = np.array([0.5, 0.9, 0.98])
+
+
+def ratio(a: float, b: float) -> float:
+    return min(a / b, 1e9) if b > 0 else 1e9 * (a > 0)
+
+
+def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Array, NDArray[np.bool_]]:
+    """One signal's alarms, from the description: p (T, H)."""
+    T, H = p.shape
+    J = H + 2
+    score, alarm = np.zeros(T), np.zeros(T, bool)
+    n, run, last = 0, 0, math.nan
+    usual = late = 0.0
+    means, sizes = np.zeros(H), np.zeros(H)
+    begin = np.array([math.log(3), 0.0, *[math.log(3)] * H])
+    m1, m2, theta, above = np.full(J, 0.5), np.full(J, 0.5), np.ones(J), np.zeros(J, bool)
+    for t in range(T):
+        if gap[t]:
+            run, last = 0, math.nan
+        if t and not gap[t] and np.isfinite([x[t], *p[t], *p[t - 1]]).all():
+            n += 1
+            a = max(2 / (n + 1), 1e-5)
+            e = abs(x[t] - p[t - 1, 0])
+            if n == 1:
+                usual = late = e
+            both = (usual + late) / 2
+            s = [ratio(e, both) + 0.01]
+            e = min(e, 20 * both) if both > 0 else e
+            usual, late = usual + a * (e - usual), late + max(a, 1 / 30) * (e - late)
+            run = run + 1 if x[t] == last else 0
+            s.append(1 + run)
+            for h, g in enumerate(GAMMAS[:H]):
+                d = (1 - g) * x[t] + g * p[t, h] - p[t - 1, h]
+                means[h] += max(1 / n, min(1 - g, 0.25)) * (d - means[h])
+                e = abs(means[h])
+                sizes[h] = e if n == 1 else sizes[h]
+                s.append(ratio(e, sizes[h]) + 0.01)
+                sizes[h] += a * ((min(e, 20 * sizes[h]) if sizes[h] > 0 else e) - sizes[h])
+            y = np.log(s) - begin
+            rates = []
+            for j in range(J):
+                if y[j] <= 0:
+                    rates.append((0.02 * theta[j]) ** math.exp(max(y[j] / m1[j], -50)))
+                    continue
+                k = min(n, 1e5) * 0.02 * theta[j]
+                minus = min(1 - 0.5 / (1 - m1[j] ** 2 / m2[j]), 0) * k / (k + 100)
+                xi, sigma = max(m1[j] + minus, -0.1), m1[j] * (1 - minus)
+                inside = 1 + xi * math.expm1(min(y[j], 50)) / sigma
+                rates.append(0.02 * theta[j] * inside ** (-1 / xi) if inside > 1e-9 else 1e-99)
+            if n >= 200:
+                score[t] = min(max(-math.log10(1.5 * J * max(min(rates), 1e-90)), 0), 16)
+                alarm[t] = score[t] > -math.log10(rate)
+            weight = 0.05 if alarm[t] else 1.0
+            k = min(n, 1e5) * 0.02
+            for j in range(J):
+                begin[j] += weight * m1[j] * ((y[j] > 0) - 0.02) / (1 + k / 4)
+                if y[j] > 0:
+                    w, mean = weight / (1 + k), m1[j]
+                    m1[j] = max(mean + w * (min(y[j], 4 * mean) / (1 - math.exp(-4)) - mean), 0.25 if j == 1 else 0.12)
+                    square = min(y[j], 6 * mean) ** 2 / (1 - 7 * math.exp(-6))
+                    m2[j] = max(m2[j] + w * (square - m2[j]), 1.05 * m1[j] ** 2)
+                    theta[j] = max(theta[j] + w * ((not above[j]) - theta[j]), 1e-3)
+                above[j] = y[j] > 0
+        if np.isfinite(x[t]):
+            last = x[t]
+    return score, alarm
+
+
+def stream(T: int, seed: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Predictions (T, 3), readings (T, 1) with all that a stream may have, and gaps (T,)."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros(T)
+    for t in range(1, T):
+        x[t] = 0.9 * x[t - 1] + rng.normal()
+    p = np.stack([(1 - g) * 0.9 * x / (1 - 0.9 * g) for g in GAMMAS], axis=1)
+    x[T // 2 : T // 2 + 20] = x[T // 2]
+    x[T // 2 + 50] += 15.0
+    x[T // 3 : T // 3 + 7] = np.nan
+    x[7] = np.inf
+    p[T // 4] = np.nan
+    gap = np.zeros(T, bool)
+    gap[[0, 2 * T // 3, T - 5]] = True
+    return p, x[:, None], gap
+
+
+def test_alarms_are_what_is_described() -> None:
+    p, x, gap = stream(1_500)
+    with np.errstate(invalid="ignore"):
+        want = plain(p, np.where(np.isfinite(x[:, 0]), x[:, 0], np.nan), gap, 1e-3)
+    score, alarm = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap)
+    np.testing.assert_allclose(score[:, 0], want[0], atol=1.001e-3)
+    assert (alarm[:, 0] == want[1]).all()
+    assert alarm.sum() >= 2
+
+
+def test_any_cut_into_blocks_and_any_restart_give_the_same_bits() -> None:
+    p, x, gap = stream(900)
+    whole = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap)
+    parts, alarms = [], Alarms([0, 0, 0], GAMMAS, 1e-3)
+    for some in np.split(np.arange(900), [1, 3, 200, 201, 640]):
+        parts.append(alarms(p[some], x[some], gap[some]))
+        saved = {name: array.copy() for name, array in alarms.arrays().items()}
+        alarms = Alarms([0, 0, 0], GAMMAS, 1e-3)
+        alarms.restore(saved)
+    for found, want in zip(zip(*parts, strict=True), whole, strict=True):
+        assert (np.concatenate(found) == want).all()
+
+
+def test_a_state_that_does_not_fit_is_refused() -> None:
+    alarms = Alarms([0], np.array([0.5]), 1e-3)
+    for wrong in (
+        {},
+        alarms.arrays() | {"tails": np.zeros((1, 2, 5))},
+        alarms.arrays() | {"errors": np.full((1, 1, 4), np.nan)},
+    ):
+        with pytest.raises(ValueError, match="of the alarms do not fit"):
+            alarms.restore(wrong)
+
+
+def test_only_the_past_counts() -> None:
+    p, x, gap = stream(900)
+    noisy, other = x.copy(), p.copy()
+    noisy[500:], other[500:] = 1e6, -1e6
+    first, second = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap), Alarms([0, 0, 0], GAMMAS, 1e-3)(other, noisy, gap)
+    for one, two in zip(first, second, strict=True):
+        assert (one[:500] == two[:500]).all()
+
+
+def stationary(name: str, T: int) -> tuple[Array, Array]:
+    """Readings (T, 1), and the predictions (T, 3) of one who knows the process."""
+    rng = np.random.default_rng(3)
+    p = np.zeros((T, 3))
+    if name == "autoregression":
+        x = np.zeros(T)
+        for t, noise in enumerate(rng.normal(size=T - 1)):
+            x[t + 1] = 0.95 * x[t] + noise
+        p = np.stack([(1 - g) * 0.95 * x / (1 - 0.95 * g) for g in GAMMAS], axis=1)
+    elif name == "counts":
+        x = rng.poisson(0.3, size=T).astype(float)
+        p += 0.3
+    else:
+        drawn: dict[str, Any] = {"normal": rng.normal, "Laplace": rng.laplace, "Student": partial(rng.standard_t, 3)}
+        x = drawn[name](size=T)
+    return x[:, None], p
+
+
+@pytest.mark.parametrize("name", ["normal", "Laplace", "Student", "autoregression", "counts"])
+def test_false_alarms_are_about_as_rare_as_stated(name: str) -> None:
+    """With a rate of 1e-3: 200 alarms are stated, and their number is uncertain by less than a quarter."""
+    T = 200_000
+    x, p = stationary(name, T)
+    _, alarm = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, np.zeros(T, bool))
+    begun = np.sum(alarm[1:] & ~alarm[:-1])
+    assert 0.25 <= begun / (T * 1e-3) <= 1.15
+    _, alarm = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, x, np.zeros(T, bool))
+    assert np.sum(alarm[1:] & ~alarm[:-1]) <= 1.25 * T * 1e-4
+
+
+def test_faults_are_found() -> None:
+    x, p = stationary("autoregression", 20_000)
+    clean = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, x, np.zeros(20_000, bool))[1]
+    for rows, value in (
+        (slice(15_000, 15_001), 20.0),
+        (slice(15_000, 15_060), x[15_000]),
+        (slice(15_000, 15_300), 15.0),
+    ):
+        faulty = x.copy()
+        faulty[rows] = value
+        alarm = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, faulty, np.zeros(20_000, bool))[1]
+        assert alarm[rows].any()
+        assert (alarm[:15_000] == clean[:15_000]).all()
+
+
+def test_a_signal_that_never_changed_and_does() -> None:
+    x = np.full((1_000, 1), 3.0)
+    x[700:] = 4.0
+    score, alarm = Alarms([0], np.array([0.5]), 1e-4)(x.copy(), x, np.zeros(1_000, bool))
+    assert alarm[700, 0]
+    assert not alarm[:700].any()
+    assert (score[:700] == 0.0).all() or score[:700].max() < 4.0
+
+
+def test_hostile_readings_leave_all_numbers_finite() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.choice([0.0, 1e300, -1e300, np.nan, np.inf, 5e-324, 1e99, -1e99], size=(3_000, 2))
+    p = rng.choice([0.0, 1e99, -1e99, np.nan, 1e-310], size=(3_000, 4))
+    alarms = Alarms([0, 1, 0, 1], np.array([0.0, 0.5, 0.9, 0.999]), 1e-4)
+    score, _ = alarms(p, x, rng.random(3_000) < 0.01)
+    assert np.isfinite(score).all()
+    assert all(np.isfinite(array).all() for array in alarms.arrays().values())
+
+
+def test_signals_do_not_disturb_each_other() -> None:
+    p, x, gap = stream(800)
+    q, y, _ = stream(800, seed=1)
+    alone = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap)
+    both = Alarms([1, 0, 1, 0, 1, 0], np.repeat(GAMMAS, 2), 1e-3)
+    mixed = np.stack([q, p], axis=2).reshape(800, 6)
+    score, alarm = both(mixed, np.concatenate([x, y], axis=1), gap)
+    assert both.places.tolist() == [0, 1]
+    assert (score[:, :1] == alone[0]).all()
+    assert (alarm[:, :1] == alone[1]).all()
+
+
+def log(T: int = 3_000) -> dict[str, Array]:
+    rng, t = np.random.default_rng(0), np.arange(T)
+    x, y = np.sin(t / 20) + 0.05 * rng.normal(size=T), np.cos(t / 31) + 0.05 * rng.normal(size=T)
+    x[2_000] += 4.0
+    y[2_400:2_440] = y[2_400]
+    return {"x": x, "y": y}
+
+
+def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
+    result = emphatic.nexting.run(log(), horizons=[2, 20], out=tmp_path, offline=False)
+    found = {name: result.predictions.column(name).to_numpy() for name in ("x.anomaly", "x.alarm", "y.alarm")}
+    assert found["x.alarm"].dtype == bool
+    assert found["x.alarm"][2_000]
+    assert found["x.anomaly"][2_000] > 4.0
+    assert found["y.alarm"][2_400:2_440].any()
+    assert ((found["x.anomaly"] > 4.0) == found["x.alarm"]).all()
+    summary = json.loads((tmp_path / "summary.json").read_text("utf-8"))
+    for score in summary:
+        alarm = result.predictions.column(f"{score['signal']}.alarm").to_numpy()
+        assert score["alarm_rows"] == alarm.sum()
+        assert score["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "once in 10,000 rows" in page
+    assert "row 2,000" in page
+
+
+def test_the_rate_is_a_setting() -> None:
+    few, many = (
+        emphatic.nexting.run(log(), horizons=[2], offline=False, false_alarm_rate=rate) for rate in (1e-4, 0.05)
+    )
+    assert (few.predictions.column("x.anomaly").to_numpy()[:1_900] > 0.0).any()
+    assert few.summary[0]["alarm_rows"] < many.summary[0]["alarm_rows"]
+    for rate in (0, 1, -0.1, 1e-20, True, "often"):
+        with pytest.raises(ValueError, match="'false_alarm_rate' must be a number of alarms per row"):
+            emphatic.nexting.run(log(), horizons=[2], false_alarm_rate=rate)  # type: ignore[arg-type]
+
+
+def test_a_pipe_gives_what_a_file_gives(tmp_path: Path) -> None:
+    """A model of the first rows goes on with the rest, is saved and loaded on the way: as from all the predictions."""
+    rows = log()
+    readings = np.stack([rows["x"], rows["y"]], axis=1)
+    result = emphatic.nexting.run(
+        {name: column[:1_900] for name, column in rows.items()}, horizons=[2, 20], offline=False, out=tmp_path
+    )
+    names = result.model.names
+    made = [np.stack([result.predictions.column(name).to_numpy() for name in names], axis=1)]
+    found = [{name: result.predictions.column(name).to_numpy() for name in ("x.anomaly", "y.alarm")}]
+    path = tmp_path / "model.safetensors"
+    for begin, end in ((1_900, 2_300), (2_300, 3_000)):
+        predictor, _ = Predictor.load(path)
+        outcomes = predictor.take((t, {"x": rows["x"][t], "y": rows["y"][t]}) for t in range(begin, end))
+        lines = [json.loads(one.line) for one in outcomes if isinstance(one, Prediction)]
+        made.append(np.array([[v for at in line["predictions"].values() for v in at.values()] for line in lines]))
+        found.append(
+            {
+                f"{name}.{kind}": np.array([line[kind][name] for line in lines])
+                for name, kind in (("x", "anomaly"), ("y", "alarm"))
+            }
+        )
+        assert predictor.horde is not None
+        predictor.horde.save(path, **predictor.state())
+    derived = Derived(result.model, 0.8, 1e-4)
+    want = derived.columns(derived(np.concatenate(made), readings, np.zeros(3_000, bool)))
+    for name in found[0]:
+        assert (np.concatenate([part[name] for part in found]) == want[name]).all()
+    assert want["x.alarm"][2_000]
+
+
+def test_a_question_may_not_have_the_name_of_a_column() -> None:
+    horde = Horde([GVF("x", horizon=2), GVF("x", gamma=0.5, name="x.alarm")], f.Features([f.Bias(), f.SoftBins("*")]))
+    horde.warm_up(emphatic.streams.open_table({"x": np.arange(50.0)}))
+    with pytest.raises(ValueError, match=r"question 'x\.alarm': this is the name of a column"):
+        Derived(horde, 0.8, 1e-4)
+
+
+def test_the_list_keeps_the_highest_and_counts_all() -> None:
+    T = 1_000
+    score, alarm = np.zeros((T, 1)), np.zeros((T, 1), bool)
+    alarm[::7] = True
+    score[::7, 0] = 5.0 + np.arange(len(score[::7])) / 100
+    alarms = AlarmList(["x"])
+    for begin in range(0, T, 37):
+        some = slice(begin, begin + 37)
+        alarms.add(begin, score[some], alarm[some], None)
+    assert alarms.counts() == {"x": {"alarms": 143, "alarm_rows": 143}}
+    kept = alarms.highest()
+    assert [one["row"] for one in kept] == (7 * np.arange(143 - KEPT, 143)).tolist()
+
+
+def test_an_alarm_that_goes_on_in_the_next_block_is_one() -> None:
+    alarms = AlarmList(["x"])
+    for begin in (0, 10):
+        alarms.add(begin, np.full((10, 1), 5.0 + begin), np.ones((10, 1), bool), np.arange(10.0) + begin)
+    assert alarms.counts() == {"x": {"alarms": 1, "alarm_rows": 20}}
+    assert alarms.highest() == [{"signal": "x", "row": 0, "time": 0.0, "rows": 20, "anomaly": 15.0}]
+
+
+def test_settings_of_an_earlier_version_have_the_default_rate() -> None:
+    assert Settings.of({"horizons": [2]}).false_alarm_rate == 1e-4

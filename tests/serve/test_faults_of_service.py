@@ -1,0 +1,281 @@
+"""The service killed, stopped and cut off, with real brokers and a real limit on files."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import paho.mqtt.client as paho
+import pytest
+import redis
+from paho.mqtt.enums import CallbackAPIVersion
+
+from tests.support.services import (
+    FLAGS,
+    Served,
+    free_port,
+    journal_readings,
+    mosquitto,
+    readings,
+    redis_server,
+    same_as_undisturbed,
+    wait_for,
+)
+
+pytestmark = pytest.mark.serve
+
+
+def test_killed_twenty_times_under_load_by_http(tmp_path: Path) -> None:
+    """All that was acknowledged is there, in order, and the bits are those of an undisturbed run."""
+    model, rows, rng = tmp_path / "model", readings(30_000), np.random.default_rng(1)
+    taken = kills = 0
+    while kills < 20:
+        with Served(model, *FLAGS, "--save-every", "0.2s") as service:
+            there = int(service.metric("step")) or service.client.get("/signals").json()["waiting"]
+            assert there >= taken, "what was acknowledged is lost"
+            taken = there
+            timer = threading.Timer(float(rng.uniform(0.05, 0.7)), service.kill)
+            timer.start()
+            try:
+                while True:
+                    count = int(rng.integers(1, 80))
+                    answer = service.post(rows[taken : taken + count])
+                    assert answer.status_code == 200
+                    taken += count
+            except httpx.HTTPError:
+                kills += 1
+            timer.join()
+    with Served(model, *FLAGS) as service:
+        there = int(service.metric("step"))
+        assert there >= taken
+        service.stop()
+    same_as_undisturbed(model, rows[:there], tmp_path)
+    assert there > 1000
+
+
+def test_a_disk_that_is_full_at_a_save(tmp_path: Path) -> None:
+    """The service goes on, says so, acknowledges what the journal takes, and saves when there is room."""
+    model, rows = tmp_path / "model", readings(900)
+    with Served(model, *FLAGS, "--save-every", "0.2s") as service:
+        service.post(rows[:200])
+        wait_for(lambda: service.metric("saved_step") == 200)
+        unlimited = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (20_000, unlimited[1]))
+        assert model.stat().st_size > 20_000
+        before = model.read_bytes()
+        assert service.post(rows[200:300]).status_code == 200
+        wait_for(lambda: any("cannot be saved" in line for line in service.log))
+        assert service.client.get("/readyz").status_code == 503
+        assert (service.metric("trouble"), service.metric("saved_step"), model.read_bytes() == before) == (1, 200, True)
+        assert len(journal_readings_of(tmp_path)) == 100
+        assert service.client.get("/healthz").status_code == 200
+        # Now the journal does not fit either: nothing is acknowledged, and nothing is lost.
+        answered: list[Any] = []
+        thread = threading.Thread(target=lambda: answered.append(service.post(rows[300:900])))
+        thread.start()
+        wait_for(lambda: any("journal cannot be written" in line for line in service.log))
+        time.sleep(0.3)
+        assert answered == []
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, unlimited)
+        thread.join(20)
+        assert answered[0].status_code == 200
+        wait_for(lambda: service.metric("saved_step") == 900)
+        assert service.client.get("/readyz").status_code == 200
+        assert not any("Traceback" in line for line in service.log)
+        service.stop()
+    same_as_undisturbed(model, rows, tmp_path)
+
+
+def journal_readings_of(folder: Path) -> list[dict[str, Any]]:
+    """The readings in a journal that is in use."""
+    shutil.copytree(folder / "model.journal", folder / "copy", dirs_exist_ok=True)
+    return journal_readings(folder / "copy")
+
+
+# ---------------------------------------------------------------------- MQTT
+
+
+class Sender:
+    """A client that sends readings with QoS 1, and knows which the broker has."""
+
+    def __init__(self, port: int) -> None:
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id="sender", clean_session=False)
+        self.client.max_inflight_messages_set(1000)
+        self.client.reconnect_delay_set(1, 1)
+        self.client.connect("127.0.0.1", port)
+        self.client.loop_start()
+
+    def send(self, rows: list[dict[str, Any]], together: int = 1000) -> None:
+        wait_for(self.client.is_connected)
+        for begin in range(0, len(rows), together):
+            part = rows[begin : begin + together]
+            for one in [self.client.publish("plant/readings", json.dumps(row), qos=1) for row in part]:
+                one.wait_for_publish(60)
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    found = free_port()
+    (tmp_path / "broker").mkdir()
+    with mosquitto(tmp_path / "broker", found):
+        yield found
+
+
+def test_readings_and_predictions_by_mqtt(port: int, tmp_path: Path) -> None:
+    rows, got = readings(300), list[dict[str, Any]]()
+    watcher = paho.Client(CallbackAPIVersion.VERSION2)
+    watcher.on_message = lambda *a: got.append(json.loads(a[2].payload))
+    watcher.connect("127.0.0.1", port)
+    watcher.subscribe("plant/predictions", qos=1)
+    watcher.loop_start()
+    source, publish = f"mqtt://127.0.0.1:{port}/plant/readings", f"mqtt://127.0.0.1:{port}/plant/predictions"
+    with Served(tmp_path / "model", source, "--publish", publish, *FLAGS) as service, Sender(port) as sender:
+        wait_for(lambda: any("connected" in line for line in service.log))
+        sender.send(rows)
+        sender.client.publish("plant/readings", b"nonsense", qos=1)
+        sender.client.publish("plant/readings", json.dumps(readings(3, 300)), qos=1)
+        wait_for(lambda: service.metric("step") == 303)
+        wait_for(lambda: len(got) == 301)
+        assert service.metric("malformed_total") == 1
+        assert got[-1] == service.client.get("/predictions").json()
+        assert [one["step"] for one in got] == list(range(2, 303))
+        service.stop()
+    watcher.disconnect()
+    watcher.loop_stop()
+    same_as_undisturbed(tmp_path / "model", readings(303), tmp_path)
+
+
+def test_stopped_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
+    """Without a crash every reading is learned from exactly once."""
+    model, rows, rng = tmp_path / "model", readings(3000), np.random.default_rng(5)
+    source = f"mqtt://127.0.0.1:{port}/plant/readings"
+    with Served(model, source, *FLAGS) as service, Sender(port) as sender:
+        wait_for(lambda: any("connected" in line for line in service.log))
+        sending = threading.Thread(target=lambda: sender.send(rows, together=50))
+        sending.start()
+        time.sleep(0.2)
+        assert service.stop() < 5.0
+        for _ in range(4):
+            with Served(model, source, *FLAGS) as again:
+                time.sleep(float(rng.uniform(0.1, 0.8)))
+                assert again.stop() < 5.0
+        sending.join(60)
+    with Served(model, source, *FLAGS) as service:
+        wait_for(lambda: service.metric("step") >= 3000)
+        service.stop()
+    same_as_undisturbed(model, rows, tmp_path)
+
+
+def test_killed_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
+    """The journal holds every reading at least once; the model is that of a run over what the journal holds."""
+    model, rows, rng = tmp_path / "model", readings(4000), np.random.default_rng(4)
+    source = f"mqtt://127.0.0.1:{port}/plant/readings"
+    with Served(model, source, *FLAGS) as service:  # the broker remembers who has subscribed
+        wait_for(lambda: any("connected" in line for line in service.log))
+        service.kill()
+    with Sender(port) as sender:
+        sending = threading.Thread(target=lambda: sender.send(rows, together=50))
+        sending.start()
+        for _ in range(8):
+            with Served(model, source, *FLAGS, "--save-every", "1h") as service:
+                time.sleep(float(rng.uniform(0.1, 1.0)))
+                service.kill()
+        sending.join(60)
+        with Served(model, source, *FLAGS, "--save-every", "1h") as service:
+            wait_for(
+                lambda: (
+                    service.metric("queue") == 0
+                    and service.client.get("/predictions").json()["time"] == rows[-1]["time"]
+                )
+            )
+            time.sleep(0.5)
+            service.kill()
+    held = journal_readings(tmp_path / "model.journal")
+    assert {row["time"] for row in held} == {row["time"] for row in rows}
+    with Served(model, *FLAGS) as service:
+        service.stop()
+    same_as_undisturbed(model, held, tmp_path)
+
+
+def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
+    rows, found = readings(500), free_port()
+    (tmp_path / "broker").mkdir()
+    source = f"mqtt://127.0.0.1:{found}/plant/readings"
+    with Served(tmp_path / "model", source, *FLAGS, "--save-every", "1h") as service:
+        wait_for(lambda: any("cannot be reached" in line for line in service.log))
+        with mosquitto(tmp_path / "broker", found) as broker:
+            wait_for(lambda: any("connected." in line for line in service.log))
+            with Sender(found) as sender:
+                sender.send(rows[:200])
+                wait_for(lambda: service.metric("step") == 200)
+                broker.terminate()
+                broker.wait(10)
+                assert service.post(rows[200:300]).status_code == 200  # HTTP goes on
+                time.sleep(10)
+                with mosquitto(tmp_path / "broker", found):
+                    sender.send(rows[300:])
+                    wait_for(lambda: service.metric("step") >= 500)
+                    assert any("the connection is lost" in line for line in service.log)
+                    service.kill()
+    held = journal_readings(tmp_path / "model.journal")
+    assert list(dict.fromkeys(row["time"] for row in held)) == [row["time"] for row in rows]
+    with Served(tmp_path / "model", *FLAGS) as service:
+        service.stop()
+    same_as_undisturbed(tmp_path / "model", held, tmp_path)
+
+
+# ---------------------------------------------------------------------- Redis
+
+
+def test_a_redis_stream_killed_and_cut_off(tmp_path: Path) -> None:
+    """Every reading exactly once, whatever happens; predictions go to another stream."""
+    model, rows, found, rng = tmp_path / "model", readings(3000), free_port(), np.random.default_rng(6)
+    source, publish = f"redis://127.0.0.1:{found}/readings", f"redis://127.0.0.1:{found}/predictions"
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    with redis_server(tmp_path, found, *options) as server, redis.Redis(port=found) as client:
+        for row in rows[:1000]:
+            client.xadd("readings", {name: "" if value is None else value for name, value in row.items()})
+        for row in rows[1000:2000]:
+            client.xadd("readings", {"json": json.dumps(row)})
+        for _ in range(5):
+            with Served(model, source, *FLAGS, "--save-every", "0.2s") as service:
+                time.sleep(float(rng.uniform(0.1, 0.6)))
+                service.kill()
+        with Served(model, source, "--publish", publish, *FLAGS, "--save-every", "0.2s") as service:
+            wait_for(lambda: service.metric("step") == 2000)
+            server.terminate()
+            server.wait(10)
+            time.sleep(2)
+            with redis_server(tmp_path, found, *options):
+                for row in rows[2000:]:
+                    client.xadd("readings", {"json": json.dumps(row)})
+                wait_for(lambda: service.metric("step") == 3000)
+                last = wait_for(lambda: _has(client, service))
+                assert json.loads(last) == service.client.get("/predictions").json()
+                service.stop()
+    same_as_undisturbed(model, [_as_text(row) if t < 1000 else row for t, row in enumerate(rows)], tmp_path)
+
+
+def _has(client: Any, service: Served) -> bytes | None:
+    entries = client.xrevrange("predictions", count=1)
+    line: bytes | None = entries[0][1][b"json"] if entries else None
+    return line if line and json.loads(line)["step"] == 2999 else None
+
+
+def _as_text(row: dict[str, Any]) -> dict[str, str]:
+    return {name: "" if value is None else str(value) for name, value in row.items()}

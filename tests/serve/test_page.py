@@ -1,0 +1,416 @@
+"""The page in Chromium: what it draws, keeps and says, on streams that a test has written."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.page_server import Event, PageServer
+
+pytest.importorskip("playwright", reason="needs playwright, of the test group")
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+pytestmark = [
+    pytest.mark.serve,
+    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
+    pytest.mark.xdist_group("chromium"),
+]
+
+H = ["2", "9", "36"]
+HOSTILE = '<img src=x onerror="alert(1)"> & __proto__'
+#: Seconds in which a page has drawn what was sent, on a busy machine.
+SOON = 20_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open an address in a window of its own; nothing may go wrong on the page meanwhile."""
+    contexts, wrong = [], []
+
+    def open_page(address: str, clock: bool = False, **options: Any) -> Page:
+        context = browser.new_context(**({"viewport": {"width": 1000, "height": 800}} | options))
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on(
+            "console",
+            lambda message: (
+                wrong.append(message.text) if "Security" in message.text or "Refused" in message.text else None
+            ),
+        )
+        if clock:
+            page.clock.install()
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def reading(i: int) -> float:
+    return math.sin(i / 40) + 0.2 * random.Random(i).uniform(-1, 1) + (5.0 if i % 1000 == 777 else 0.0)
+
+
+def rows(a: int, b: int, **more: Any) -> dict[str, Any]:
+    """Rows a to b, with readings of noise and a spike at 777, 1777, …"""
+    steps = list(range(a, b))
+    stamps = [1_170_288_000 + 60 * i for i in steps]
+    return {
+        "step": steps, "t": stamps, "time": [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(t)) for t in stamps],
+        "reading": [reading(i) for i in steps], "gap": [False for _ in steps],
+        "predictions": {h: [math.sin((i + int(h)) / 40) for i in steps] for h in H}, **more,
+    }  # fmt: skip
+
+
+def signals(*names: str, step: int = 0, **more: Any) -> dict[str, Any]:
+    names = names or ("power", "voltage", HOSTILE)
+    return {
+        "signals": list(names), "predicted": dict.fromkeys(names, H), "time": True, "warming_up": False, "waiting": 0,
+        "warm_up": 100, "step": step, "learning": True, **more,
+    }  # fmt: skip
+
+
+def status(step: int, **more: Any) -> dict[str, Any]:
+    return {
+        "step": step, "readings": step, "malformed": 2, "rate": 987.6, "lag": 0.0123, "queue": 3, "saved_step": 17,
+        "warming_up": False, "waiting": 0, "warm_up": 100, "error": {"2": 0.1234, "9": 0.5, "36": None}, **more,
+    }  # fmt: skip
+
+
+def serve(n: int, *, then: bool = False, known: dict[str, Any] | None = None, **more: Any) -> PageServer:
+    """n rows at once; ``then``, one more every 50 ms for as long as the page listens."""
+    known = known or signals(step=n)
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        begin = 0 if last is None else int(last) + 1
+        yield "hello", known | {"signal": signal or known["signals"][0], "horizons": H, "step": max(n, begin)}
+        for a in range(begin, n, 512):
+            yield "rows", rows(a, min(n, a + 512), **more)
+        for i in itertools.count(max(n, begin)):
+            if i % 10 == 0:
+                yield "status", status(i)
+            if then:
+                yield "rows", rows(i, i + 1)
+            yield "pause", 0.05
+
+    return PageServer(known, stream)
+
+
+def wait_for(page: Page, expression: str, seconds: float = SOON / 1000) -> None:
+    """Until it holds on the page. (``wait_for_function`` evaluates text, which the policy of the page forbids.)"""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        time.sleep(0.02)
+
+
+def test_the_page_shows_readings_predictions_and_how_the_service_is(visit: Callable[..., Page]) -> None:
+    with serve(200) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 200 && emphatic.drawn[0][0].length === 200")
+        expect(page.locator("#state")).to_have_text("learning, 987.6 readings/s, lag 12.3 ms", timeout=SOON)
+        drawn = page.evaluate("emphatic.drawn")
+        sent = rows(0, 200)
+        assert drawn[0][0] == sent["step"]
+        assert drawn[0][3] == sent["reading"]
+        assert drawn[0][4:7] == list(sent["predictions"].values())
+        assert page.title() == "power – emphatic"
+        table = page.locator("#horizons tbody tr").all_inner_texts()
+        assert [row.split("\t")[0].strip() for row in table] == ["2 steps", "9 steps", "36 steps"]
+        assert ["0.1234" in table[0], "0.5" in table[1], "–" in table[2]] == [True, True, True]
+        facts = page.locator("#facts").inner_text()
+        assert all(one in facts for one in ("987.6", "12.3 ms", "17", "Malformed\n2"))
+        assert page.locator("#notice").is_hidden()
+        assert page.evaluate("[...document.querySelectorAll('canvas')].every(one => one.width > 100)")
+
+
+def test_a_prediction_is_drawn_against_what_then_happened(visit: Callable[..., Page]) -> None:
+    with serve(400) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 400")
+        page.select_option("#horizon", "9")
+        wait_for(page, "emphatic.drawn[1][0].length === 400")
+        actual, predicted = page.evaluate("emphatic.drawn[1].slice(3)")
+    x, gamma = np.array(rows(0, 400)["reading"]), 1 - 1 / 9
+    for i in (0, 100, 300, 357):
+        weights = (1 - gamma) * gamma ** np.arange(399 - i)
+        assert weights.sum() > 0.98
+        assert actual[i] == pytest.approx(weights @ x[i + 1 :] / weights.sum(), abs=1e-9)
+    assert actual[360:] == [None] * 40
+    assert predicted == rows(0, 400)["predictions"]["9"]
+
+
+def test_noise_and_spikes_look_the_same_at_every_zoom(visit: Callable[..., Page]) -> None:
+    n = 16_000
+    with serve(n) as server:
+        page = visit(server.url)
+        wait_for(page, f"emphatic.held === {n}")
+        x = np.array([reading(i) for i in range(n)])
+        for window in (300, 1000, 4000, 16_000):
+            page.select_option("#window", str(window))
+            wait_for(page, f"Math.abs(emphatic.drawn[0][0][0] - {n - window}) < 1")
+            steps, _, _, drawn, *_ = page.evaluate("emphatic.drawn[0]")
+            kept = np.array([value for value in drawn if value is not None])
+            assert (kept.min(), kept.max()) == (x[-window:].min(), x[-window:].max())
+            assert len(steps) <= 3 * 1000
+            spikes = np.flatnonzero(x[-window:] > 3).size
+            assert (kept > 3).sum() == spikes
+            # Within any twentieth of the plot the readings reach as far as all of them do.
+            for part in np.array_split(np.arange(n - window, n), 20):
+                inside = [v for s, v in zip(steps, drawn, strict=True) if v is not None and part[0] <= s <= part[-1]]
+                assert max(inside) - min(inside) > 0.9 * np.ptp(x[part]) or window == 300
+
+
+def test_lines_break_where_rows_do_not_follow_and_where_readings_are_missing(visit: Callable[..., Page]) -> None:
+    known = signals(step=90)
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        yield "hello", known | {"signal": "power", "horizons": H}
+        yield "rows", rows(0, 30) | {"reading": [None if i == 5 else float(i) for i in range(30)]}
+        yield "rows", rows(30, 50) | {"gap": [i == 0 for i in range(20)]}
+        yield "rows", rows(60, 90) | {"t": [1e300] * 30, "alarm": [True] * 30}  # ten steps were not sent
+        yield "pause", 60.0
+
+    with PageServer(known, stream) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 80")
+        wait_for(page, "emphatic.drawn[0][0].length === 82")
+        assert page.locator("#list li").count() == 30  # of a time that is none
+        steps, _, _, drawn, *_ = page.evaluate("emphatic.drawn[0]")
+        assert [step for step, value in zip(steps, drawn, strict=True) if value is None] == [5, 29.5, 59.5]
+
+
+def test_intervals_and_alarms_are_drawn_where_there_are_any(visit: Callable[..., Page]) -> None:
+    low = {h: [-1.0] * 100 for h in H}
+    more: dict[str, Any] = {"low": low, "high": {h: [1.5] * 100 for h in H}, "anomaly": [float(i) for i in range(100)]}
+    with serve(100, alarm=[i in (7, 70) for i in range(100)], **more) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 100 && emphatic.drawn[0][0].length === 100")
+        live, past = page.evaluate("emphatic.drawn")
+        assert live[1:3] == past[1:3] == [[-1.0] * 100, [1.5] * 100]
+        assert [i for i, value in enumerate(live[-1]) if value is not None] == [7, 70]
+        assert "-1 … 1.5" in page.locator("#horizons tbody").inner_text()
+        alarms = page.locator("#list li").all_inner_texts()
+        assert [one.rpartition("score ")[2] for one in alarms] == ["70", "7"]
+        assert alarms[1].startswith("2007-02-01 00:07:00: reading ")
+        page.locator("#horizons .key").first.click()
+        wait_for(page, "emphatic.drawn[0].length === 7")  # one horizon less
+    with serve(100) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 100 && emphatic.draws > 0")
+        assert page.locator("#alarms").is_hidden()
+        assert page.locator("th.bounds").is_hidden()
+
+
+def test_names_of_signals_are_text_whatever_they_say(visit: Callable[..., Page]) -> None:
+    names = ("power", HOSTILE, "__proto__", "constructor", "a\n\tb", "é" * 500, "../../etc/passwd?signal=x#y")
+    with serve(50, known=signals(*names)) as server:
+        page = visit(server.url)
+        for name in names:
+            page.select_option("#signal", value=name) if name != "power" else None
+            wait_for(page, "emphatic.held === 50")
+            expect(page.locator("#title")).to_have_text(f"{name}: readings and predictions", timeout=SOON)
+        assert page.locator("img").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.goto(server.url + "#%E0%A4%A")  # not even an address
+        wait_for(page, "emphatic.held === 50")
+        page.goto("about:blank")
+        page.goto(server.url + "/#constructor")
+        expect(page.locator("#title")).to_have_text("constructor: readings and predictions", timeout=SOON)
+
+
+def test_many_signals_can_be_searched(visit: Callable[..., Page]) -> None:
+    with serve(50, known=signals(*(f"sensor {i}" for i in range(300)))) as server:
+        page = visit(server.url)
+        expect(page.locator("#signal option")).to_have_count(300, timeout=SOON)
+        page.fill("#filter", "SENSOR 29")
+        expect(page.locator("#signal option")).to_have_count(12, timeout=SOON)  # 29, 290 … 299, and the one shown
+        page.select_option("#signal", "sensor 297")
+        expect(page.locator("#title")).to_have_text("sensor 297: readings and predictions", timeout=SOON)
+
+
+def test_memory_does_not_grow_with_the_stream(visit: Callable[..., Page]) -> None:
+    """A stream at a hundred times the speed of life: an hour at 100 readings a second."""
+    known = signals()
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        yield "hello", known | {"signal": "power", "horizons": H}
+        for a in range(0, 360_000, 512):
+            steps = range(a, a + 512)
+            values = [i % 7 for i in steps]
+            yield "rows", {
+                "step": list(steps), "t": list(steps), "time": list(map(str, steps)), "reading": values,
+                "predictions": dict.fromkeys(H, values), "gap": [i % 5 == 0 for i in steps],
+                "alarm": [i % 3 == 0 for i in steps],
+            }  # fmt: skip
+            yield "status", status(a)
+        yield "pause", 60.0
+
+    with PageServer(known, stream) as server:
+        page = visit(server.url)
+        browser = page.context.new_cdp_session(page)
+        sizes = []
+        for step in (60_000, 355_000):
+            wait_for(page, f"emphatic.last >= {step}", 120)
+            browser.send("HeapProfiler.collectGarbage")
+            sizes.append(browser.send("Runtime.getHeapUsage")["usedSize"])
+            sizes.append(page.evaluate("emphatic.room"))
+            assert page.evaluate("emphatic.held") == 16_384
+            assert page.evaluate("emphatic.drawn.every(data => data[0].length <= 3 * innerWidth)")
+            assert page.locator("#list li").count() == 50
+        assert sizes[1] == sizes[3]
+        assert sizes[2] < sizes[0] + 3_000_000, sizes
+
+
+def test_the_page_reconnects_and_loses_and_repeats_nothing(visit: Callable[..., Page]) -> None:
+    with serve(100, then=True) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held > 105")
+        server.drop()
+        wait_for(page, f"emphatic.held > {page.evaluate('emphatic.held') + 10}")
+        assert server.connections >= 2
+        steps = page.evaluate("emphatic.drawn[0][0]")
+        assert steps == list(range(len(steps)))  # no break: the browser said what it had seen
+        expect(page.locator("#state")).to_have_class("state live", timeout=SOON)
+        server.down = True
+        server.drop()
+        expect(page.locator("#state")).to_have_text("connection lost; trying again", timeout=SOON)
+        server.down = False
+        expect(page.locator("#state")).to_have_class("state live", timeout=SOON)
+
+
+def test_a_service_that_begins_again_is_shown_from_its_beginning(visit: Callable[..., Page]) -> None:
+    begun = []
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        begun.append(last)
+        step = 500 if len(begun) == 1 else 40
+        yield "hello", signals(step=step) | {"signal": "power", "horizons": H}
+        yield "rows", rows(0, step)
+        yield "pause", 60.0
+
+    with PageServer(signals(), stream) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 500")
+        server.drop()
+        wait_for(page, "emphatic.held === 40")
+
+
+def test_a_connection_that_fell_silent_is_opened_again(visit: Callable[..., Page]) -> None:
+    """A laptop that was closed: no error comes, only nothing more."""
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        yield "hello", signals(step=10) | {"signal": "power", "horizons": H}
+        yield "rows", rows(0, 10)
+        yield "pause", 120.0
+
+    with PageServer(signals(), stream) as server:
+        page = visit(server.url, clock=True)
+        wait_for(page, "emphatic.held === 10")
+        page.clock.fast_forward(3_600_000)
+        deadline = time.monotonic() + 20
+        while server.connections < 2 and time.monotonic() < deadline:
+            page.clock.run_for(1000)
+        assert server.connections >= 2
+        assert page.evaluate("emphatic.held") == 10
+
+
+def test_zoom_and_pause_hold_the_view_and_follow_lets_go(visit: Callable[..., Page]) -> None:
+    with serve(400, then=True) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held > 400 && emphatic.draws > 2")
+        box = page.locator("#live .u-over").bounding_box()
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + 0.25 * box["width"], middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=4)
+        page.mouse.up()
+        wait_for(page, "emphatic.drawn[0][0].length < 150")
+        expect(page.locator("#pause")).to_have_text("Follow", timeout=SOON)
+        first = page.evaluate("emphatic.drawn[0][0]")
+        before = page.evaluate("emphatic.held")
+        wait_for(page, f"emphatic.held > {before + 5}")
+        assert page.evaluate("emphatic.drawn[0][0]") == first
+        page.locator("#pause").click()
+        wait_for(page, "emphatic.drawn[0][0].length > 400")
+        page.locator("#pause").click()
+        expect(page.locator("#pause")).to_have_text("Follow", timeout=SOON)
+        held = page.evaluate("emphatic.drawn[0][0].length")
+        wait_for(page, f"emphatic.held > {page.evaluate('emphatic.held') + 5}")
+        assert page.evaluate("emphatic.drawn[0][0].length") == held
+        page.locator("#live .u-over").dblclick()
+        wait_for(page, f"emphatic.drawn[0][0].length > {held}")
+
+
+def test_light_dark_and_the_width_of_a_phone(visit: Callable[..., Page]) -> None:
+    known = signals("a_rather_long_name_of_a_signal_" * 4, "b")
+    bounds: dict[str, Any] = {"low": {h: [-12345.678] * 50 for h in H}, "high": {h: [12345.678] * 50 for h in H}}
+    with serve(50, known=known, **bounds) as server:
+        seen = set()
+        for scheme, width in (("light", 1200), ("dark", 1200), ("light", 360), ("dark", 360)):
+            page = visit(server.url, color_scheme=scheme, viewport={"width": width, "height": 700})
+            wait_for(page, "emphatic.held === 50 && emphatic.draws > 0")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (scheme, width)
+            assert page.evaluate("document.querySelector('canvas').clientWidth") <= width
+            seen.add((page.evaluate("getComputedStyle(document.body).backgroundColor"), scheme))
+        assert len(seen) == 2
+        page.emulate_media(color_scheme="light")  # also while it is open
+        page.set_viewport_size({"width": 700, "height": 700})
+        wait_for(page, "document.querySelector('canvas').clientWidth > 600")
+
+
+def test_the_end_of_a_warm_up_brings_signals_times_and_hindsight(visit: Callable[..., Page]) -> None:
+    begun = []
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        begun.append(last)
+        warm = len(begun) > 1
+        known = signals(*(("power", "voltage") if warm else ("power",)), step=50, time=warm, warming_up=not warm)
+        yield "hello", known | {"signal": "power", "horizons": ["2min", "9min"]}
+        if warm:
+            yield "rows", rows(0, 50) | {"predictions": {"2min": [0.0] * 50, "9min": [0.0] * 50}}
+            yield "pause", 60.0
+
+    with PageServer(signals(), stream) as server:
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 50")
+        expect(page.locator("#signal option")).to_have_text(["power", "voltage"], timeout=SOON)
+        expect(page.locator("#horizon option")).to_have_text(["2min", "9min"], timeout=SOON)
+        wait_for(page, "emphatic.drawn.length === 2 && emphatic.drawn[1][3].some(value => value !== null)")
+
+
+def test_before_there_are_predictions_the_page_says_so(visit: Callable[..., Page]) -> None:
+    known = signals(warming_up=True, step=0) | {"signals": [], "predicted": {}}
+
+    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
+        yield "hello", known | {"signal": None, "horizons": []}
+        yield "status", status(0, warming_up=True, waiting=0, error=None, saved_step=None)
+        yield "pause", 1.0
+        yield "status", status(0, warming_up=True, waiting=40, error=None, saved_step=None)
+        yield "pause", 60.0
+
+    with PageServer(known, stream) as server:
+        page = visit(server.url)
+        expect(page.locator("#notice")).to_contain_text("No reading has come yet", timeout=SOON)
+        expect(page.locator("#state")).to_have_text("warming up: 40 of 100 readings", timeout=SOON)
+        expect(page.locator("#notice")).to_have_text("Predictions begin after 100 readings; there are 40.")

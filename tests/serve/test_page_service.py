@@ -1,0 +1,146 @@
+"""The page of a running service: in Chromium, slow, and vanishing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs pip install 'emphatic[serve]'")
+pytest.importorskip("playwright", reason="needs playwright, of the test group")
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.support.services import FLAGS, Served, free_port, readings
+
+pytestmark = [pytest.mark.serve, pytest.mark.xdist_group("chromium")]
+SOON = 30_000
+OK = b"HTTP/1.1 200"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+def wait_for(page: Page, expression: str) -> None:
+    deadline = time.monotonic() + SOON / 1000
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, (expression, page.inner_text("body"))
+        time.sleep(0.05)
+
+
+def test_the_page_of_a_service_that_is_killed_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+    model, port = tmp_path / "model.safetensors", free_port()
+    page = browser.new_page()
+    with Served(model, *FLAGS, port=port) as service:
+        page.goto(service.url)
+        expect(page.locator("#notice")).to_contain_text("No reading has come yet", timeout=SOON)
+        service.post(readings(10))
+        expect(page.locator("#state")).to_have_text("warming up: 10 of 60 readings", timeout=SOON)
+        lines = service.post(readings(290, 10)).text.splitlines()
+        last = json.loads(lines[-1])
+        wait_for(page, f"emphatic.last === {last['step']}")
+        expect(page.locator("#title")).to_have_text("S1: readings and predictions", timeout=SOON)
+        _, _, _, drawn, *predictions = page.evaluate("emphatic.drawn[0]")
+        assert drawn[-100:] == [one["S1"] for one in readings(100, 200)]
+        assert predictions[0][-1] == last["predictions"]["S1"]["2"]
+        page.select_option("#signal", "S2")
+        expect(page.locator("#title")).to_have_text("S2: readings and predictions", timeout=SOON)
+        service.kill()
+        expect(page.locator("#state")).to_have_text("connection lost; trying again", timeout=SOON)
+    with Served(model, *FLAGS, port=port) as service:
+        last = json.loads(service.post(readings(100, 300)).text.splitlines()[-1])
+        wait_for(page, f"emphatic.last === {last['step']}")
+        expect(page.locator("#state")).to_have_class("state live", timeout=SOON)
+        expect(page.locator("#title")).to_have_text("S2: readings and predictions", timeout=SOON)
+        service.post([{"time": 1_700_000_400, "S1": 0.0, "S2": 1000.0}])
+        expect(page.locator("#list li").first).to_contain_text("2023-11-14 22:20:00.000: reading 1,000", timeout=SOON)
+        wait_for(page, "emphatic.drawn[0].at(-1).some(value => value === 1000)")
+        assert page.locator("#horizons td.bounds").first.is_visible()
+        page.close()
+
+
+def test_the_token_is_taken_by_a_form_and_never_by_the_address(browser: Browser, tmp_path: Path) -> None:
+    token, port, model = "correct-horse-battery-staple", free_port(), tmp_path / "model.safetensors"
+    (tmp_path / "token").write_text(token + "\n")
+    options = (*FLAGS, "--token-file", tmp_path / "token")
+    page = browser.new_page()
+    with Served(model, *options, port=port) as service:
+        for address in ("/", f"/?token={token}"):
+            answer = page.goto(service.url + address)
+            assert answer is not None
+            assert answer.status == 401
+        page.fill("#token", "wrong")
+        page.click("button")
+        expect(page.locator(".wrong")).to_have_text("That is not the token.", timeout=SOON)
+        page.fill("#token", token)
+        page.click("button")
+        expect(page.locator("#notice")).to_contain_text("No reading has come yet", timeout=SOON)
+        assert token not in page.url
+        assert page.evaluate("document.cookie") == ""  # out of reach of scripts
+    with Served(model, *options, port=port):  # its sessions are over: the page asks again
+        expect(page.locator("#token")).to_be_visible(timeout=SOON)
+        page.close()
+
+
+def request_stream(service: Served) -> socket.socket:
+    raw = socket.create_connection(("127.0.0.1", urlsplit(service.url).port or 0), timeout=10)
+    raw.sendall(b"GET /stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    return raw
+
+
+def open_all(service: Served) -> list[socket.socket]:
+    """As many streams as there may be, as soon as those before are gone."""
+    deadline = time.monotonic() + 30
+    while True:
+        pages = [request_stream(service) for _ in range(32)]
+        if [page.recv(12) for page in pages] == [OK] * 32:
+            return pages
+        _close(pages)
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for one in sockets:
+        one.close()
+
+
+def memory(service: Served) -> int:
+    """The memory of the process, in bytes."""
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    return 1024 * int(status.partition("VmRSS:")[2].split()[0])
+
+
+def test_slow_and_vanishing_pages_cost_the_service_nothing(tmp_path: Path) -> None:
+    with Served(tmp_path / "model.safetensors", *FLAGS) as service:
+        service.post(readings(500))
+        for _ in range(3):  # pages that vanish make room for others
+            pages = open_all(service)
+            with request_stream(service) as one_more:
+                assert one_more.recv(12) == b"HTTP/1.1 503"
+            _close(pages)
+        time.sleep(1.0)
+        slow = [request_stream(service) for _ in range(8)]  # never read from
+        service.post(readings(500, 500))
+        before, worst = memory(service), 0.0
+        for i in range(1000, 21_000, 500):
+            began = time.monotonic()
+            service.post(readings(500, i))
+            worst = max(worst, time.monotonic() - began)
+        assert memory(service) < before + 30_000_000
+        assert worst < 5.0
+        _close(slow)
+        assert service.client.get("/healthz").json() == {"status": "alive"}

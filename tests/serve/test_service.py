@@ -1,0 +1,208 @@
+"""The service in this process: the queue, the journal, crashes at any moment, and what watchers see."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic.common.locks import InUseError
+from emphatic.nexting.prediction_lines import LineFormat, Prediction
+from emphatic.nexting.settings import Settings
+from emphatic.questions.gvf import GVF
+from emphatic.serve.inbox import Inbox, Incoming, Receipt
+from emphatic.serve.recent import RecentRows, RunningError
+from emphatic.serve.service import Service
+from emphatic.tables.pipe import Malformed
+from tests.support.services import journal_readings, readings, same_as_undisturbed, wait_for
+
+SETTINGS = Settings(horizons=(2, 9))
+
+
+def opened(folder: Path, **options: Any) -> Service:
+    service = Service(folder / "model", SETTINGS, **{"warm_up": 60, "save_every": 3600.0, **options})
+    service.open()
+    return service
+
+
+def offered(service: Service, rows: list[Any]) -> list[Receipt]:
+    """What becomes of readings that are offered together."""
+    replies: list[Receipt] = []
+    incoming = [Incoming(row, acknowledge=replies.append) for row in rows]
+    assert service.inbox.offer(incoming) == len(rows)
+    wait_for(lambda: len(replies) == len(rows))
+    return replies
+
+
+def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
+    rows = readings(300)
+    service = opened(tmp_path)
+    service.start()
+    replies = offered(service, [*rows[:100], Malformed("not JSON"), {"other": 1}])
+    assert service.alive
+    assert [isinstance(reply.outcome, Prediction) for reply in replies[:3]] == [False, False, True]
+    assert [str(reply.outcome) for reply in replies[100:]] == ["not JSON", "none of the signals S1, S2 is in it"]
+    assert (service.step, service.readings, service.malformed, service.warming_up) == (100, 102, 2, False)
+    assert len(journal_readings(tmp_path / "model.journal")) == 101
+    service.close()
+    assert (service.failure, service.saved_step) == (None, 100)
+    assert journal_readings(tmp_path / "model.journal") == []
+    service = opened(tmp_path)
+    service.start()
+    offered(service, rows[100:])
+    service.close()
+    same_as_undisturbed(tmp_path / "model", rows, tmp_path)
+
+
+def test_from_any_moment_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    """Copies of the folder are what crashes would leave; each goes on alone."""
+    rows, rng = readings(400), np.random.default_rng(2)
+    images: list[tuple[Path, int]] = []
+    service = opened(tmp_path / "served", save_every=0.05)
+    service.start()
+    at = 0
+    while at < len(rows):
+        count = int(rng.integers(1, 60))
+        offered(service, rows[at : at + count])
+        at = min(at + count, len(rows))
+        images.append((tmp_path / f"image {len(images)}", at))
+        shutil.copytree(tmp_path / "served", images[-1][0], ignore=shutil.ignore_patterns("*.partial", ".*"))
+    service.close()
+    for folder, acknowledged in images[::3]:
+        again = opened(folder)
+        assert again.step + again.waiting >= acknowledged
+        again.start()
+        offered(again, rows[acknowledged:])
+        again.close()
+        same_as_undisturbed(folder / "model", rows, folder)
+
+
+def test_a_warm_up_is_kept_too(tmp_path: Path) -> None:
+    rows = readings(80)
+    for begin, end in ((0, 10), (10, 50)):
+        service = opened(tmp_path)
+        service.start()
+        offered(service, rows[begin:end])
+        service.close()
+        assert (tmp_path / "model.warm-up").exists()
+    service = opened(tmp_path)
+    assert (service.waiting, service.warming_up) == (50, True)
+    service.start()
+    offered(service, rows[50:])
+    service.close()
+    assert not (tmp_path / "model.warm-up").exists()
+    same_as_undisturbed(tmp_path / "model", rows, tmp_path)
+
+
+def test_a_warm_up_that_cannot_be_learned_from_starts_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    service = opened(tmp_path)
+    service.start()
+    offered(service, [{"word": f"w{i}"} for i in range(60)])
+    assert (service.waiting, service.warming_up) == (0, True)
+    assert "cannot be learned from" in caplog.text
+    many = [{f"n{i}_{j}": 1 for j in range(300)} for i in range(10)]
+    refused = [str(reply.outcome) for reply in offered(service, many)]
+    assert refused[-1] == "it brings more than 2,000 names into the warm-up"
+    offered(service, readings(120))
+    assert not service.warming_up
+    service.close()
+
+
+def test_a_full_inbox_takes_what_fits_and_holds_sources_back() -> None:
+    inbox = Inbox(5)
+    assert inbox.offer([Incoming({"x": i}) for i in range(8)]) == 5
+    assert inbox.offer([Incoming({})]) == 0
+    put: list[bool] = []
+    thread = threading.Thread(target=lambda: put.extend(inbox.put(Incoming({"x": i})) for i in (5, 6)))
+    thread.start()
+    time.sleep(0.05)
+    assert put == []
+    assert [one.reading for one in inbox.take(1, 0.0)] == [{"x": 0}]
+    wait_for(lambda: put == [True])
+    inbox.close()
+    thread.join(10)
+    assert put == [True, False]
+    assert [one.reading for one in inbox.take(99, 0.0)] == [{"x": i} for i in range(1, 6)]
+    assert inbox.offer([Incoming({})]) == 0
+
+
+def test_one_service_a_model_and_one_model_a_journal(tmp_path: Path) -> None:
+    service = opened(tmp_path)
+    with pytest.raises(InUseError, match="another run"):
+        opened(tmp_path)
+    service.start()
+    offered(service, readings(80))
+    shutil.copytree(tmp_path / "model.journal", tmp_path / "copy")
+    service.close()
+    other = opened(tmp_path / "other")
+    other.start()
+    offered(other, readings(70))
+    other.close()
+    later = tmp_path / "other" / "model.journal" / f"{99:020d}.jsonl"
+    later.write_text('{"S1": 1}\n')
+    with pytest.raises(ValueError, match="does not follow on the model"):
+        opened(tmp_path / "other")
+    later.unlink()
+    opened(tmp_path / "other").close()
+
+
+def test_without_learning_nothing_is_written(tmp_path: Path) -> None:
+    service = opened(tmp_path)
+    service.start()
+    offered(service, readings(100))
+    service.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    service = opened(tmp_path, learn=False)
+    service.start()
+    replies = offered(service, readings(50, 100))
+    assert all(isinstance(reply.outcome, Prediction) for reply in replies)
+    service.close()
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+
+def test_recent_rows_are_bounded_and_in_order() -> None:
+    format = LineFormat([GVF("x", horizon=2), GVF("y", horizon=2)], ["y"])
+    recent = RecentRows(("x", "y"), format)
+    ends = {"low": np.array([1.0, 2.0]), "high": np.array([3.0, np.nan])}
+    for t in range(9):
+        derived = ends | {"anomaly": np.array([t / 4]), "alarm": np.array([t == 6])}
+        values, readings = np.array([t, np.nan]), (t / 2, np.nan)
+        recent.add([Prediction(t, f"time {t}", values, format, readings, float(t), t == 7, derived)])
+    assert recent.columns("y", 5, 3) == {
+        "step": [5, 6, 7], "time": ["time 5", "time 6", "time 7"], "t": [5.0, 6.0, 7.0], "reading": [None] * 3,
+        "gap": [False, False, True], "predictions": {"2": [None] * 3}, "low": {"2": [2.0] * 3},
+        "high": {"2": [None] * 3}, "anomaly": [1.25, 1.5, 1.75], "alarm": [False, True, False],
+    }  # fmt: skip
+    assert "alarm" not in (recent.columns("x", 5, 3) or {})
+    assert recent.columns("x", 9, 5) is None
+    for t in range(9, recent.size + 50):
+        recent.add([Prediction(t, None, np.zeros(2), format, (0.0, 0.0))])
+    assert (recent.first, recent.end) == (50, recent.size + 50)
+    found = recent.columns("x", 0, 10**6)
+    assert found is not None
+    assert found["step"] == list(range(50, recent.size + 50))
+
+
+def test_the_running_error_is_that_of_the_returns() -> None:
+    """Against the returns of a random walk computed from its definition, in blocks of any size."""
+    rng, T, gamma = np.random.default_rng(0), 6000, np.array([0.5, 0.9, 0.99])
+    x = np.cumsum(rng.normal(size=T))
+    p = np.stack([x, x + 1, np.zeros(T)], axis=1)
+    G = np.zeros((T, 3))
+    for t in range(T - 2, -1, -1):
+        G[t] = (1 - gamma) * x[t + 1] + gamma * G[t + 1]
+    errors, format, at = RunningError(gamma, [0, 0, 0]), LineFormat([GVF("x", horizon=h) for h in (2, 10, 100)], []), 0
+    while at < T:
+        end = at + int(rng.integers(1, 20))
+        errors.add([Prediction(t, None, p[t], format, (x[t],)) for t in range(at, min(end, T))])
+        at = end
+    late = slice(T // 2, T - 600)
+    expected = np.sqrt(np.mean((G - p)[late] ** 2, axis=0))
+    found = errors.rmse()
+    assert None not in found
+    np.testing.assert_allclose(np.array(found, float), expected, rtol=0.35)

@@ -1,0 +1,188 @@
+"""``emphatic serve`` as a process, and the brokers it works with, on free ports of this machine."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.settings import Settings
+from emphatic.serve.journal import Journal
+from tests.support.processes import COMMAND, Forked
+
+__all__ = [
+    "FLAGS", "LINES", "Served", "free_port", "mosquitto", "readings", "redis_server", "same_as_undisturbed", "wait_for",
+]  # fmt: skip
+
+LINES = {"content-type": "application/x-ndjson"}
+#: Two signals at two horizons, as all tests of the service have them, so that their kernels are compiled once.
+FLAGS = ("--horizons", "2,9", "--warm-up", "60")
+SETTINGS = Settings(horizons=(2, 9))
+
+
+def readings(count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Readings of two signals, a second apart, with some values missing."""
+    found: list[dict[str, Any]] = []
+    for t in range(start, start + count):
+        S2 = None if t % 97 == 5 else round(math.cos(t / 11) + 0.1 * math.sin(t * t), 4)
+        found.append({"time": 1_700_000_000 + t, "S1": round(math.sin(t / 7) + 0.1 * math.cos(t * t), 4), "S2": S2})
+    return found
+
+
+def wait_for(done: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+    """What the function returns, once that is true."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := done():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} seconds: {what or done}")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Served:
+    """The service in a process of its own, and a client of it."""
+
+    def __init__(self, model: Path, *arguments: object, port: int = 0, stdin: int = subprocess.DEVNULL) -> None:
+        if stdin == subprocess.DEVNULL:
+            with open("/dev/null", "rb") as null:
+                self.process = Forked(
+                    COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=null.fileno()
+                )
+        else:
+            self.process = Forked(COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=stdin)
+        self.log: list[str] = []
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+        wait_for(lambda: self._url() or self.process.returncode is not None, what="the service listens")
+        self.url = self._url()
+        self.client = httpx.Client(base_url=self.url or "http://127.0.0.1:1", timeout=60)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line.decode().rstrip())
+
+    def _url(self) -> str:
+        return next((line.split(" at ")[1] for line in self.log if "listening at" in line), "")
+
+    def post(self, rows: Iterable[dict[str, Any]]) -> httpx.Response:
+        return self.client.post("/readings", content="\n".join(map(json.dumps, rows)), headers=LINES)
+
+    def metric(self, name: str) -> float:
+        lines = self.client.get("/metrics").text.splitlines()
+        return next(float(line.split(" ")[1]) for line in lines if line.startswith(f"emphatic_{name} "))
+
+    def stop(self) -> float:
+        """End it by SIGTERM; the seconds that took."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(30) == 0, "\n".join(self.log)
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.client.close()
+        self.process.__exit__(kind, error, at)
+
+
+def same_as_undisturbed(model: Path, rows: Iterable[dict[str, Any]], folder: Path) -> None:
+    """The saved model is that of a run over these readings that was never disturbed, to the last bit."""
+    predictor = Predictor(SETTINGS, warm_up=60)
+    predictor.take(enumerate(rows, start=1))
+    assert predictor.horde is not None
+    predictor.horde.save(folder / "undisturbed", **predictor.state())
+    found, expected = (Predictor.load(path)[0] for path in (model, folder / "undisturbed"))
+    assert found.horde is not None
+    assert expected.horde is not None
+    assert found.step == expected.step
+    ours, theirs = found.state(), expected.state()
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        assert (
+            np.array_equal(value, theirs[name], equal_nan=True)
+            if isinstance(value, np.ndarray)
+            else value == theirs[name]
+        )
+    for one, other in zip(found.horde.learners, expected.horde.learners, strict=True):
+        assert one.theta.tobytes() == other.theta.tobytes()
+        assert one.e.tobytes() == other.e.tobytes()
+    following = list(enumerate(readings(20, 10**6)))
+    bits = [[one.values.tobytes() for one in each.take(following)] for each in (found, expected)]  # type: ignore[union-attr]
+    assert bits[0] == bits[1]
+
+
+def journal_readings(folder: Path) -> list[dict[str, Any]]:
+    return [entry.reading for entry in Journal(folder).entries()]
+
+
+# ---------------------------------------------------------------------- brokers
+
+
+@contextmanager
+def _server(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: _answers(port) or process.poll() is not None, what=command[0])
+            assert process.poll() is None, f"{command[0]} has ended"
+            yield process
+        finally:
+            process.kill()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.settimeout(1)
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _find(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        pytest.skip(f"{name} is not installed: apt-get install {name.replace('redis-server', 'redis-server')}")
+    return found
+
+
+@contextmanager
+def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A broker that sends as many messages at a time as it likes, and remembers all of them."""
+    config = folder / "mosquitto.conf"
+    config.write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n"
+        f"persistence true\npersistence_location {folder}/\nuser root\n"
+    )
+    with _server([_find("mosquitto"), "-c", str(config)], port) as process:
+        yield process
+
+
+@contextmanager
+def redis_server(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [_find("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    with _server([*command, *options], port) as process:
+        yield process
