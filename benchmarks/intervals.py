@@ -100,7 +100,7 @@ class Intervals:
         )  # fmt: skip
         for k, horizon in enumerate(HORIZONS):
             found = [ours[q]["coverage"] for q in range(k, len(ours), len(HORIZONS))]
-            bound = {"at_least": 0.78, "at_most": 0.82} if k < CALIBRATED else {}
+            bound: dict[str, Any] = {"at_least": 0.78, "at_most": 0.82} if k < CALIBRATED else {}
             yield Row(
                 what=f"coverage at {horizon} of 0.8 wanted, median over the signals", ratio=median(found),
                 note=f"{min(found):.3f} to {max(found):.3f}", **shared, **bound,

@@ -143,7 +143,7 @@ def test_intervals_go_on_with_the_model(tmp_path: Path) -> None:
     for name, array in predictor.derived.state().items():
         np.testing.assert_array_equal(loaded.derived.state()[name], array)
     assert predictor.derived.state()["intervals.scalars"].any()
-    predictor.horde.save(tmp_path / "m", **state | {"intervals.scalars": np.zeros((1, 25))})
+    predictor.horde.save(tmp_path / "m", **state | {"intervals.scalars": np.zeros((1, 30))})
     with pytest.raises(CheckpointError, match=r"m' is not a sound model: its 'scalars' of the intervals do not fit"):
         Predictor.load(tmp_path / "m")
 

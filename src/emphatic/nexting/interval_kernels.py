@@ -22,15 +22,15 @@ _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _b1, _i1 = (types.Array(kind, 1, "C") for kind in (types.boolean, types.int64))
 
 # What a question carries: of its signal,
-SEEN, CENTRE, LAST, MEAN, SQUARES, TRACE = range(6)
+SEEN, CENTRE, LAST, MEAN, SQUARES, TRACE, LOWEST, HIGHEST = range(8)
 # of the sums that its returns are computed from,
-POSITION, POWER, VALUE, WEIGHT, WHOLE_VALUE, WHOLE_WEIGHT, FULL = range(6, 13)
+POSITION, POWER, VALUE, WEIGHT, WHOLE_VALUE, WHOLE_WEIGHT, FULL = range(8, 15)
 # of its TD errors and their variance,
-BEFORE, LEARNED, NOISE, QUICK, SLOW, AWAY, OFF, EXPECTED = range(13, 21)
+BEFORE, LEARNED, NOISE, QUICK, SLOW, AWAY, OFF, EXPECTED = range(15, 23)
 # of its errors and the width of its intervals.
-LABELS, ERROR, LEVEL, COVERED = range(21, 25)
-#: What is kept of a row until its return is known: the prediction, half the width, and the sums.
-PREDICTION, HALF, VALUE_THEN, WEIGHT_THEN = range(4)
+LABELS, ERROR, BIAS, LEVEL, COVERED, BELOW, ABOVE = range(23, 30)
+#: What is kept of a row until its return is known: the prediction, the sums, the ends, and the readings' range.
+PREDICTION, VALUE_THEN, WEIGHT_THEN, LOW, HIGH, LOWEST_THEN, HIGHEST_THEN = range(7)
 #: Features of the variance.
 FEATURES = 5
 
@@ -56,6 +56,10 @@ _LIMIT = 4.0
 _NORMAL = 1.2533141373155003
 #: Larger numbers have no digit after the point to round.
 _DIGITS = 1e15
+#: Intervals end at the range of the readings where a smaller share of the misses than this lies beyond it.
+_BEYOND = 0.05
+#: The range is wider by this share of itself: rounding must not put a return outside.
+_ROOM = 1e-6
 #: A return counts as known if so much of its weight was seen.
 _SEEN = 0.5
 
@@ -83,9 +87,9 @@ def rounded(x: float, half: float) -> float:
     if not -300.0 < digits < 300.0:
         return x
     if digits < 0.0:
-        unit = 10.0**-digits
+        unit: float = 10.0**-digits
         return math.floor(x / unit + 0.5) * unit
-    scale = 10.0**digits
+    scale: float = 10.0**digits
     return math.floor(x * scale + 0.5) / scale if abs(x) * scale < _DIGITS else x
 
 
@@ -125,14 +129,17 @@ def learn_variance(s: Floats, vectors: Floats, products: Floats, c: float, v: fl
 
 
 @register_jitable
-def learn_error(s: Floats, e: float, half: float, g: float, outside: float, count: float, every: float) -> None:
-    """A return is known at last, and with it the error e of a prediction whose interval was ± half."""
+def learn_error(s: Floats, G: float, row: Floats, g: float, outside: float, count: float, every: float) -> None:
+    """The return G is known at last, of a row of which this was kept."""
     n = s[LABELS]
     s[LABELS] += 1.0
     # The prior, from the readings, counts for a quarter of a horizon.
     a = max(_RECENT / (n + _RECENT + 1.0 / ((1.0 - g) * every)), 1.0 / (_DELAYS * count + 1.0))
-    s[ERROR] += a * (_NORMAL * abs(e) - s[ERROR])
-    miss = 1.0 if abs(e) > half else 0.0
+    s[ERROR] += a * (_NORMAL * abs(G - row[PREDICTION]) - s[ERROR])
+    s[BIAS] += a * (G - row[PREDICTION] - s[BIAS])
+    s[BELOW] += a * ((1.0 if row[LOWEST_THEN] > G else 0.0) - s[BELOW])
+    s[ABOVE] += a * ((1.0 if row[HIGHEST_THEN] < G else 0.0) - s[ABOVE])
+    miss = 1.0 if row[LOW] > G or row[HIGH] < G else 0.0
     slower = max(min(1.0, math.sqrt(_SETTLED * count / (n + 1.0))), _LAST)
     level = s[LEVEL] + min(_STEP, slower * _DELAYED / count) * (miss - outside)
     s[LEVEL] = min(max(level, -_LIMIT), _LIMIT)
@@ -159,12 +166,14 @@ def intervals(
                 s[POSITION] = -1.0  # what comes after does not follow
                 continue
             if begins:
-                s[CENTRE] = s[MEAN] = s[TRACE] = x
+                s[CENTRE] = s[MEAN] = s[TRACE] = s[LOWEST] = s[HIGHEST] = x
+                s[BELOW] = s[ABOVE] = 1.0
             if known:
                 s[SEEN] += 1.0
                 s[LAST], off = x, x - s[MEAN]
                 s[MEAN] += off / s[SEEN]
                 s[SQUARES] += off * (x - s[MEAN])
+                s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
             else:
                 x = s[LAST]
             s[TRACE] += (x - s[TRACE]) / h
@@ -213,11 +222,21 @@ def intervals(
                 if weight >= _SEEN:
                     if s[LABELS] == 0.0:
                         s[ERROR] = math.sqrt(s[SQUARES] / s[SEEN])
-                    e = s[CENTRE] + value / weight - one[PREDICTION]
-                    learn_error(s, e, one[HALF], g, settings[0], float(count[q]), float(every[q]))
+                    G = s[CENTRE] + value / weight
+                    least, most = min(G, s[LOWEST]), max(G, s[HIGHEST])
+                    G = min(max(G + beyond * s[BIAS] / weight, least), most)
+                    learn_error(s, G, one, g, settings[0], float(count[q]), float(every[q]))
             error = s[ERROR] if s[LABELS] > 0.0 else math.sqrt(s[SQUARES] / s[SEEN])
             half = settings[1] * math.exp(s[LEVEL]) * error * math.sqrt(0.5 + 0.5 * v)
-            low[t, q], high[t, q] = rounded(p - half, half), rounded(p + half, half)
+            bottom, top = rounded(p - half, half), rounded(p + half, half)
+            room = _ROOM * (s[HIGHEST] - s[LOWEST])
+            lowest, highest = s[LOWEST] - room, s[HIGHEST] + room
+            if s[BELOW] < _BEYOND * settings[0]:
+                bottom = max(bottom, min(lowest, p))
+            if s[ABOVE] < _BEYOND * settings[0]:
+                top = min(top, max(highest, p))
+            low[t, q], high[t, q] = bottom, top
             if slot >= 0:
-                kept[slot, PREDICTION], kept[slot, HALF] = p, half
-                kept[slot, VALUE_THEN], kept[slot, WEIGHT_THEN] = s[VALUE], s[WEIGHT]
+                kept[slot, PREDICTION], kept[slot, VALUE_THEN], kept[slot, WEIGHT_THEN] = p, s[VALUE], s[WEIGHT]
+                kept[slot, LOW], kept[slot, HIGH] = bottom, top
+                kept[slot, LOWEST_THEN], kept[slot, HIGHEST_THEN] = lowest, highest

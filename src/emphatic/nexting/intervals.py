@@ -14,21 +14,25 @@ so that in the long run the share of returns outside comes to 1 − coverage wha
 over the returns that are not known yet, ℓ would be driven on by misses that it has long corrected for. That is η, but
 at most 0.02, and falling with the square root of the number of delays after the first 30, to a tenth.
 
-The return of a row is taken as known after D rows, when 0.95 of its weight has been read; the prediction then stands
-for the rest, so that the error is the sum of the discounted TD errors d = (1 − γ) x' + γ p' − p of these rows. Readings
-that are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return is
-looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 8 (4 · 256 + 75) bytes a question
-at most.
+The return of a row is taken as known after D rows, when 0.95 of its weight has been read; for the rest stands the
+prediction there, corrected by the mean error so far (unless that alone would lead out of the range of the readings).
+Readings that are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return
+is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 8 (7 · 256 + 80) bytes a
+question at most.
 
 E is √(π/2) times the mean absolute error of the last quarter of all rows, or of the last 20 D. Before a return is known
 it is the standard deviation of the readings. For normal, Laplace and uniform errors alike, z E is the right width at a
 coverage of 0.8 to within 1%.
 
-v is the answer to a GVF with cumulant d² / avg d² and discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated,
-it is the variance of the return around p). It is linear in five features: 1, two traces of the cumulant, (x − p)² and
-(x − trace of x)². Its weights are found by least squares, as ``emphatic.hordes.blend`` finds its own.
+v is the answer to a GVF whose cumulant is the squared TD error, d² / avg d² with d = (1 − γ) x' + γ p' − p, and its
+discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated, it is the variance of the return around p). It is
+linear in five features: 1, two traces of the cumulant, (x − p)² and (x − trace of x)². Its weights are found by least
+squares, as ``emphatic.hordes.blend`` finds its own.
 
 Both ends are rounded to three digits of half the width: more mean nothing, and would take six times as much of a file.
+An interval ends where the readings so far end (the least and the largest, and a millionth of their distance beyond), as
+long as returns hardly ever lie beyond: less than a twentieth of the share that may fall outside. A power that was never
+negative gets no negative interval; a signal that keeps rising is not held back.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ REST = 0.05
 #: Rows of a question whose returns are waited for at a time, at most.
 WAITING = 256
 #: The state of a question, features of its variance, and what is kept of a row: see the kernel.
-_SCALARS, _FEATURES, _KEPT = 25, 5, 4
+_SCALARS, _FEATURES, _KEPT = 30, 5, 7
 #: Horizons' worth of known returns from which on coverage can be told: with fewer its own error exceeds 0.04.
 ENOUGH = 100.0
 
@@ -102,12 +106,13 @@ class Intervals:
     @property
     def calibrated(self) -> NDArray[np.bool_]:
         """Which questions' intervals have proved right: the returns of 100 horizons are known, and of the later ones
-        about as many fell inside as wanted (to a quarter of the share that may fall outside)."""
-        from emphatic.nexting.interval_kernels import COVERED, LABELS
+        about as many fell inside as wanted (to a quarter of the share that may fall outside), or there was no error."""
+        from emphatic.nexting.interval_kernels import COVERED, ERROR, LABELS
 
         enough = self.scalars[:, LABELS] * self._every >= ENOUGH / (1.0 - self.gamma)
         close = np.abs(self.scalars[:, COVERED] - self.coverage) <= 0.25 * (1.0 - self.coverage)
-        return enough & close
+        calibrated: NDArray[np.bool_] = enough & (close | (self.scalars[:, ERROR] == 0.0))
+        return calibrated
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""

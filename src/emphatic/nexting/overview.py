@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,7 +81,8 @@ def _with_interval(row: Mapping[str, Any], horizon: Any, unsure: bool) -> Html |
     if not (known(low) and known(high)):
         return text(_precisely(value))
     doubt = '<span title="not calibrated yet"> ?</span>' if unsure else ""
-    ends = f"{_precisely(low)} to {_precisely(high)}"
+    digits = 2 - math.floor(math.log10(high - low)) if high > low else 400
+    ends = " to ".join(_precisely(round(end, digits) + 0.0) for end in (low, high))
     return Html(f'{text(_precisely(value))} <small class="interval">{text(ends)}{doubt}</small>')
 
 
