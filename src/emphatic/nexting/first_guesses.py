@@ -80,20 +80,22 @@ class FirstGuesses:
                 self._last[name] = float(value)
 
 
-def save_warm_up(path: Path, waiting: Waiting, delimiter: str | None) -> None:
-    """Write the readings of a warm-up that is not complete."""
-    kept = {"format": _FORMAT, "delimiter": delimiter, "readings": [[line, reading] for line, reading in waiting]}
+def save_warm_up(path: Path, waiting: Waiting, delimiter: str | None, settings: Settings) -> None:
+    """Write the readings of a warm-up that is not complete, and the settings that it began with."""
+    readings = [[line, reading] for line, reading in waiting]
+    kept = {"format": _FORMAT, "delimiter": delimiter, "settings": settings.table(), "readings": readings}
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.write(json.dumps(kept).encode())
 
 
-def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None]:
-    """What ``save_warm_up`` wrote: the readings, and the delimiter of CSV; ValueError if it is no such file."""
+def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings]:
+    """What ``save_warm_up`` wrote: readings, the delimiter of CSV, and settings; ValueError if it is no such file."""
     try:
         kept = json.loads(path.read_text("utf-8"))
         if kept["format"] != _FORMAT:
             raise ValueError
-        return [(int(line), dict(reading)) for line, reading in kept["readings"]], kept["delimiter"]
+        settings = Settings.of(kept.get("settings", {}))  # which were not saved until 0.3
+        return [(int(line), dict(reading)) for line, reading in kept["readings"]], kept["delimiter"], settings
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path}: this is not the saved warm-up of a pipe. Remove it to begin anew.") from None

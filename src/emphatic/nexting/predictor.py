@@ -314,12 +314,13 @@ class Predictor:
 
     def save_warm_up(self, path: Path) -> None:
         """Write the readings of a warm-up that is not complete."""
-        save_warm_up(path, self._waiting, self._form.delimiter)
+        save_warm_up(path, self._waiting, self._form.delimiter, self.settings)
 
     def load_warm_up(self, path: Path) -> None:
-        """Go on from such readings."""
-        self._waiting, delimiter = load_warm_up(path)
-        self._form = TextForm(delimiter)
+        """Go on from such readings, with the settings that they began with where none are given now."""
+        self._waiting, delimiter, settings = load_warm_up(path)
+        self.settings, self._form = self.settings.over(settings), TextForm(delimiter)
+        self._guesses = FirstGuesses(self.settings, _HORIZONS)
 
     def state(self) -> dict[str, Any]:
         """What to save with the horde."""
