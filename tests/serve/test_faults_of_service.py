@@ -203,7 +203,7 @@ def test_killed_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
                     and service.client.get("/predictions").json()["time"] == rows[-1]["time"]
                 )
             )
-            time.sleep(0.5)
+            wait_for(lambda: service.metric("unacknowledged") == 0)
             service.kill()
     held = journal_readings(tmp_path / "model.journal")
     assert {row["time"] for row in held} == {row["time"] for row in rows}
@@ -229,7 +229,7 @@ def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
                 time.sleep(10)
                 with mosquitto(tmp_path / "broker", found):
                     sender.send(rows[300:])
-                    wait_for(lambda: service.metric("step") >= 500)
+                    wait_for(lambda: service.metric("step") >= 500 and service.metric("unacknowledged") == 0)
                     assert any("the connection is lost" in line for line in service.log)
                     service.kill()
     held = journal_readings(tmp_path / "model.journal")
