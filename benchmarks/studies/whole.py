@@ -59,8 +59,9 @@ def run(study: str, jobs: int, minutes: float, out: Path, quick: bool) -> int:
 
     finished = True
     try:
-        compile_kernels(jobs)
-        print(f"{time.monotonic() - began:7.0f} s  kernels are compiled", flush=True)
+        if not quick:
+            compile_kernels(jobs)
+            print(f"{time.monotonic() - began:7.0f} s  kernels are compiled", flush=True)
         outcome = reproduce(study, quick, out, jobs=jobs, progress=progress)
     except OutOfTime:
         finished = False

@@ -17,4 +17,5 @@ def test_the_old_file_or_the_new_one(work: str) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
-    assert min(found["full: refused"], found["kill: killed"], found["signals: done"]) > 0
+    for fault in ("full: refused", "kill: killed", "signals: done", "memory: refused", "memory: done"):
+        assert found[fault] > 0, found

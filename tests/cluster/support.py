@@ -16,6 +16,8 @@ from emphatic.cluster import local
 
 N, K, BLOCKS, STEPS = 20, 32, 40, 60
 RULE = "true_online_etd"
+#: The processes that were killed with SIGKILL, one entry each: ``conftest`` says how many.
+KILLS: list[int] = []
 SETUP: dict[str, Any] = {"engine": "dense", "shards": 2, "block": STEPS}
 
 
@@ -69,4 +71,5 @@ def kill(pid: int) -> bool:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return False
+    KILLS.append(pid)
     return True

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
+from emphatic.cluster import nexting as cluster_nexting
 from emphatic.cluster.base import IN_PROCESS
-from emphatic.cluster.manifest import Manifest
+from emphatic.cluster.manifest import Manifest, hold_storage
 from emphatic.cluster.nexting import ClusterNexting
 from emphatic.nexting.job import NextingResult
 from emphatic.nexting.settings import Settings
@@ -109,6 +110,20 @@ def test_an_interrupted_run_resumes(
     assert not storage.exists()
 
 
+def test_a_storage_that_another_run_uses(table: Path, alone: Path, tmp_path: Path) -> None:
+    out, storage = tmp_path / "out", tmp_path / "storage"
+    with hold_storage(storage), pytest.raises(ValueError, match=f"storage: another run, process {os.getpid()}"):
+        job(table, out, storage=storage).run()
+    assert not out.exists()
+    assert not storage.exists()
+    storage.mkdir()
+    (storage / "manifest.json").write_bytes(b"theirs")
+    flags: dict[str, Any] = {"out": out, "address": IN_PROCESS, "storage": storage, "shards": 1}
+    with hold_storage(storage), pytest.raises(ValueError, match="is writing here"):
+        cluster_nexting.run(str(table), overwrite=True, **flags)
+    assert (storage / "manifest.json").read_bytes() == b"theirs"
+
+
 def test_an_error_leaves_what_was_there(table: Path, tmp_path: Path) -> None:
     def fail(phase: str, done: int, total: int) -> None:
         if phase == "learning":
@@ -145,14 +160,14 @@ def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tm
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "emphatic.cli", "nexting", *arguments]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not ((found := Manifest.read(storage)) and found.rows) and time.monotonic() < until:
         time.sleep(0.01)
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=300)
     assert running.returncode == 130, errors
     assert errors.splitlines()[-1].startswith("Stopped; continue with --resume --out")
-    done = run_command(*arguments, "--resume", timeout=120)
+    done = run_command(*arguments, "--resume", timeout=300)
     assert done.returncode == 0, done.stderr
     compare(out, alone)
     assert not storage.exists()
@@ -161,7 +176,7 @@ def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tm
 @pytest.mark.cluster
 def test_the_command_with_no_cluster_at_the_address(table: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
-    done = run_command(str(table), "--out", str(tmp_path / "out"), "--ray", "127.0.0.1:1", timeout=60)
+    done = run_command(str(table), "--out", str(tmp_path / "out"), "--ray", "127.0.0.1:1", timeout=300)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("Error: No Ray answers at 127.0.0.1:1")
     assert not (tmp_path / "out").exists()

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic import GVF, Active
+from emphatic import GVF, Active, Rule
 from emphatic import features as f
 from emphatic.cluster import local
 from emphatic.cluster.cuts import cut
 from emphatic.cluster.manifest import Manifest
 from emphatic.errors import CheckpointError
+from emphatic.stepsizes import Auto, Autostep
 from tests.cluster.support import BLOCKS, RULE, SETUP, STEPS, K, N, stream, undisturbed
 
 
@@ -119,6 +120,53 @@ def test_chunked_shards_learn_the_bits_of_one_learner_at_its_grain() -> None:
         assert learner.exact
         assert np.array_equal(learner.run(Phi, R, 0.9, **given), expected)
         assert np.array_equal(learner.theta, whole.theta)
+
+
+def own_rule(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0,),), ((0.5 * alpha * rho * delta, 0.0),), ()
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("name", ["halved", "td"])
+def test_a_rule_of_ones_own(name: str, tmp_path: Path) -> None:
+    own, blocks = Rule(name, own_rule, weights=("theta",), traces=(), memory=()), blocks_of(4)
+    whole = emphatic.Learner(own, N, K, engine="dense")
+    expected = [whole.run(**block, on_divergence="freeze") for block in blocks if block is not None]
+    got: list[Any] = []
+    for some in (blocks[:2], blocks[2:]):
+        with local(own, N, K, **SETUP, storage=tmp_path) as learner:
+            got += learner.stream(some)
+            assert np.array_equal(learner.gather().theta, learner.theta)
+    assert np.array_equal(np.concatenate(got), np.concatenate(expected))
+    with local(questions(), features(), own, engine="dense", shards=2) as horde:
+        assert horde.run(log(50)).shape == (50, 8)
+        assert horde.gather().rule == name
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("method", ["auto", "autostep"])
+def test_a_step_size_is_cut_with_the_learners(method: str, tmp_path: Path) -> None:
+    rates = np.linspace(0.01, 0.1, K)
+    stepsize = Auto(rate=rates) if method == "auto" else Autostep(alpha=rates)
+    blocks = [{name: p for name, p in (block or {}).items() if name != "alpha"} for block in blocks_of(3)]
+    whole = emphatic.Learner("td", N, K, engine="dense", stepsize=stepsize)
+    with local("td", N, K, **SETUP, stepsize=stepsize) as learner:
+        assert learner.gather().stepsize == whole.stepsize
+    expected = [whole.run(**block, on_divergence="freeze") for block in blocks]
+    got: list[Any] = []
+    for some in (blocks[:1], blocks[1:]):
+        with local("td", N, K, **SETUP, stepsize=stepsize, storage=tmp_path) as learner:
+            got += learner.stream(some)
+            gathered = learner.gather()
+    assert gathered.stepsize == whole.stepsize
+    assert np.array_equal(np.concatenate(got), np.concatenate(expected))
+    with pytest.raises(ValueError, match="a different stepsize"):
+        local("td", N, K, **SETUP, storage=tmp_path)
+    with pytest.raises(ValueError, match="'stepsize' parameter of ClusterLearner must have numbers, or one for each"):
+        local("td", N, K + 1, **SETUP, stepsize=stepsize)
+    with pytest.raises(ValueError, match="'stepsize' parameter must be one of"):
+        local("td", N, K, **SETUP, stepsize="autosteps")
 
 
 def test_frozen_learners_do_not_stop_the_stream() -> None:
@@ -267,13 +315,15 @@ def test_a_new_driver_goes_on_from_the_manifest(tmp_path: Path) -> None:
         rows += STEPS
     assert np.array_equal(np.concatenate([got[row] for row in sorted(got)]), np.concatenate(made))
     assert np.array_equal(again.theta, theta)
+    old = {path.stem for path in tmp_path.glob("shard-*/*.safetensors") if again._session not in path.stem}
+    assert old <= {f"{manifest.block:012d}-{manifest.session}"}  # nothing that the first driver left past its manifest
     running.close()
 
 
 def test_another_set_up_is_refused(tmp_path: Path) -> None:
     with local(RULE, N, K, **SETUP, storage=tmp_path) as learner:
         list(learner.stream(stream(0, 2)))
-    with pytest.raises(ValueError, match="another K, cuts"):
+    with pytest.raises(ValueError, match="a different K, cuts"):
         local(RULE, N, K + 8, **SETUP, storage=tmp_path)
     with pytest.raises(ValueError, match="holds a run of 120 rows: resume it"):
         local(RULE, N, K, **SETUP, storage=tmp_path, resume=False)
@@ -354,11 +404,11 @@ def test_a_horde_resumes_and_takes_blocks_of_any_kind(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="warmed up once"):
             horde.warm_up(table)
     assert np.array_equal(np.concatenate([one for one in got if one is not None]), expected)
-    with pytest.raises(ValueError, match="another engine"):
+    with pytest.raises(ValueError, match="a different engine"):
         local(questions(), features(), **(setup | {"engine": "sparse"}))
-    with pytest.raises(ValueError, match=r"another .*kind"):
+    with pytest.raises(ValueError, match=r"a different .*kind"):
         local(RULE, N, K, **setup)
-    with pytest.raises(ValueError, match="another features, questions"):
+    with pytest.raises(ValueError, match="a different features, questions"):
         local(questions()[::-1], features(), **setup)
 
 

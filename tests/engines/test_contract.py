@@ -62,9 +62,21 @@ def kinds() -> list[Any]:
                 numbers = (None, 2, 7) if rule in STRUCTURES else (None, 2)
                 if K in (numbers if dtype == "float64" else (2,)):
                     found.append((rule, K, dtype, False))
-                if rule in COMPILED[dtype] or ((rule, K) in ALSO_COMPILED and dtype == "float64"):
+                if rule in STRUCTURES:
                     found.append((rule, K, dtype, True))
-    return [pytest.param(*kind, id="-".join(map(str, kind[:3])) + "-compiled" * kind[3]) for kind in found]
+    return [
+        pytest.param(
+            *kind,
+            id="-".join(map(str, kind[:3])) + "-compiled" * kind[3],
+            marks=pytest.mark.long if kind[3] and not compiled_early(*kind[:3]) else (),
+        )
+        for kind in found
+    ]
+
+
+def compiled_early(rule: str, K: int | None, dtype: str) -> bool:
+    """Whether its kernels are compiled in every run; those of the others are among the tests that take long."""
+    return rule in COMPILED[dtype] or ((rule, K) in ALSO_COMPILED and dtype == "float64")
 
 
 # The engine changes fastest, so that the outcome of one stream is worked out once for all of them.
@@ -106,16 +118,21 @@ def test_more_learners_than_lanes_and_more_steps_than_a_block(rule: str, engine:
         assert relative_error(getattr(learner, name), expected.vectors[name][which]) < TOLERANCE["float64"], name
 
 
-@pytest.mark.plain
 @pytest.mark.parametrize("n", [1, 2, 9, 16])
-@pytest.mark.parametrize("rule", STRUCTURES)
-def test_learners_of_any_few_features_side_by_side(rule: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("rule", "compiled"),
+    [*((rule, False) for rule in STRUCTURES), pytest.param("true_online_gtd", True, marks=pytest.mark.long)],
+)
+def test_learners_of_any_few_features_side_by_side(
+    rule: str, n: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel that is generated for each n, as far as it is used; ``tests.conftest`` keeps all others to six."""
     monkeypatch.setattr(lanes, "MOST_FEATURES", 16)
     stream = make(12, 9, n, 9, rule=rule)
-    learner = emphatic.Learner(rule, n, 9, engine="dense")
     expected = stream.expected(rule)
-    assert relative_error(stream.run(learner), expected.predictions) <= TOLERANCE["float64"]
+    with nullcontext() if compiled else plain_python():
+        learner = emphatic.Learner(rule, n, 9, engine="dense")
+        assert relative_error(stream.run(learner), expected.predictions) <= TOLERANCE["float64"]
     for name in learner.rule.vectors:
         assert relative_error(getattr(learner, name), expected.vectors[name]) <= TOLERANCE["float64"], name
 

@@ -562,6 +562,28 @@ def test_goes_on_with_the_same_bits(at: int, tmp_path: Path) -> None:
     assert learner.steps == steps
 
 
+@pytest.mark.plain
+def test_a_horde_is_loaded_with_any_engine_that_is_there(tmp_path: Path) -> None:
+    x, path = np.sin(np.arange(60.0) / 5), tmp_path / "m.safetensors"
+    horde = Horde([GVF("x", horizon=3), GVF("x", horizon=9)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]))
+    horde.run({"x": x})
+    horde.save(path)
+    expected = [horde.observe({"x": value}) for value in x[:20]]
+    for engine in ("reference", "dense", "sparse", "auto"):
+        other = Horde.load(path, engine=engine)
+        assert other.learner.engine == engine
+        got = [other.observe({"x": value}) for value in x[:20]]
+        assert np.allclose(got, expected, rtol=0, atol=1e-10)
+        other.save(tmp_path / "again")
+        again = Horde.load(tmp_path / "again")
+        assert np.array_equal(again.observe({"x": 0.5}), other.observe({"x": 0.5}))
+    with pytest.raises(ValueError, match=r"'engine' parameter of load must be 'auto' or one of .*'spars'"):
+        Horde.load(path, engine="spars")
+    if "cuda" not in emphatic.engines.available():
+        with pytest.raises(ValueError, match="must name an engine for this machine, such as 'auto'"):
+            Horde.load(path, engine="cuda")
+
+
 def test_functions_are_not_saved(tmp_path: Path) -> None:
     horde = horde_of(GVF("x", horizon=2), GVF(lambda o: 1.0, horizon=2, name="mine"))
     with pytest.raises(ValueError, match="'mine' has a function"):

@@ -128,5 +128,7 @@ def test_a_horde_goes_on_with_another_engine(tmp_path: Path) -> None:
     other = Horde.load(tmp_path / "h", engine="dense")
     assert (one.learner.engine, other.learner.engine) == ("sparse", "dense")
     assert np.allclose(one.observe_many(rows()), other.observe_many(rows()), rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match=r"'engine' parameter of load must be one of reference, dense.*Got 'fast'"):
+    with pytest.raises(
+        ValueError, match=r"'engine' parameter of load must be 'auto' or one of reference, dense.*Got 'fast'"
+    ):
         Horde.load(tmp_path / "h", engine="fast")

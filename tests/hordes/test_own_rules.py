@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import emphatic
 from emphatic import GVF, CheckpointError, Horde, Learner, Policy, Rule
 from emphatic import features as f
 
@@ -28,6 +31,13 @@ def _step(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
     s = rho * I
     w = alpha * delta
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next,)
+
+
+def _slower(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
+    """Half of TD(0), with the vectors and the memory of td."""
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    (gamma,) = memory
+    return ((1.0, 0.0), (0.0, 0.0)), ((0.5 * alpha * delta, 0.0), (0.0 * gamma, 0.0)), (gamma_next,)
 
 
 #: td under another name.
@@ -120,7 +130,7 @@ def test_a_rule_of_ones_own_beside_an_agent(tmp_path: Path) -> None:
     assert env.episodes.hordes[0].rule == "my_td"
     path = tmp_path / "gvfs.safetensors"
     env.save(path)
-    with pytest.raises(CheckpointError, match="its rule 'my_td' is not the library's: give that Rule again, as rule=…"):
+    with pytest.raises(CheckpointError, match="rule 'my_td', which is not the library's: give that Rule again"):
         LearnGVFs.load(path, gymnasium.make("CartPole-v1"))
     again = LearnGVFs.load(path, gymnasium.make("CartPole-v1"), rule=OWN)
     assert np.array_equal(again.episodes.theta, env.episodes.theta)
@@ -164,3 +174,24 @@ def test_a_function_of_the_observation_makes_the_features() -> None:
     dense = np.zeros(5)
     dense[log.indices[0]] = log.values[0]
     assert dense == pytest.approx(phi(observation), rel=1e-6)
+
+
+def test_a_rule_with_the_name_of_a_library_rule_is_not_loaded_as_that(tmp_path: Path) -> None:
+    td = emphatic.rules.get("td")
+    own = Rule("td", _slower, weights=td.weights, traces=td.traces, memory=td.memory)
+    learner, path = emphatic.Learner(own, 2, engine="reference"), tmp_path / "m.safetensors"
+    learner.run(np.eye(2), 1.0, 0.5, alpha=0.5)
+    learner.save(path)
+    with pytest.raises(CheckpointError, match="rule 'td', which is not the library's: give that Rule again"):
+        emphatic.load(path)
+    assert emphatic.load(path, rule=own).rule == own
+    horde = Horde([GVF("x", gamma=0.8)], f.Features([f.Bias()]), own, rates=0.1, engine="reference")
+    horde.run({"x": np.sin(np.arange(30.0))})
+    horde.save(path)
+    with pytest.raises(CheckpointError, match="rule 'td', which is not the library's: give that Rule again"):
+        Horde.load(path)
+    row = {"x": 0.5}
+    assert np.array_equal(Horde.load(path, rule=own).observe(row), horde.observe(row))
+    for rule in (td, pickle.loads(pickle.dumps(td)), deepcopy(td)):  # the library's own, wherever it comes from
+        emphatic.Learner(rule, 2, engine="reference").save(path)
+        assert emphatic.load(path).rule == td

@@ -133,7 +133,22 @@ def test_when_nothing_can_be_read_the_exit_code_is_2(european_model: Path, capsy
     assert err.splitlines()[-1].startswith("Error: none of the 400 lines could be read; the first was line 1: ")
     code, out, err = piped(b"[1]\n" * 30, european_model.with_name("none"), capsys)
     assert code == 2
-    assert piped(b"", european_model, capsys)[0] == 0
+    for text in (b"", b"Datum;Zeit;Leistung;Pumpe\n"):
+        code, out, err = piped(text, european_model, capsys)
+        assert (code, out) == (2, [])
+        assert err.splitlines()[-1] == "Error: nothing could be read: standard input ended without a reading."
+
+
+@pytest.mark.plain
+def test_a_warm_up_keeps_the_settings_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [json.dumps({"x": t % 5, "y": t % 3}).encode() + b"\n" for t in range(16)]
+    model, begun = tmp_path / "m", Settings(predict=("x",), horizons=(3, 7))
+    assert piped(b"".join(lines[:4]), model, capsys, settings=begun, warm_up=12)[0] == 0
+    _, out, _ = piped(b"".join(lines[4:8]), model, capsys, settings=Settings(), warm_up=12)
+    assert out[-1]["predictions"] == {"x": {"3": 2.0, "7": 2.0}}
+    # what is given now overrides it
+    _, out, _ = piped(b"".join(lines[8:]), model, capsys, settings=Settings(predict=("y",)), warm_up=12)
+    assert {signal: list(at) for signal, at in out[-1]["predictions"].items()} == {"y": ["3", "7"]}
 
 
 def test_readings_out_of_order_are_told(european_model: Path, capsys: pytest.CaptureFixture[str]) -> None:

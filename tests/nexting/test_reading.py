@@ -158,6 +158,15 @@ def test_switches_are_predicted(call: Call) -> None:
     assert summary[0]["variance_explained"] > 0.5
 
 
+def test_percentages_are_predicted_and_the_last_lines_say_so(call: Call) -> None:
+    code, out, _ = call(rows("time,level", lambda t, x: f"{t:%Y-%m-%d %H:%M},{50 + 10 * x:.3f}%"), "--horizons", 2)
+    assert code == 0
+    assert "Percent signs left out (50% is 50): 'level'." in out
+    table, summary = written()
+    assert table.column_names == ["row", "time", "level@2"]
+    assert summary[0]["reading"]["percent"] == ["level"]
+
+
 def test_a_switch_whose_words_are_named_stays_words() -> None:
     log = {"x": X, "move": ["yes", "no", "yes"] * 100}
     policy: dict[str, Any] = {"column": "move", "target": {"yes": 1.0}}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,14 @@ from numpy.typing import NDArray
 
 from benchmarks import studies
 from benchmarks.measure import GateFailed
+from benchmarks.studies import whole
 from benchmarks.studies.alternatives import BLOCK, walk
 from benchmarks.studies.beside import NUMPY, Beside
 from benchmarks.studies.check import against_reference, alike, by_reference
 from benchmarks.studies.collision import SMALL, Study
 from benchmarks.studies.growth import Growth
 from benchmarks.studies.simulation import Simulation
-from emphatic import problems
+from emphatic import problems, rules
 from emphatic.studies import sweep
 from emphatic.studies.grid import settings
 
@@ -27,12 +30,24 @@ def test_the_targets_are_all_there() -> None:
     study, rooms = [case for case in cases if isinstance(case, Study)]
     assert (rooms.problem, rooms.grid, rooms.runs, rooms.steps) == ("four_rooms", study.grid, 50, 50_000)
     assert (rooms.every, rooms.tasks, rooms.jobs, rooms.minutes) == (10, 8, 2, 120)
-    assert {case.at_most for case in cases if isinstance(case, Growth) and case.what.startswith("n = 32, ")} == {60}
+    wide = [case for case in cases if isinstance(case, Growth) and case.what.startswith("n = 32, ")]
+    assert ({case.at_most for case in wide}, tuple(case.rule for case in wide)) == ({60}, rules.names())
     grid = settings(study.grid)
     assert (len(grid), sum(map(len, grid)), study.runs, study.steps) == (11, 16_416, 50, 20_000)
     assert (study.jobs, study.part % study.jobs, study.minutes) == (2, 0, 15)
     simulated = [(case.T, case.runs, case.millions) for case in cases if isinstance(case, Simulation)]
     assert simulated == [(1_000_000, None, 10), (20_000, 50, 10)]
+
+
+def test_a_whole_study_out_of_time_is_to_be_called_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for count in (1, 2):
+        assert whole.run("four-rooms", 1, 0.0, tmp_path, quick=True) == 3
+        out = capsys.readouterr().out
+        assert f"four-rooms: 0.0% done in {count} calls, " in out
+        assert out.endswith("not finished: call it again\n")
+        calls = json.loads((tmp_path / "four-rooms" / "calls.json").read_text("utf-8"))
+        assert len(calls) == count
+        assert calls[-1]["cpu"] > 0.0
 
 
 @pytest.mark.parametrize("rule", ["td", "etd"])

@@ -25,6 +25,44 @@ def horde(**options: Any) -> Horde:
     return Horde([GVF("x", horizon=2), GVF("x", horizon=9)], maker, engine="reference", **options)
 
 
+@pytest.mark.parametrize("method", [None, *stepsizes.names()])
+def test_an_alpha_of_0_freezes(method: str | None) -> None:
+    """From the start and after ``cut`` every rule; in mid-sequence all but those whose traces hold α."""
+    rng = np.random.default_rng(0)
+    Phi, R, rho = rng.normal(size=(13, 3)), rng.normal(size=12), rng.uniform(0.5, 1.5, 12)
+    given = {"beta": 0.9, "pi": 0.5, "mu": 0.5, "xi": 0.5}
+    fits = emphatic.rules.names() if method is None else _fitting(method)
+    assert len(fits) > 1
+    for rule in fits:
+        learner = emphatic.Learner(rule, 3, engine="reference", stepsize=method)
+        extra = {name: given[name] for name in learner.rule.extra if name not in learner.rule.defaults}
+        names = [name for name in learner.rule.weights if name in ("theta", "w", "alphas")]
+
+        def moves(alpha: float, learner: Any = learner, extra: Any = extra, names: Any = names) -> bool:
+            before = [np.copy(getattr(learner, name)) for name in names]
+            learner.run(Phi, R, 0.9, alpha=alpha, lambda_=0.8, rho=rho, **extra)
+            return not all(np.array_equal(x, getattr(learner, name)) for x, name in zip(before, names, strict=True))
+
+        assert not moves(0.0)
+        assert moves(0.05)
+        assert moves(0.0) == rule.startswith("true_online")
+        learner.cut()
+        assert not moves(0.0)
+
+
+def _fitting(method: str) -> list[str]:
+    """The rules that a method is for."""
+    return [rule for rule in emphatic.rules.names() if _fits(method, rule)]
+
+
+def _fits(method: str, rule: str) -> bool:
+    try:
+        stepsizes.get(method).rule(emphatic.rules.get(rule))
+    except ValueError:
+        return False
+    return True
+
+
 def test_a_horde_learns_with_a_method() -> None:
     """α is rates times alpha times what the method says; both are 1 by default."""
     one = horde(stepsize=Auto(0.3))

@@ -89,6 +89,7 @@ def test_every_method_follows_its_equations(method: str, rule: str, engine: str)
         ("autostep", "float64"),
         ("tidbd", "float32"),
         pytest.param("emphatic", "float64", marks=pytest.mark.plain),
+        pytest.param("emphatic", "float64", marks=pytest.mark.long, id="emphatic-compiled"),
     ],
 )
 def test_learners_with_options_of_their_own(method: str, engine: str, dtype: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from emphatic import Rule, problems
 from emphatic.cli import app
+from emphatic.common.locks import hold_folder
 from emphatic.studies import reproductions
 from emphatic.studies.agreement import ORIGINS, Outcome, claim, compare, count_numbers, finding
 from emphatic.studies.conditions import Conditions
@@ -222,6 +224,17 @@ def test_command_agrees(tmp_path: Path) -> None:
     assert "9 of 9 numbers agree" in said
     assert "disagree │" not in said
     assert (tmp_path / "followon-variance" / "report.html").exists()
+
+
+def test_another_run_into_the_same_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "followon-variance"
+    with hold_folder(folder):
+        code, said = command("followon-variance", "--quick", "--out", tmp_path)
+    assert code == 2
+    assert said.startswith(f"Error: {folder}: another run, process {os.getpid()}, is writing here.")
+    assert not folder.exists()
+    assert command("followon-variance", "--quick", "--out", tmp_path)[0] == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "results.json"]
 
 
 def test_command_disagrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from emphatic.tables import Block, Table, TableError, open_table
 from emphatic.tables.files import open_file
+from emphatic.tables.notation import Notation
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 N = 300
@@ -257,6 +258,21 @@ def test_switches_are_numbers(yes: str, no: str, write: Any) -> None:
     np.testing.assert_array_equal(only(table).values[:, 0], expected)
     assert table.notation.switches == ("valve",)
     assert open_table(write(lines), words=["valve"]).categories == ("valve", "mode")
+
+
+def test_percentages_are_numbers(write: Any) -> None:
+    level = [f"{50 + 10 * x:.2f} %" for x in X]
+    level[6], level[7] = "", "50"
+    lines = [f"{own};{'100%' if x > 0 else 'none'};{x}" for own, x in zip(level, X, strict=True)]
+    expected = np.array([float(own.rstrip(" %") or "nan") for own in level])
+    for path in (write(["level;mode;x", *lines]), write(["level;mode;x", *(line.replace(".", ",") for line in lines)])):
+        table = open_table(path)
+        assert table.names == ("level", "mode", "x")
+        np.testing.assert_array_equal(only(table).values[:, 0], expected)
+        np.testing.assert_array_equal(only(table).values[:, 1], np.where(X > 0, 100.0, np.nan))
+        assert table.facts()["percent"] == ["level", "mode"]
+        assert Notation.from_config(table.notation.config()).style_of("level").percent
+    assert open_table(path, words=["mode"]).categories == ("mode",)
 
 
 def test_short_rows_are_filled_and_long_ones_dropped(write: Any) -> None:

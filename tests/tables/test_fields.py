@@ -34,6 +34,11 @@ WORDS = [
     "Yes",
     "no",
     "closed",
+    "50%",
+    "1,5 %",
+    "%",
+    "5%%",
+    "ON %",
 ]
 NUMBERS = ["1", "-2.5", "+3", ".5", "5.", "1e3", "1E-07", "1e400", "1e-400", "007", "1,5", "1.234,5", "1,234.5", "-0"]
 texts = st.one_of(
@@ -59,17 +64,19 @@ def column(values: list[str | None]) -> Any:
 
 
 @given(
-    st.lists(padded, max_size=8), st.booleans(), st.sampled_from([None, ".", ",", " ", "'", "\u00a0"]), st.booleans()
-)
-@example(["1.5", "nan(1)"], False, None, False)
-@example(["nan", "2"], False, None, False)
-@example(["1.234,5", "1.234", "1.23", "-1.234.567"], True, ".", False)
+    st.lists(padded, max_size=8), st.booleans(), st.sampled_from([None, ".", ",", " ", "'", "\u00a0"]), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+@example(["1.5", "nan(1)"], False, None, False, False)
+@example(["nan", "2"], False, None, False, False)
+@example(["1.234,5", "1.234", "1.23", "-1.234.567"], True, ".", False, False)
+@example(["1.5%", "50 %\u2003", "%", "nan%", "7"], False, None, False, True)
 def test_a_number_alone_is_the_number_in_a_column(
-    values: list[str | None], comma: bool, thousands: str | None, switch: bool
+    values: list[str | None], comma: bool, thousands: str | None, switch: bool, percent: bool
 ) -> None:
     if thousands == ("," if comma else "."):
         thousands = None
-    style = NumberStyle(comma, thousands, switch)
+    style = NumberStyle(comma, thousands, switch, percent)
     alone = [fields.number(value, style) for value in values]
     together, unreadable = fields.numbers(column(values), style)
     same([value for value, _ in alone], together)

@@ -31,6 +31,7 @@ ODD = st.sampled_from(["+3", " 7 ", ".5", "1E-3", "1e400", "Infinity", "1_000", 
 NUMBER = st.one_of(PLAIN, PLAIN, PLAIN, PLAIN, MISSING, ODD)
 SWITCH = st.one_of(st.sampled_from(["true", "False", "TRUE"]), MISSING)
 ON_OFF = st.one_of(st.sampled_from(["ON", "off", " on "]), MISSING)
+PERCENT = st.one_of(st.integers(0, 1000).map(lambda i: f"{i / 10}%"), st.sampled_from(["50 %", " 7%", "12", "%", ""]))
 GROUPED = st.integers(1000, 99_999_999).map(lambda i: f"{i / 10:,.1f}")
 LABEL = st.one_of(st.sampled_from(["heat", " cool é ", "off", 'a "b"', "x, y; z", "'", "12"]), MISSING)
 JSON_NUMBER = st.one_of(
@@ -62,7 +63,7 @@ TIMES: dict[str, Any] = {
 def tables(draw: st.DrawFn, number: Any = NUMBER, label: Any = LABEL) -> tuple[list[str], list[list[Any]]]:
     """Names and rows. The first column can always be read, so that every row is a reading."""
     rows, (time_names, write) = draw(st.integers(3, 12)), TIMES[draw(st.sampled_from(list(TIMES)))]
-    kinds = [PLAIN, number, draw(st.sampled_from([number, SWITCH, ON_OFF, GROUPED])), label]
+    kinds = [PLAIN, number, draw(st.sampled_from([number, SWITCH, ON_OFF, GROUPED, PERCENT])), label]
     minutes = np.cumsum(draw(st.lists(st.sampled_from([1, 1, 1, 30]), min_size=rows, max_size=rows)))
     cells = []
     for i in range(rows):

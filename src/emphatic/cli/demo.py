@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from emphatic.common.names import refusal
+
 __all__ = ["Chain", "learn_chain", "show"]
 
 FloatArray = npt.NDArray[np.float64]
@@ -45,9 +47,9 @@ def learn_chain(steps: int, seed: int) -> Chain:
     True
     """
     if not 1 <= steps <= MOST_STEPS:
-        raise ValueError(f"The 'steps' parameter of demo must be between 1 and {MOST_STEPS}. Got {steps} instead.")
+        raise refusal("steps", "demo", f"be between 1 and {MOST_STEPS}", str(steps))
     if seed < 0:
-        raise ValueError(f"The 'seed' parameter of demo must be at least 0. Got {seed} instead.")
+        raise refusal("seed", "demo", "be at least 0", str(seed))
     from emphatic import problems
     from emphatic.learning.learner import Learner
     from emphatic.stepsizes import decaying

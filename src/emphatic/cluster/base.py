@@ -86,7 +86,7 @@ class Cluster:
             raise ValueError(f"{self.storage}: there is no run to resume: it has no manifest.json.")
         if found is not None and resume is False:
             raise ValueError(
-                f"{self.storage}: this folder holds a run of {found.rows} rows: resume it, or take another folder."
+                f"{self.storage}: this folder holds a run of {found.rows} rows: resume it, or choose another folder."
             )
 
     def _launch(self, parts: Sequence[ShardPart], setup: Mapping[str, Any]) -> None:
@@ -98,8 +98,8 @@ class Cluster:
             other = sorted(key for key in keys if manifest.setup.get(key) != self._setup.get(key))
             self.close()
             raise ValueError(
-                f"{self.storage}: the run in this folder has another {', '.join(other)}. Resume it with the same, or "
-                "take another folder."
+                f"{self.storage}: the run in this folder has a different {', '.join(other)}. Resume it with the "
+                "same settings, or choose another folder."
             )
         try:
             if manifest is None:
@@ -178,7 +178,8 @@ class Cluster:
     def _running(self) -> Driver:
         if self._driver is None:
             raise RuntimeError(
-                f"{type(self).__name__} has not begun, or is closed. What it saved is in {self.storage}: open it again."
+                f"{type(self).__name__} has not begun, or is closed. What it saved is in {self.storage}: create it "
+                "again to go on."
             )
         return self._driver
 

@@ -100,8 +100,8 @@ class Connection:
             self.ray.shutdown()
             if "num_cpus" not in arguments and _is_unauthenticated(error):
                 raise ClusterError(
-                    f"The Ray at {arguments['address']} wants a token: this machine must have its head's, "
-                    "with RAY_AUTH_MODE=token set."
+                    f"The Ray at {arguments['address']} requires a token: copy its head node's to this "
+                    "machine, and set RAY_AUTH_MODE=token."
                 ) from error
             raise ClusterError(f"Ray cannot be used: {_first_line(error)}") from error
 
@@ -117,7 +117,7 @@ class Connection:
                 each = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
                 raise ClusterError(
                     f"{self.shards} shards with {each} each need {needed} CPUs: the cluster's nodes have "
-                    f"{' + '.join(map(str, cpus_of)) or 'none'}, {free} of them free. Take fewer shards or threads."
+                    f"{' + '.join(map(str, cpus_of)) or 'none'}, {free} of them free. Use fewer shards or threads."
                 )
             time.sleep(0.2)
 

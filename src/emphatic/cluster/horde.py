@@ -21,6 +21,7 @@ from emphatic.hordes.horde import RATES, Horde, warm_up_rows
 from emphatic.hordes.reading import rows_of
 from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import GVF
+from emphatic.rules import AnyRule
 from emphatic.tables import Clock, Hold, Table, open_table
 
 __all__ = ["ClusterHorde", "SharedReadings"]
@@ -63,7 +64,7 @@ class _HordePart:
         return Horde(self.questions, whole, **self.arguments)._warm_up(*self.warm_up)
 
     def load(self, path: Path) -> tuple[Horde, dict[str, Any]]:
-        return Horde.load_with(path)
+        return Horde.load_with(path, rule=_own(self.arguments["rule"]))
 
     def learn(self, model: Horde, shared: SharedReadings, own: Any, predict: bool) -> tuple[int, Any]:
         made = model._learn_rows(shared.values, shared.time, shared.labels, None, None, np.array(shared.gap))
@@ -96,7 +97,7 @@ class ClusterHorde(Cluster):
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str = "true_online_etd",
+        rule: str | AnyRule = "true_online_etd",
         *,
         shards: int | None = None,
         address: str | None = None,
@@ -129,6 +130,7 @@ class ClusterHorde(Cluster):
         arguments["rates"] = template.rates  # (which depend on the step size, if they were left out)
         self._arguments = arguments
         plain = {name: np.asarray(value).tolist() for name, value in arguments.items() if value is not None}
+        plain["rule"] = template.rule
         if arguments.get("stepsize") is not None:
             plain["stepsize"] = template._setup.kind["stepsize"].config()
         configs = [question.config() for question in self.questions]
@@ -232,7 +234,7 @@ class ClusterHorde(Cluster):
         name = f"{driver.manifest.block:012d}-{driver.manifest.session}.safetensors"
         files = [self.storage / f"shard-{shard:05d}" / name for shard in range(self._shards)]
         which = {name: g for g, (_, names) in enumerate(self._features) for name in names}
-        return join_hordes([Horde.load(path) for path in files], which)
+        return join_hordes([Horde.load(path, rule=_own(self._arguments["rule"])) for path in files], which)
 
     def __repr__(self) -> str:
         return f"ClusterHorde({len(self.questions)} questions, engine={self.engine!r}, shards={self._shards})"
@@ -255,7 +257,7 @@ class ClusterHorde(Cluster):
         self.engine, self._signals, self._categories = engine, tuple(signals), tuple(categories)
         template, Q = self._template, len(self.questions)
         # The grain of the chunked engine does not depend on n, and dense learners do not touch each other.
-        steps, learners = grain(template.rule, 32, template._setup.kind["dtype"], engine)
+        steps, learners = grain(template._setup.rule, 32, template._setup.kind["dtype"], engine)
         try:
             cuts = cut(Q, self._shards, self._block, (steps, learners))
         except ValueError:
@@ -290,3 +292,8 @@ class ClusterHorde(Cluster):
             block = SharedReadings(values, None, labels, np.zeros(len(values), bool))
         nbytes = block.values.nbytes + sum(8 * len(column) for column in block.labels.values())
         return Parcel(len(block.values), block, [None] * self._shards, nbytes)
+
+
+def _own(rule: str | AnyRule) -> AnyRule | None:
+    """A rule of one's own, which a file does not hold."""
+    return None if isinstance(rule, str) else rule

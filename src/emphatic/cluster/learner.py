@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import engines
+from emphatic import engines, rules, stepsizes
 from emphatic.cluster.base import BLOCK, Cluster, OnCheckpoint, Predictions, numbered
 from emphatic.cluster.cuts import cut, grain
 from emphatic.cluster.driver import Parcel
@@ -19,6 +19,8 @@ from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal, whole
 from emphatic.learning.joining import join
 from emphatic.learning.learner import Learner
+from emphatic.rules import ElementwiseRule
+from emphatic.stepsizes import StepSize
 
 __all__ = ["ClusterLearner"]
 
@@ -40,8 +42,7 @@ class _LearnerPart:
         return Learner(self.rule, self.n, self.K, **self.kind)
 
     def load(self, path: Path) -> tuple[Learner, dict[str, Any]]:
-        rule = None if isinstance(self.rule, str) else self.rule
-        return Learner.load_with(path, rule=rule)
+        return Learner.load_with(path, rule=None if isinstance(self.rule, str) else self.rule)
 
     def learn(self, model: Learner, shared: Any, own: Any, predict: bool) -> tuple[int, Any]:
         before = model.position
@@ -64,10 +65,12 @@ class ClusterLearner(Cluster):
     go on from it, with the same bits. If it holds a run of the same set-up, that goes on (``resume``: True insists on
     one, False on none); ``position`` says from which row.
 
-    ``engine`` is decided here and never in a shard; "auto" chooses as for features that are not sparse. ``threads`` is
-    what a shard may use, and how many CPUs it is given. Blocks of ``block`` steps are sent, the features once a node;
-    the fastest shard is at most ``ahead`` of them ahead of the slowest. Where ``exact`` the bits are those of one
-    Learner, else of the same shards in one process, ``emphatic.cluster.local``. A learner that diverges is frozen.
+    ``rule`` and ``stepsize`` are as for ``Learner``; an option of the step size may have one number for each of the K
+    learners. ``engine`` is decided here and never in a shard; "auto" chooses as for features that are not sparse.
+    ``threads`` is what a shard may use, and how many CPUs it is given. Blocks of ``block`` steps are sent, the features
+    once a node; the fastest shard is at most ``ahead`` of them ahead of the slowest. Where ``exact`` the bits are those
+    of one Learner, else of the same shards in one process, ``emphatic.cluster.local``. A learner that diverges is
+    frozen.
 
     >>> import numpy as np
     >>> from emphatic.cluster import local
@@ -88,18 +91,30 @@ class ClusterLearner(Cluster):
         storage: str | os.PathLike[str] | None = None,
         dtype: str = "float64",
         engine: str = "auto",
+        stepsize: Any = None,
         threads: int | None = None,
         block: int = BLOCK,
         ahead: int = 4,
         checkpoint_every: str | float = "30s",
         resume: bool | None = None,
     ) -> None:
-        K = whole("K", K, "ClusterLearner")
-        name = engines.choose(whole("n", n, "ClusterLearner"), K, block, None) if engine == "auto" else engine
-        # Says at once what is wrong with any of them.
-        probe = Learner(rule, n, 1, dtype=dtype, engine="dense" if name.startswith("cuda") else name)
+        n, K = whole("n", n, "ClusterLearner"), whole("K", K, "ClusterLearner")
+        method = None if stepsize is None else stepsizes.get(stepsize)
+        if method is not None:
+            _check_options(method, K)
+        # Say at once what is wrong with any of them.
+        of_one: dict[str, Any] = {"dtype": dtype, "stepsize": method and method.select(np.arange(1))}
+        stepped = Learner(rule, n, 1, engine="reference", **of_one).rule
+        elementwise = isinstance(stepped, ElementwiseRule)
+        name = engines.choose(n, K, block, None, elementwise=elementwise) if engine == "auto" else engine
+        here = "dense" if name.startswith("cuda") and not elementwise else name  # (cuda need not be installed here)
+        probe = Learner(rule, n, 1, engine=here, **of_one)
         self.rule, self.n, self.K, self.dtype, self.engine = probe.rule, n, K, probe.dtype, name
-        setup = {"kind": "learner", "rule": self.rule.name, "n": n, "K": K, "dtype": self.dtype, "engine": name}
+        base = self.rule.base
+        setup = {"kind": "learner", "rule": base.name, "n": n, "K": K, "dtype": self.dtype, "engine": name}
+        if method is not None:
+            setup["stepsize"] = method.config()
+        self._method = method
         super().__init__(setup, shards, address, storage, name, block, ahead, checkpoint_every, threads, resume)
         try:
             cuts = cut(K, self._shards, block, grain(self.rule, n, self.dtype, name))
@@ -108,8 +123,11 @@ class ClusterLearner(Cluster):
             raise
         self._parts, self._exact = list(cuts), cuts.exact
         kind = {"dtype": self.dtype, "engine": name, "threads": self._threads}
-        own = rule if isinstance(rule, str) else self.rule
-        parts = [_LearnerPart(own, n, part.stop - part.start, part.start, kind) for part in cuts]
+        parts = []
+        for part in cuts:
+            of = {} if method is None else {"stepsize": method.select(np.arange(part.start, part.stop))}
+            named = base if rules.is_own(base) else base.name
+            parts.append(_LearnerPart(named, n, part.stop - part.start, part.start, kind | of))
         self._launch(parts, {"cuts": [part.start for part in cuts]})
 
     def run(
@@ -173,15 +191,15 @@ class ClusterLearner(Cluster):
         """All learners as one, in this process, as they were saved last."""
         driver = self._running()
         name = f"{driver.manifest.block:012d}-{driver.manifest.session}.safetensors"
-        rule = self.rule
+        rule = self.rule.base
         if driver.manifest.block == 0:
-            return Learner(rule, self.n, self.K, dtype=self.dtype, engine=self.engine)
+            return Learner(rule, self.n, self.K, dtype=self.dtype, engine=self.engine, stepsize=self._method)
         files = [self.storage / f"shard-{shard:05d}" / name for shard in range(self._shards)]
-        return join([Learner.load_with(path, rule=None if rule.name in _built_in() else rule)[0] for path in files])
+        return join([Learner.load_with(path, rule=rule)[0] for path in files])
 
     def __repr__(self) -> str:
         kind = f"K={self.K}, dtype={self.dtype!r}, engine={self.engine!r}, shards={self._shards}"
-        return f"ClusterLearner({self.rule.name!r}, n={self.n}, {kind})"
+        return f"ClusterLearner({self.rule.base.name!r}, n={self.n}, {kind})"
 
     def _parcel(self, block: Mapping[str, Any]) -> Parcel:
         """What all shards are sent, and each one's own columns."""
@@ -195,10 +213,12 @@ class ClusterLearner(Cluster):
         return Parcel(T, shared, own, nbytes)
 
 
-def _built_in() -> tuple[str, ...]:
-    from emphatic import rules
-
-    return rules.names()
+def _check_options(method: StepSize, K: int) -> None:
+    """The options of a step size are numbers, or one for each of all the learners."""
+    for value in method.options().values():
+        if np.ndim(value) and np.shape(value) != (K,):
+            wanted = "have numbers, or one for each of K learners, in its options"
+            raise refusal("stepsize", "ClusterLearner", wanted, f"an array of shape {np.shape(value)}, K={K}")
 
 
 def _length(Phi: Any) -> int:

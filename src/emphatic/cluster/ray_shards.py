@@ -73,7 +73,7 @@ class RayShards:
         try:
             return self._ray.put(value)
         except self._ray.exceptions.ObjectStoreFullError:
-            wanted = "Take smaller blocks, fewer of them ahead, or a Ray with a larger object store."
+            wanted = "Use smaller blocks, a smaller 'ahead', or a Ray with a larger object store."
             raise ClusterError(f"Ray's object store has no room for the blocks that are kept. {wanted}") from None
 
     def call(self, shard: int, method: str, *arguments: Any) -> Any:
@@ -121,7 +121,7 @@ class RayShards:
     def _give_up(self, shard: int, why: str) -> None:
         free = int(self._ray.available_resources().get("CPU", 0))
         raise ClusterError(
-            f"Shard {shard} was not there within {_PATIENCE:.0f} s ({why or 'no answer'}); "
+            f"Shard {shard} did not come back within {_PATIENCE:.0f} s ({why or 'no answer'}); "
             f"it needs {self._connection.threads} CPUs on one node, and {free} are free in all."
         )
 

@@ -129,9 +129,12 @@ class Shard:
         """On the first call of a process: go on from what was saved last."""
         if self._model is None:
             _insist(lambda: self._folder.mkdir(parents=True, exist_ok=True))
-            for left in self._folder.glob(".*.partial"):  # by a process that was killed while it saved
-                with suppress(OSError):
-                    left.unlink()
+            # By a process that was killed while it saved, and by a driver that is gone, past its manifest.
+            needed = self._files().values()
+            for left in (*self._folder.glob(".*.partial"), *self._folder.glob("*.safetensors")):
+                if left not in needed:
+                    with suppress(OSError):
+                        left.unlink()
             _insist(lambda: self._restore(None))
 
     def _files(self) -> dict[int, Path]:
@@ -158,7 +161,9 @@ class Shard:
             self._model, self._at, self._rows = self._part.make(), 0, 0
             self._kept.restore([])
         else:
-            raise FileNotFoundError(2, f"The manifest names block {self._start.block}, which is not", str(self._folder))
+            raise FileNotFoundError(
+                2, f"The state at block {self._start.block}, which the manifest names, is missing", str(self._folder)
+            )
         self._saved = self._at
 
     def _save(self, keep: int) -> None:

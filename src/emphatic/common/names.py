@@ -1,11 +1,20 @@
-"""Messages for unknown names: the closest match, and the list of known names."""
+"""Messages for bad parameters, and for unknown names: the closest match, and the list of known names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["check_names", "show", "suggestion"]
+__all__ = ["check_names", "refusal", "show", "suggestion"]
+
+
+def refusal(name: str, function: str, wanted: str, got: str, remedy: str = "") -> ValueError:
+    """The error for a bad parameter, in the form that all messages share; ``remedy`` is a sentence after it.
+
+    >>> refusal("n", "Learner", "be a whole number of 1 or more", "0")
+    ValueError("The 'n' parameter of Learner must be a whole number of 1 or more. Got 0 instead.")
+    """
+    return ValueError(f"The '{name}' parameter of {function} must {wanted}. Got {got} instead. {remedy}".rstrip())
 
 
 def show(value: object, most: int = 60) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
 from emphatic.features import Features
 from emphatic.hordes.reading import REWARD
 from emphatic.learning import restoring
@@ -79,18 +78,12 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
 
 
 def arguments(
-    saved: Mapping[str, Any],
-    stored: Mapping[str, Stored],
-    mu: Any,
-    rule: AnyRule | None = None,
-    engine: str | None = None,
+    header: Mapping[str, Any], stored: Mapping[str, Stored], mu: Any, rule: AnyRule | None, engine: str | None
 ) -> dict[str, Any]:
-    """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``.
-
-    ``engine`` is the one to go on with, if not that of the file.
-    """
-    if rule is None and saved["rule"] not in rules.names():
-        raise ValueError(f"its rule {saved['rule']!r} is not the library's: give that Rule again, as rule=…")
+    """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
+    saved = header["horde"]
+    if rule is None:
+        restoring.check_own_rule(header)
     mu = saved.get("mu") if mu is None else mu
     if isinstance(mu, str):
         raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")
@@ -108,7 +101,7 @@ def arguments(
 
 
 def restore(
-    horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None = None
+    horde: HordeState, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None
 ) -> dict[str, Any]:
     """Restore the state of a new horde; returns the ``more`` saved with it. ValueError and others if it is invalid."""
     saved = header["horde"]

@@ -24,7 +24,7 @@ from emphatic.hordes import checkpoints
 from emphatic.hordes.horde_steps import HordeSteps
 from emphatic.hordes.reading import REWARD, probability, rows_of
 from emphatic.hordes.setup import Setup
-from emphatic.learning import checkpoint
+from emphatic.learning import checkpoint, restoring
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
@@ -360,27 +360,29 @@ class Horde(HordeSteps):
 
     @staticmethod
     def load(
-        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None, engine: str | None = None
+        path: str | os.PathLike[str], *, engine: str | None = None, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
-        ``mu`` must be passed again if it was a function, and so must a ``rule`` of your own. With an ``engine`` it goes
-        on with that one; if it is another than the one it was saved with, the results are equal to rounding.
+        ``engine`` replaces the one in the file; with another engine it goes on to rounding. ``mu`` must be passed
+        again if it was a function, and so must a ``rule`` of your own.
         """
-        return Horde.load_with(path, mu=mu, rule=rule, engine=engine)[0]
+        return Horde.load_with(path, engine=engine, mu=mu, rule=rule)[0]
 
     @staticmethod
     def load_with(
-        path: str | os.PathLike[str], *, mu: Behaviour = None, rule: AnyRule | None = None, engine: str | None = None
+        path: str | os.PathLike[str], *, engine: str | None = None, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> tuple[Horde, dict[str, Any]]:
         """The same, and the ``more`` that was saved with it."""
-        if engine is not None and not engines.known(engine):
-            raise refusal("engine", "load", f"be one of {', '.join(engines.available())}", repr(engine))
+        restoring.check_engine(engine)
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a single Learner, not a Horde: use emphatic.load.")
+            name = engine or str(header.get("engine"))
+            if lacking := engines.missing(name):
+                raise restoring.lacking_engine(engine, name, lacking)  # the file is not at fault
             try:
-                horde = Horde(**checkpoints.arguments(header["horde"], stored, mu, rule, engine))
+                horde = Horde(**checkpoints.arguments(header, stored, mu, rule, engine))
                 return horde, checkpoints.restore(horde, header, stored, engine)
             except Exception as error:  # whatever a damaged file causes
                 raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error

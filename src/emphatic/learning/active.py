@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.common.names import show
+from emphatic.common.names import refusal, show
 from emphatic.engines.rows import Rows, survey
 
 __all__ = ["Active"]
@@ -56,16 +56,12 @@ class Active:
                 return
         given = indices if type(indices) is np.ndarray else _regular("indices", indices)
         if given.dtype.kind not in "iu" and given.size:
-            raise ValueError(
-                f"The 'indices' parameter of Active must be integers. Got an array of {given.dtype} instead."
-            )
+            raise refusal("indices", "Active", "be integers", f"an array of {given.dtype}")
         if given.dtype.kind == "u" and given.size and given.max() >= 1 << 63:
-            raise ValueError(f"The 'indices' parameter of Active must be below 2**63. Got {given.max()} instead.")
+            raise refusal("indices", "Active", "be below 2**63", str(given.max()))
         if given.ndim not in (1, 2):
-            raise ValueError(
-                "The 'indices' parameter of Active must have shape (k,) for one step or (T, k) for many. "
-                f"Got shape {given.shape} instead."
-            )
+            wanted = "have shape (k,) for one step or (T, k) for many"
+            raise refusal("indices", "Active", wanted, f"shape {given.shape}")
         # One step is copied (it is small, and callers reuse their buffers); a log is not, where it need not be.
         array = np.array(given, np.int64) if given.ndim == 1 else np.ascontiguousarray(given, np.int64)
         self.indices = array
@@ -140,11 +136,9 @@ def highest(indices: NDArray[np.int64]) -> int:
         return top
     at = f" at step {row}" if indices.ndim == 2 else ""
     if repeated:
-        raise ValueError(
-            f"The 'indices' parameter of Active must be all different within one step. Got {top} more than "
-            f"once{at} instead; merge the repeated features and pad with -1."
-        )
-    raise ValueError(f"The 'indices' parameter of Active must be 0 or more, or -1 for none. Got {top}{at} instead.")
+        got, remedy = f"{top} more than once{at}", "Merge the repeated features and pad with -1."
+        raise refusal("indices", "Active", "be all different within one step", got, remedy)
+    raise refusal("indices", "Active", "be 0 or more, or -1 for none", f"{top}{at}")
 
 
 def _regular(name: str, value: Any) -> NDArray[Any]:
@@ -152,29 +146,25 @@ def _regular(name: str, value: Any) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except Exception:  # whatever an object's own way of becoming an array raises
-        raise ValueError(
-            f"The '{name}' parameter of Active must be a regular array. Got {show(value)} instead."
-        ) from None
+        raise refusal(name, "Active", "be a regular array", show(value)) from None
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise ValueError(f"The '{name}' parameter of Active must have no masked value. Got {show(value)} instead.")
+        raise refusal(name, "Active", "have no masked value", show(value))
     return array
 
 
 def _checked(values: ArrayLike, indices: NDArray[np.int64]) -> NDArray[np.float64]:
     given = _regular("values", values)
     if given.dtype.kind not in "fiub":
-        raise ValueError(f"The 'values' parameter of Active must be real numbers. Got {values!r} instead.")
+        raise refusal("values", "Active", "be real numbers", repr(values))
     with np.errstate(over="ignore"):
         weight = np.array(given, np.float64)
     if weight.shape != indices.shape:
-        raise ValueError(
-            f"The 'values' parameter of Active must have the shape of 'indices', {indices.shape}. "
-            f"Got shape {weight.shape} instead."
-        )
+        wanted = f"have the shape of 'indices', {indices.shape}"
+        raise refusal("values", "Active", wanted, f"shape {weight.shape}")
     bad = np.argwhere(~np.isfinite(weight))
     if len(bad):
         at = f" at step {bad[0][0]}" if indices.ndim == 2 else f" at position {bad[0][0]}"
-        raise ValueError(f"The 'values' parameter of Active must be finite. Got {weight[tuple(bad[0])]}{at} instead.")
+        raise refusal("values", "Active", "be finite", f"{weight[tuple(bad[0])]}{at}")
     return weight
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.names import show
+from emphatic.common.names import refusal, show
 from emphatic.engines.base import Arrays, Features
 from emphatic.engines.probe import Probe
 from emphatic.engines.rows import Rows, survey
 from emphatic.learning.active import Active
 from emphatic.rules import RANGES, AnyRule
 
-__all__ = ["features", "numbers", "parameters", "probe", "series", "whole"]
+__all__ = ["features", "numbers", "parameters", "probe", "refusal", "series", "whole"]
 
 #: Converts a parameter, given its name and value; multiplies two converted parameters.
 Reader = Callable[[str, Any], Any]
@@ -38,11 +38,6 @@ _HOST = (1, 3, 11)
 
 #: How many dimensions φ may have: one step, many, or either.
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
-
-
-def refusal(name: str, function: str, wanted: str, got: str) -> ValueError:
-    """The error for a bad parameter, in the form that all messages share."""
-    return ValueError(f"The '{name}' parameter of {function} must {wanted}. Got {got} instead.")
 
 
 def whole(name: str, value: Any, function: str = "Learner") -> int:

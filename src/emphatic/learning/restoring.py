@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic import rules
+from emphatic import engines, rules
 from emphatic.common.names import show
 from emphatic.engines.base import Engine
 from emphatic.errors import CheckpointError
@@ -23,7 +23,18 @@ from emphatic.learning.tensors import DTYPES, Stored, TensorPart, pieces
 from emphatic.rules import AnyRule
 from emphatic.stepsizes import kind_of
 
-__all__ = ["check", "fill", "frozen", "open_checkpoint", "pack", "position", "unpack"]
+__all__ = [
+    "check",
+    "check_engine",
+    "check_own_rule",
+    "fill",
+    "frozen",
+    "lacking_engine",
+    "open_checkpoint",
+    "pack",
+    "position",
+    "unpack",
+]
 
 #: Counts are whole numbers in float64.
 _MOST_STEPS = 1 << 53
@@ -41,15 +52,33 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
             raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
+def check_engine(engine: Any) -> None:
+    """Refuse what is not an engine's name, "auto" or None."""
+    if engine is not None and not engines.known(engine) and (not isinstance(engine, str) or engine != "auto"):
+        raise inputs.refusal("engine", "load", f"be 'auto' or one of {', '.join(engines.available())}", repr(engine))
+
+
+def lacking_engine(engine: str | None, name: str, lacking: str) -> ValueError:
+    """The error where the engine that was asked for, or else the file's, is not on this machine."""
+    wanted = f"name an engine for this machine, such as 'auto': {name!r} needs {lacking}"
+    return inputs.refusal("engine", "load", wanted, repr(engine) if engine else f"none, and the file's is {name!r},")
+
+
+def check_own_rule(header: Mapping[str, Any]) -> None:
+    """ValueError if the learner's rule is not the library's, whatever its name: a file does not hold it."""
+    if isinstance(header["rule"], str) and (header["rule"] not in rules.names() or header.get("own_rule")):
+        raise ValueError(
+            f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"
+        )
+
+
 def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule | None = None) -> AnyRule:
     """The rule of the learner, if header and arrays agree with it; ``own`` for a rule that the library does not have.
 
     ValueError, KeyError or TypeError if they do not.
     """
-    if own is None and isinstance(header["rule"], str) and header["rule"] not in rules.names():
-        raise ValueError(
-            f"it holds the rule {header['rule']!r}, which is not the library's: give that Rule again, as rule=…"
-        )
+    if own is None:
+        check_own_rule(header)
     base = own.base if own is not None else rules.get(header["rule"])
     rule = base if header.get("stepsize") is None else _stepped(base, header["stepsize"])
     if (header["rule"], header["vectors"], header["memory"]) != (base.name, list(rule.vectors), list(rule.memory)):

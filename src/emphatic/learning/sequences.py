@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from emphatic.common.names import refusal
+
 __all__ = [
     "UndiscountedWarning",
     "interest",
@@ -54,16 +56,16 @@ def returns(R: npt.ArrayLike, gamma_next: npt.ArrayLike, *, tolerance: float = 0
     Source: Sutton's guide, section 1; Sutton, Mahmood & White (2016).
     """
     if not 0.0 <= tolerance < 1.0:  # also refuses NaN
-        raise _refusal("tolerance", "returns", "at least 0 and less than 1", repr(tolerance))
+        raise refusal("tolerance", "returns", "be at least 0 and less than 1", repr(tolerance))
     signal, discount = _numbers(R, "R", "returns"), _numbers(gamma_next, "gamma_next", "returns")
     if signal.ndim == 0:
-        raise _refusal("R", "returns", "a (T,) or (T, K) array", f"the scalar {signal[()]}")
+        raise refusal("R", "returns", "be a (T,) or (T, K) array", f"the scalar {signal[()]}")
     if discount.ndim == 2 and signal.ndim == 1:
         signal = signal[:, None]
     signal, discount = _aligned("returns", R=signal, gamma_next=discount)
     T = len(signal)
     if discount.ndim == 2 and len(discount) not in (1, T):
-        raise _refusal("gamma_next", "returns", f"of 1 or T = {T} rows like 'R'", f"shape {discount.shape}")
+        raise refusal("gamma_next", "returns", f"be of 1 or T = {T} rows like 'R'", f"shape {discount.shape}")
     _within(signal, "R", "returns", -_LARGEST, _LARGEST)
     _within(discount, "gamma_next", "returns", 0.0, 1.0)
     if T:
@@ -122,10 +124,10 @@ def interest(
     The guide does not give the terminal state's interest.
     """
     if kind not in ("every", "first", "discounted"):
-        raise _refusal("kind", "interest", "'every', 'first' or 'discounted'", repr(kind))
+        raise refusal("kind", "interest", "be 'every', 'first' or 'discounted'", repr(kind))
     discount = _numbers(gamma_next, "gamma_next", "interest")
     if discount.ndim != 1:
-        raise _refusal("gamma_next", "interest", "a (T,) array", f"shape {discount.shape}")
+        raise refusal("gamma_next", "interest", "be a (T,) array", f"shape {discount.shape}")
     _within(discount, "gamma_next", "interest", 0.0, 1.0)
     gamma = np.append(0.0, discount)[: len(discount)]  # γ_t, with γ_0 = 0: the log starts an episode
     start = gamma == 0.0
@@ -187,13 +189,13 @@ def xi(zeta: float, pi: npt.ArrayLike, mu: npt.ArrayLike) -> float:
     Source: Mahmood, Yu & Sutton (2017), "Multi-step off-policy learning without importance sampling ratios".
     """
     if not 0.0 <= zeta <= 1.0:  # also refuses NaN
-        raise _refusal("zeta", "xi", "between 0 and 1", repr(zeta))
+        raise refusal("zeta", "xi", "be between 0 and 1", repr(zeta))
     target, behaviour = _aligned("xi", pi=pi, mu=mu)
     _within(target, "pi", "xi", 0.0, 1.0)
     _within(behaviour, "mu", "xi", 0.0, 1.0)
     largest = np.maximum(target, behaviour)
     if not largest.size or largest.min() <= 0.0:
-        raise _refusal("mu", "xi", "greater than 0 wherever 'pi' is 0", "0.0 for both")
+        raise refusal("mu", "xi", "be greater than 0 wherever 'pi' is 0", "0.0 for both")
     xi_0, xi_max = 1.0 / float(largest.max()), 1.0 / float(largest.min())
     return 2.0 * zeta * xi_0 + max(0.0, 2.0 * zeta - 1.0) * (xi_max - 2.0 * xi_0)
 
@@ -236,11 +238,11 @@ def _numbers(value: npt.ArrayLike, name: str, of: str) -> FloatArray:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise _refusal(name, of, "numbers in one regular array", "rows of different lengths") from None
+        raise refusal(name, of, "be numbers in one regular array", "rows of different lengths") from None
     if array.dtype.kind not in "biuf":
-        raise _refusal(name, of, "real numbers", f"dtype {array.dtype}")
+        raise refusal(name, of, "be real numbers", f"dtype {array.dtype}")
     if array.ndim > 2:
-        raise _refusal(name, of, "a scalar, (T,), (K,) or (T, K)", f"shape {array.shape}")
+        raise refusal(name, of, "be a scalar, (T,), (K,) or (T, K)", f"shape {array.shape}")
     return array.astype(np.float64, copy=False)
 
 
@@ -254,18 +256,18 @@ def _aligned(of: str, **arguments: npt.ArrayLike) -> list[FloatArray]:
         try:
             shape = np.broadcast_shapes(shape, array.shape)
         except ValueError:
-            raise _refusal(name, of, f"of shape {shape} like '{lead}'", f"shape {array.shape}") from None
+            raise refusal(name, of, f"be of shape {shape} like '{lead}'", f"shape {array.shape}") from None
     for name, array in arrays.items():
         if array.ndim != 1 or array.shape == shape:
             continue
         if not wide:
             wanted, remedy = f"of length {shape[0]} like '{lead}'", "Pass (1, K) to give one value per learner."
-            raise _refusal(name, of, wanted, f"length {len(array)}", remedy)
+            raise refusal(name, of, f"be {wanted}", f"length {len(array)}", remedy)
         T, K = shape
         if len(array) not in shape or T == K != 1:
             wanted = f"of length T = {T} or K = {K}" if T != K else f"two-dimensional where T = K = {T}"
             remedy = "Pass (T, 1) or (1, K) to say which it is."
-            raise _refusal(name, of, wanted, f"length {len(array)}", remedy)
+            raise refusal(name, of, f"be {wanted}", f"length {len(array)}", remedy)
         arrays[name] = array[:, None] if len(array) == T else array[None, :]
     return list(arrays.values())
 
@@ -281,9 +283,4 @@ def _refuse_where(bad: BoolArray, array: FloatArray, name: str, of: str, wanted:
     at = np.unravel_index(int(np.argmax(bad)), bad.shape)
     step = f" at step {at[0]}" if bad.ndim and (bad.ndim == 1 or bad.shape[0] > 1) else ""
     learner = f" for learner {at[1]}" if bad.ndim == 2 and bad.shape[1] > 1 else ""
-    raise _refusal(name, of, wanted, f"{array[at]}{step}{learner}", remedy)
-
-
-def _refusal(name: str, of: str, wanted: str, got: str, remedy: str = "") -> ValueError:
-    sentence = f"The '{name}' parameter of {of} must be {wanted}. Got {got} instead."
-    return ValueError(f"{sentence} {remedy}".rstrip())
+    raise refusal(name, of, f"be {wanted}", f"{array[at]}{step}{learner}", remedy)

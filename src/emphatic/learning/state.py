@@ -309,6 +309,8 @@ class State:
         }
         if self.rule.stepsize is not None:
             header["stepsize"] = self.rule.stepsize
+        if rules.is_own(self.rule.base):
+            header["own_rule"] = True
         return header, parts
 
     @classmethod
@@ -321,9 +323,7 @@ class State:
         *,
         more: bool = False,
     ) -> tuple[Self, dict[str, Any]]:
-        if engine is not None and not engines.known(engine) and (not isinstance(engine, str) or engine != "auto"):
-            known = f"be 'auto' or one of {', '.join(engines.available())}"
-            raise inputs.refusal("engine", "load", known, repr(engine))
+        restoring.check_engine(engine)
         if rule is not None and not isinstance(rule, AnyRule):
             raise inputs.refusal("rule", "load", "be a Rule", repr(rule))
         with restoring.open_checkpoint(path) as (header, arrays):
@@ -338,8 +338,7 @@ class State:
                 return learner, restoring.unpack(header.get("more", {}), arrays, _MORE) if more else {}
         if misplaced:  # (the file is not at fault)
             raise inputs.refusal("devices", "load", "come with engine='cuda' or 'cuda-tf32'", f"engine={name!r}")
-        wanted = f"name an engine for this machine, such as 'auto': {name!r} needs {lacking}"
-        raise inputs.refusal("engine", "load", wanted, repr(engine) if engine else f"none, and the file's is {name!r},")
+        raise restoring.lacking_engine(engine, name, lacking)
 
     @classmethod
     def _restored(

@@ -80,22 +80,30 @@ class FirstGuesses:
                 self._last[name] = float(value)
 
 
-def save_warm_up(path: Path, waiting: Waiting, delimiter: str | None, more: Mapping[str, Any]) -> None:
-    """Write the readings of a warm-up that is not complete, and ``more``."""
-    readings = [[line, reading] for line, reading in waiting]
-    kept = {"format": _FORMAT, "delimiter": delimiter, "readings": readings, "more": dict(more)}
+def save_warm_up(
+    path: Path, waiting: Waiting, delimiter: str | None, settings: Settings, more: Mapping[str, Any]
+) -> None:
+    """Write the readings of a warm-up that is not complete, the settings that it began with, and ``more``."""
+    kept = {
+        "format": _FORMAT,
+        "delimiter": delimiter,
+        "settings": settings.table(),
+        "readings": [[line, reading] for line, reading in waiting],
+        "more": dict(more),
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.write(json.dumps(kept).encode())
 
 
-def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, dict[str, Any]]:
-    """What ``save_warm_up`` wrote: the readings, the delimiter of CSV, and more; ValueError if it is no such file."""
+def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings, dict[str, Any]]:
+    """The readings, delimiter, settings and more that ``save_warm_up`` wrote; ValueError if it is no such file."""
     try:
         kept = json.loads(path.read_text("utf-8"))
         if kept["format"] != _FORMAT:
             raise ValueError
+        settings = Settings.of(kept.get("settings", {}))  # which were not saved until 0.3
         readings = [(int(line), dict(reading)) for line, reading in kept["readings"]]
-        return readings, kept["delimiter"], dict(kept.get("more", {}))
+        return readings, kept["delimiter"], settings, dict(kept.get("more", {}))
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path}: this is not the saved warm-up of a pipe. Remove it to begin anew.") from None

@@ -50,7 +50,7 @@ class Live:
             except OSError:
                 raise ValueError(f"standard {name} is closed; readings come in and predictions go out there.") from None
         with _log_to_stderr(), self._alone():
-            self._pending, self._stop = b"", False
+            self._pending, self._stop, self._ended = b"", False, False
             self.predictor = self._load() if self.model.exists() else self._new()
             with _signals() as wake:
                 try:
@@ -69,6 +69,8 @@ class Live:
                 )  # fmt: skip
             self.predictor.log_counts()
             self.predictor.check_readable()
+            if self._ended and not self.predictor.readings:
+                raise ValueError("nothing could be read: standard input ended without a reading.")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -97,6 +99,7 @@ class Live:
         """The readings that wait, until the pipe ends or a signal comes, and then those that were held back."""
         for lines in line_blocks(self.source, wake):
             yield list(readings.feed(lines))
+        self._ended = not select.select([wake], [], [], 0)[0]
         yield list(readings.finish())
 
     def _write(self, text: bytes, wake: int) -> None:

@@ -331,12 +331,16 @@ class Predictor:
 
     def save_warm_up(self, path: Path, **more: Any) -> None:
         """Write the readings of a warm-up that is not complete, and ``more``."""
-        save_warm_up(path, self._waiting, self._form.delimiter, more)
+        save_warm_up(path, self._waiting, self._form.delimiter, self.settings, more)
 
     def load_warm_up(self, path: Path) -> dict[str, Any]:
-        """Go on from such readings; returns the ``more`` that was saved with them."""
-        self._waiting, delimiter, more = load_warm_up(path)
-        self._form = TextForm(delimiter)
+        """Go on from such readings, with the settings that they began with where none are given now.
+
+        Returns the ``more`` that was saved with them.
+        """
+        self._waiting, delimiter, settings, more = load_warm_up(path)
+        self.settings, self._form = self.settings.over(settings), TextForm(delimiter)
+        self._guesses = FirstGuesses(self.settings, _HORIZONS)
         self._names = {name for _, reading in self._waiting for name in reading}
         return more
 

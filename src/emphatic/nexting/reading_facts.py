@@ -95,6 +95,8 @@ def reading_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Rows dropped: {why}.")
     if facts["rows_short"]:
         lines.append(f"Short rows: {facts['rows_short']:,}; the fields that are not there count as missing.")
+    if facts.get("percent"):
+        lines.append(f"Percent signs left out (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
     if facts["columns_left_out"]:
         left = [f"{one['name']!r} ({one['why']})" for one in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(left)}.")

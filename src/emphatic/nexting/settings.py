@@ -242,6 +242,17 @@ class Settings:
         defaults, there = Settings().table(), other.table()
         return [name for name, value in self.table().items() if value not in (defaults.get(name), there.get(name))]
 
+    def over(self, other: Settings) -> Settings:
+        """What is set here, and for what is left to its default that of the other.
+
+        >>> both = Settings(time="t").over(Settings(horizons=(2, 9), time="s"))
+        >>> both.horizons, both.time
+        ((2, 9), 't')
+        """
+        defaults = Settings().table()
+        own = {name: value for name, value in self.table().items() if value != defaults.get(name)}
+        return Settings.of(other.table() | own)
+
     def table(self) -> dict[str, Any]:
         """As a mapping that TOML and JSON can hold."""
         return {key: _plain(value) for key, value in asdict(self).items() if value is not None and value != ()}

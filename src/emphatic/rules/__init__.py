@@ -94,6 +94,11 @@ def get(name: str) -> Rule:
     return rule
 
 
+def is_own(rule: AnyRule) -> bool:
+    """Whether a rule is not the library's: of another name, or of a library rule's name and different from it."""
+    return rule.name not in names() or rule != get(rule.name)
+
+
 @functools.cache
 def class_names() -> dict[str, str]:
     """The short names of learners in ``emphatic``, and the rule of each.

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from emphatic.common import names
+
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
 
@@ -49,8 +51,8 @@ _FIXED_POINTS = ("", "projected", "residual")
 
 
 def refusal(rule: str, field: str, wanted: str, got: str) -> ValueError:
-    """The error for an invalid field, in the form that all messages share."""
-    return ValueError(f"The '{field}' parameter of Rule({rule!r}, …) must {wanted}. Got {got} instead.")
+    """The error for an invalid field of a rule."""
+    return names.refusal(field, f"Rule({rule!r}, …)", wanted, got)
 
 
 def check_fields(rule: AnyRule) -> None:

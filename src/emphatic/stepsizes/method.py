@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.names import refusal
 from emphatic.rules import AnyRule
 
 __all__ = ["StepSize", "check_number", "parse_number"]
@@ -98,10 +99,7 @@ def check_number(method: StepSize, name: str, low: float, high: float, wanted: s
     except (TypeError, ValueError):
         fine = False
     if not fine or isinstance(value, bool | str):
-        raise ValueError(
-            f"The '{name}' parameter of {type(method).__name__} must be {wanted}, or an array (K,) of such. "
-            f"Got {value!r} instead."
-        )
+        raise refusal(name, type(method).__name__, f"be {wanted}, or an array (K,) of such", repr(value))
     made: Any = float(array) if array.ndim == 0 else array.copy()
     if array.ndim:
         made.flags.writeable = False

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from emphatic.common.names import refusal
 from emphatic.rules import Scalars
 from emphatic.stepsizes.method import check_number
 from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
@@ -101,4 +102,4 @@ class RPROP(WeightwiseStepSize):
         check_number(self, "shrink", 0.0, 1.0, "greater than 0 and at most 1")
         if np.max(np.subtract(self.smallest, self.largest)) > 0.0:
             got = f"smallest={self.smallest!r} and largest={self.largest!r}"
-            raise ValueError(f"The 'smallest' parameter of RPROP must be at most 'largest'. Got {got} instead.")
+            raise refusal("smallest", "RPROP", "be at most 'largest'", got)

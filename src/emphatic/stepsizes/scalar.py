@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from emphatic.common.names import refusal
 from emphatic.rules import AnyRule, Rule, Scalars
 from emphatic.stepsizes.composition import Method, compose
 from emphatic.stepsizes.method import StepSize, check_number
@@ -99,7 +100,7 @@ class Scaled(ScalarStepSize):
     def __post_init__(self) -> None:
         self._check("c")
         if self.over not in ("mean", "max"):
-            raise ValueError(f"The 'over' parameter of Scaled must be 'mean' or 'max'. Got {self.over!r} instead.")
+            raise refusal("over", "Scaled", "be 'mean' or 'max'", repr(self.over))
 
     def _method(self) -> Method:
         return _SCALED if self.over == "mean" else _SCALED_BY_LARGEST

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from emphatic.common.names import refusal
+
 __all__ = ["constant", "decaying"]
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,16 +35,12 @@ def constant(Phi: Any, fraction: float = 0.1) -> float:
     squares = np.atleast_1d(_squares(Phi))
     bad = np.flatnonzero(~np.isfinite(squares))
     if len(bad):
-        raise ValueError(
-            "The 'Phi' parameter of constant must have a finite φ·φ in every row. "
-            f"Got φ·φ = {squares[bad[0]]} at step {bad[0]} instead."
-        )
+        got = f"φ·φ = {squares[bad[0]]} at step {bad[0]}"
+        raise refusal("Phi", "constant", "have a finite φ·φ in every row", got)
     longest = float(squares.max(initial=0.0))
     if longest == 0.0:
-        raise ValueError(
-            "The 'Phi' parameter of constant must have a nonzero feature. "
-            f"Got zeros only in {len(squares)} rows instead; nothing could be learned from them."
-        )
+        got, remedy = f"zeros only in {len(squares)} rows", "Nothing could be learned from them."
+        raise refusal("Phi", "constant", "have a nonzero feature", got, remedy)
     return fraction / longest
 
 
@@ -76,13 +74,11 @@ def _squares(Phi: Any) -> FloatArray:
         return np.asarray(np.sum(Phi.values**2, axis=-1, where=Phi.indices >= 0))
     dense = np.asarray(Phi)
     if dense.ndim not in (1, 2) or dense.dtype.kind not in "biuf":
-        raise ValueError(
-            "The 'Phi' parameter of constant must be a (T+1, n) array of real numbers, Active or scipy CSR. "
-            f"Got shape {dense.shape} and dtype {dense.dtype} instead."
-        )
+        wanted = "be a (T+1, n) array of real numbers, Active or scipy CSR"
+        raise refusal("Phi", "constant", wanted, f"shape {dense.shape} and dtype {dense.dtype}")
     return np.asarray(np.einsum("...n,...n->...", dense, dense, dtype=np.float64))
 
 
 def _refuse_unless(fine: bool, name: str, of: str, wanted: str, got: object) -> None:
     if not fine:
-        raise ValueError(f"The '{name}' parameter of {of} must be {wanted}. Got {got!r} instead.")
+        raise refusal(name, of, f"be {wanted}", repr(got))

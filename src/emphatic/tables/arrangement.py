@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def find_long(look: Any, kinds: dict[str, str], when: TimeColumn | None, style: 
     one column of values.
     """
     own = [name for name in kinds if when is None or name not in when.names]
-    values = [name for name in own if kinds[name] == "number"]
+    values = [name for name in own if kinds[name] in ("number", "percent")]
     if when is None or look.num_rows < 4:
         return None
     time = when.seconds(look)
@@ -82,7 +83,7 @@ def pivot(name: str, source: Source, chosen: Sequence[str], time: str | bool | N
         if column not in kinds:
             raise TableError(f"{name}: there is no column {column!r} to pivot. It has: {', '.join(map(repr, kinds))}.")
     for column in values:
-        if kinds[column] not in ("number", "switch"):
+        if kinds[column] not in ("number", "percent", "switch"):
             raise TableError(f"{name}: column {column!r} holds no numbers, so it cannot be the value to pivot.")
     others = {column: kind for column, kind in kinds.items() if column not in chosen}
     when, why, _ = times.find(name, look, others, time, style)
@@ -105,8 +106,8 @@ def pivot(name: str, source: Source, chosen: Sequence[str], time: str | bool | N
     _count(dropped, f"another reading of the same {key!r} at the same time follows", again)
     wide: dict[str, Any] = {when.name: _stamps(moments, when)}
     for value in values:
-        switch = NumberStyle(style.comma, style.thousands, kinds[value] == "switch")
-        numbers, _ = columns.numbers(columns.plain(table.column(value)), switch)
+        own = replace(style, switch=kinds[value] == "switch", percent=kinds[value] == "percent")
+        numbers, _ = columns.numbers(columns.plain(table.column(value)), own)
         grid = np.full(len(moments) * len(place), np.nan)
         grid[cells[~again]] = numbers[usable][~again]
         for word, i in place.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
@@ -29,18 +31,20 @@ def is_text(array: Any) -> bool:
 
 
 def kind(array: Any, style: NumberStyle = PLAIN) -> str:
-    """``number``, ``switch``, ``date``, ``clock`` (a time of day), ``text``, or ``other``, by type or by the values.
+    """By type or value: ``number``, ``percent``, ``switch``, ``date``, ``clock`` (time of day), ``text`` or ``other``.
 
     A column of text is one of numbers if more than half of the values present are; a column without any value
-    is one of numbers, all missing. A switch holds two words such as ON and OFF, and no others.
+    is one of numbers, all missing. ``percent`` are numbers with a percent sign. A switch holds two words such as ON and
+    OFF, and no others.
     """
     of = array.type
     if is_text(array):
         from emphatic.tables import times
 
-        values, unreadable = numbers(array, style)
-        if unreadable == 0 or unreadable < int((~np.isnan(values)).sum()):
+        if _is_numeric(array, style):
             return "number"
+        if pc.any(pc.match_substring(array, "%")).as_py() and _is_numeric(array, replace(style, percent=True)):
+            return "percent"
         if fields.is_switch(array):
             return "switch"
         if times.date_format(array):
@@ -52,6 +56,11 @@ def kind(array: Any, style: NumberStyle = PLAIN) -> str:
         return "clock"
     numeric = pt.is_integer(of) or pt.is_floating(of) or pt.is_decimal(of) or pt.is_boolean(of) or pt.is_duration(of)
     return "number" if numeric or pt.is_null(of) else "other"
+
+
+def _is_numeric(array: Any, style: NumberStyle) -> bool:
+    values, unreadable = numbers(array, style)
+    return unreadable == 0 or unreadable < int((~np.isnan(values)).sum())
 
 
 def numbers(array: Any, style: NumberStyle = PLAIN) -> tuple[NDArray[np.float64], int]:

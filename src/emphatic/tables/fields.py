@@ -50,11 +50,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class NumberStyle:
-    """How numbers are written: with a decimal comma, with this sign between thousands, as a switch (on and off)."""
+    """How numbers are written: with a decimal comma, with this sign between thousands, as a switch (on and off), and
+    with a percent sign after them, which is not part of them (50% is 50)."""
 
     comma: bool = False
     thousands: str | None = None
     switch: bool = False
+    percent: bool = False
 
 
 PLAIN = NumberStyle()
@@ -91,10 +93,14 @@ def number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, bool]:
     ((1000.0, True), (1.0, True), (nan, True), (nan, False))
     >>> number("1.100,5", NumberStyle(comma=True, thousands=".")), number("OFF", NumberStyle(switch=True))
     ((1100.5, True), (0.0, True))
+    >>> number("50 %", NumberStyle(percent=True)), number("50 %")
+    ((50.0, True), (nan, False))
     """
     if text is None:
         return math.nan, True
     text = text.strip()
+    if style.percent:
+        text = text.removesuffix("%").rstrip()
     if text in _WORDS:
         return _WORDS[text]
     if style.thousands and re.fullmatch(_grouped(style), text):
@@ -111,14 +117,17 @@ def number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, bool]:
 
 def numbers(array: Any, style: NumberStyle = PLAIN) -> tuple[FloatArray, int]:
     """``number`` of an Arrow array of text: the values, and how many could not be read."""
+    if style.percent:
+        signs = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), "%$", "")
+        array = pc.utf8_trim_whitespace(signs)
     plain = array
     if style.thousands:
         grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(array), f"^{_grouped(style)}$")
         plain = pc.if_else(grouped, pc.replace_substring(array, style.thousands, ""), array)
     plain = pc.replace_substring(plain, ",", ".") if style.comma else plain
-    for text in (plain, pc.utf8_trim_whitespace(plain)):
+    for prepare in (lambda text: text, pc.utf8_trim_whitespace):  # most need no trimming
         try:
-            values = np.array(text.cast(pa.float64()).to_numpy(zero_copy_only=False))
+            values = np.array(prepare(plain).cast(pa.float64()).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
             continue
         nan = np.isnan(values)
@@ -150,8 +159,10 @@ def find_style(columns: list[Any], delimiter: str | None) -> NumberStyle:
     one thousand, elsewhere it has a decimal comma. Signs between thousands count where some number has no other
     reading: 1.100,5, 1,100.5 or 1.100.000.
 
-    >>> find_style([pa.array(["1.100,5", "2,25"])], ";"), find_style([pa.array(["1.5", "2"])], ",")
-    (NumberStyle(comma=True, thousands='.', switch=False), NumberStyle(comma=False, thousands=None, switch=False))
+    >>> find_style([pa.array(["1.100,5", "2,25"])], ";") == NumberStyle(comma=True, thousands=".")
+    True
+    >>> find_style([pa.array(["1.5", "2"])], ",") == PLAIN
+    True
     """
     texts = pa.concat_arrays(columns)
     signs = "".join(_GROUPING).replace(".", "")
@@ -159,8 +170,10 @@ def find_style(columns: list[Any], delimiter: str | None) -> NumberStyle:
     odd = texts.filter(pc.match_substring_regex(texts, rf"[0-9][{signs}][0-9]|\.[0-9]+\."))
     if not len(odd):
         return PLAIN
-    plain = int(pc.sum(pc.match_substring_regex(texts, r"^\s*[-+]?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?\s*$")).as_py() or 0)
-    texts = pc.utf8_trim_whitespace(odd)
+    plain = int(
+        pc.sum(pc.match_substring_regex(texts, r"^\s*[-+]?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?\s*%?\s*$")).as_py() or 0
+    )
+    texts = pc.utf8_trim_whitespace(pc.replace_substring_regex(odd, r"\s*%\s*$", ""))
 
     def count(pattern: str) -> int:
         return int(pc.sum(pc.match_substring_regex(texts, f"^[-+]?{pattern}$")).as_py() or 0)

@@ -17,17 +17,18 @@ __all__ = ["Notation", "ParsedRow", "RowParser", "shorten"]
 @dataclass(frozen=True)
 class Notation:
     """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
-    style of numbers, the columns that are switches, and the time."""
+    style of numbers, the columns that are switches or have percent signs, and the time."""
 
     delimiter: str | None = None
     style: NumberStyle = PLAIN
     time: TimeColumn | None = None
     switches: tuple[str, ...] = ()
     header: tuple[str, ...] = ()
+    percents: tuple[str, ...] = ()
 
     def style_of(self, column: str) -> NumberStyle:
         """How the numbers of a column are written."""
-        return replace(self.style, switch=True) if column in self.switches else self.style
+        return replace(self.style, switch=column in self.switches, percent=column in self.percents)
 
     def config(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -38,8 +39,13 @@ class Notation:
             "dated": self.time.dated,
             "zone": self.time.zone,
         }
-        own = {"delimiter": self.delimiter, "decimal_comma": self.style.comma, "thousands": self.style.thousands}
-        return own | {"switches": list(self.switches), "header": list(self.header), "time": time}
+        own: dict[str, Any] = {
+            "delimiter": self.delimiter,
+            "decimal_comma": self.style.comma,
+            "thousands": self.style.thousands,
+        }
+        own |= {"switches": list(self.switches), "percents": list(self.percents)}
+        return own | {"header": list(self.header), "time": time}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Notation:
@@ -47,7 +53,8 @@ class Notation:
         try:
             delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
             style = NumberStyle(bool(config["decimal_comma"]), thousands)
-            switches, header = (tuple(map(str, config.get(name, ()))) for name in ("switches", "header"))
+            names = ("switches", "header", "percents")
+            switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
             if time is not None:
                 formats, units, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
                 time = TimeColumn(tuple(map(str, time["columns"])), formats, units, bool(time["dated"]), style, zone)
@@ -59,7 +66,7 @@ class Notation:
                     raise ValueError
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, style, time, switches, header)
+        return cls(delimiter, style, time, switches, header, percents)
 
 
 class ParsedRow(NamedTuple):

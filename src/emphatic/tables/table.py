@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Table", "open_table"]
 
+#: The kinds of column that are signals.
+NUMERIC = ("number", "percent", "switch")
 _IGNORED = {"date": "another date", "clock": "a time of day", "other": "neither numbers nor text"}
 
 
@@ -57,7 +58,7 @@ class Table:
         if look.num_rows == 0:
             raise TableError(f"{name}: the table has columns but no rows.")
         kinds = {column: columns.kind(array, source.style) for column, array in first.items()}
-        kinds |= {column: "text" for column in words if kinds.get(column) == "switch"}
+        kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent")}
         when, self._no_time, disorder = times.find(name, look, kinds, time, source.style)
         found = None if long or time is False else arrangement.find_long(look, kinds, when, source.style)
         if found is not None:
@@ -88,9 +89,11 @@ class Table:
             elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(first[column]):
                 self.ignored[column] = "without a name, and empty or a count of rows"
         kept = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]
-        self.names = tuple(column for column in kept if kinds[column] in ("number", "switch"))
-        self._switches = tuple(column for column in self.names if kinds[column] == "switch")
-        self._styles = [replace(source.style, switch=kinds[column] == "switch") for column in self.names]
+        self.names = tuple(column for column in kept if kinds[column] in NUMERIC)
+        self._switches, self._percents = (
+            tuple(column for column in self.names if kinds[column] == kind) for kind in ("switch", "percent")
+        )
+        self._styles = [self.notation.style_of(column) for column in self.names]
         self.categories = tuple(column for column in kept if kinds[column] == "text")
         if not self.names:
             what = ", ".join(f"{c!r} ({'the time' if when and c in when.names else kinds[c]})" for c in list(kinds)[:8])
@@ -114,13 +117,14 @@ class Table:
 
         delimiter = getattr(self._source, "delimiter", None)
         header = () if delimiter is None else self._header
-        return Notation(delimiter, self._source.style, self._when, self._switches, header)
+        return Notation(delimiter, self._source.style, self._when, self._switches, header, self._percents)
 
     def facts(self) -> dict[str, Any]:
         """What was found in the table and how it is written, as JSON can hold it, as of the last pass.
 
         ``time`` has the columns, their format and zone, or ``why`` there is none; ``rows_dropped`` and
-        ``columns_left_out`` say why; ``rows_short`` counts rows whose last fields were absent.
+        ``columns_left_out`` say why; ``rows_short`` counts rows whose last fields were absent; ``percent`` are the
+        columns whose numbers have a percent sign, which is left out (50% is 50).
         """
         when, style = self._when, self._source.style
         time = {"why": self._no_time} if when is None else {
@@ -135,6 +139,7 @@ class Table:
             "decimal": "," if style.comma else ".",
             "thousands": style.thousands,
             "units": dict(getattr(self._source, "units", {})),
+            "percent": list(self._percents),
         }
 
     def __repr__(self) -> str:
@@ -245,7 +250,8 @@ def open_table(
     Of a robot log (MCAP, ROS 2 bag) each number in a topic's messages is a column, ``topic.field``, and each time at
     which a message was logged a row, with the last value of every column; ``topics`` names the topics to read.
 
-    A column of ON and OFF (yes and no, open and closed) is one of numbers, 1 and 0, unless ``words`` names it.
+    A column of ON and OFF (yes and no, open and closed) is one of numbers, 1 and 0, and so is one of percentages (50%
+    is 50), unless ``words`` names it.
     A column of text counts as numbers if most of its first values are; what is later not a number is missing, and
     counted. A bad table raises a ``TableError``.
 

@@ -1,7 +1,7 @@
-"""The chunked engine's kernels: ``dual`` takes a chunk's steps on V = X Pᵀ, ``fold`` puts the outcome into X.
+"""The chunked engine's kernels: ``dual`` runs a chunk's steps on V = X Pᵀ, ``fold`` applies the result to X.
 
-Functions that are not here are those of the rule: see ``rule_functions`` and ``chunked_functions``. CHUNKED.md derives
-what is computed.
+Functions that are not defined here belong to the rule: see ``rule_functions`` and ``chunked_functions``. CHUNKED.md
+derives what is computed.
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ def dual(
     after: Floats, last_delta: Floats, amiss: NDArray[np.bool_], first: int, lanes: int, t0: int, rows: int,
     parameters: tuple[Floats, ...], predictions: Array,
 ) -> int:  # fmt: skip
-    """The steps from t0 on of a block of learners on V; their outcome in W, tail and after. How many are ``amiss``:
+    """The steps from t0 on of a block of learners on V; the results are W, tail and after. Returns how many are amiss.
 
-    For them it means nothing. Their numbers, or what the chunk makes of them, may overflow. They harm no other lane.
+    The results of those in ``amiss`` are not valid: their numbers, or what the chunk makes of them, may overflow. They
+    do not affect the other lanes.
     """
     keeps = predictions.shape[0] > 0
     lanes = min(lanes, LANES)

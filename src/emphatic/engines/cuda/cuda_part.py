@@ -11,6 +11,7 @@ import torch
 import triton
 from triton.runtime.errors import OutOfResources
 
+from emphatic.common.names import refusal
 from emphatic.engines import generated
 from emphatic.engines.cuda import cuda_products
 from emphatic.engines.cuda.cuda_blocks import ROWS, CudaBlock
@@ -117,11 +118,10 @@ class CudaPart:
         reserved, used = torch.cuda.memory_reserved(self.device), torch.cuda.memory_allocated(self.device)
         free = torch.cuda.mem_get_info(self.device)[0] + reserved - used - (1 << 29)
         if self.K * each > free:
-            raise ValueError(
-                f"The 'K' parameter of Learner must be at most {free // each:,} for n = {self.n:,} in {self.dtype} on "
-                f"GPU {self.device.index}, which has {free / 1e9:.1f} GB free. Got {self.K:,} instead. Several GPUs "
-                "can share the learners: devices=[0, 1, …]."
-            )
+            where = f"GPU {self.device.index}, which has {free / 1e9:.1f} GB free"
+            wanted = f"be at most {free // each:,} for n = {self.n:,} in {self.dtype} on {where}"
+            remedy = "Several GPUs can share the learners: devices=[0, 1, …]."
+            raise refusal("K", "Learner", wanted, f"{self.K:,}", remedy)
 
     # ------------------------------------------------------------------ kernels
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from emphatic.common.names import refusal
 from emphatic.engines.base import Arrays, Engine, Features
 from emphatic.engines.cuda.cuda_blocks import ROWS, CudaBlock, CudaLog
 from emphatic.engines.cuda.cuda_part import CudaPart
@@ -68,10 +69,8 @@ class Cuda(Engine):
         count = 1 if interprets else torch.cuda.device_count()
         known = isinstance(devices, Sequence) and all(device in range(count) for device in devices)
         if not known or not 1 <= len(devices) <= K:
-            raise ValueError(
-                f"The 'devices' parameter of Learner must be a list of GPUs of this machine, numbers from 0 to "
-                f"{count - 1}, and of at most K = {K:,}. Got {devices!r} instead."
-            )
+            wanted = f"be a list of GPUs of this machine, numbers from 0 to {count - 1}, and of at most K = {K:,}"
+            raise refusal("devices", "Learner", wanted, repr(devices))
         return [torch.device("cpu") if interprets else torch.device("cuda", device) for device in devices]
 
     @property

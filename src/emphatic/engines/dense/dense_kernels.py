@@ -1,6 +1,6 @@
 """The dense engine's steps: ``learn_step`` and ``run`` for one learner, ``learn_many`` and ``run_many`` for several.
 
-Functions that are not here are those of the rule: see ``rule_functions``.
+Functions that are not defined here belong to the rule: see ``rule_functions``.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Parameters = tuple[Floats, ...]
 
-#: What a run of features that are not all finite returns: it stopped somewhere, and its state means nothing.
+#: Returned by a run if some features are not finite: it stopped somewhere, and its state is not valid.
 UNFIT = -2
-#: How many components of φ are looked over ahead: half of a common second-level cache.
+#: How many components of φ are checked ahead of the steps: half of a common second-level cache.
 AHEAD = 1 << 16
-#: From so many features on ``learn`` asks for what lies after φ': in a log, the next step's φ'.
+#: From this many features on ``learn`` prefetches what follows φ' in memory: in a log, the next step's φ'.
 FAR = 256
 
 
@@ -82,7 +82,7 @@ def try_step(X: Array, k: int, c: Scalars, phi: Array, phi_next: Array) -> tuple
 
 @small
 def learn_step(X: Array, scalars: Floats, phi: Array, phi_next: Array, step: Scalars) -> float:
-    """One step of one learner; its TD error, or NaN if the step was refused and nothing changed."""
+    """One step of one learner; its TD error, or NaN if the step was refused and nothing has changed."""
     n = X.shape[2]
     if phi.shape[0] != n or phi_next.shape[0] != n or not is_acceptable(step):
         return np.nan
@@ -121,8 +121,8 @@ def run(
 ) -> int:  # fmt: skip
     """T steps of one learner; −1, or t where it would diverge at step t.
 
-    One pass over memory a step: the update, and the next step's products. The lengths of φ and φ' bound their
-    components; if one of these is not finite, δ is not either.
+    One pass over memory per step: the update, and the next step's products. The lengths of φ and φ' bound their
+    components; if a component is not finite, neither is δ.
     """
     n, T = X.shape[2], Phi.shape[0]
     keeps = predictions.shape[0] > 0
@@ -181,8 +181,8 @@ def run_wide(
 ) -> int:  # fmt: skip
     """``run`` for many features; UNFIT if one of them is not finite.
 
-    Features are looked over a block ahead, as the integers that their bits are: that brings them near, faster than the
-    products would.
+    Features are checked a block ahead, with their bits read as integers: this brings them into the cache, faster than
+    the products would.
     """
     n, T = X.shape[2], Phi.shape[0]
     keeps = predictions.shape[0] > 0
@@ -246,7 +246,7 @@ def step_learners(
     X: Array, scalars: Floats, last_delta: Floats, learners: Integers, frozen: Flags, freeze: bool, phi: Array,
     phi_next: Array, top: float, parameters: Parameters, t: int, predictions: Array, work: Floats,
 ) -> int:  # fmt: skip
-    """One step of these learners; −1, or the first that would diverge and may not freeze, and then none has moved.
+    """One step of these learners; −1, or the first that would diverge and must not freeze; then none has moved.
 
     Those that may freeze move as soon as they have decided, the others when all have. A frozen learner has a TD error
     and a prediction, and does not move.
@@ -297,10 +297,10 @@ def run_many(
     Phi_next: Array, top: float, t0: int, t1: int, parameters: Parameters, predictions: Array, goal: Floats,
     errors: Floats, every: int, begin: int, work: Floats,
 ) -> int:  # fmt: skip
-    """Steps t0 … t1 − 1 of these learners; −1, or t·K + k if learner k would diverge at step t and may not freeze.
+    """Steps t0 … t1 − 1 of these learners; −1, or t·K + k if learner k would diverge at step t and must not freeze.
 
-    Before step ``begin`` and every ``every``-th after it the learners' errors are written down, if there is a goal, or
-    one for each learner.
+    Before step ``begin`` and every ``every``-th after it the learners' errors are recorded, if there is a goal, or one
+    for each learner.
     """
     for t in range(t0, t1):
         if goal.shape[0] > 0 and t >= begin and (t - begin) % every == 0:

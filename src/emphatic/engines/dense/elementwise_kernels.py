@@ -1,6 +1,6 @@
 """The dense engine's steps for an elementwise rule: ``learn_step`` for one learner, ``run_many`` for any number.
 
-A step is tried on X itself, and what X was is kept in Y: where a number leaves its range, X is put back. Functions that
+A step is tried on X itself, and what X was is kept in Y: where a number leaves its range, X is restored. Functions that
 are not here are those of the rule: see ``rule_functions`` and ``elementwise_functions``.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @inner
 def put_back(X: Array, Y: Array, k: int) -> None:
-    """X of learner k as it was before the step."""
+    """Restore X of learner k as it was before the step."""
     for r in range(X.shape[0]):
         for i in range(X.shape[2]):
             X[r, k, i] = Y[r, k, i]
@@ -95,7 +95,7 @@ def take_step(
 
 @small
 def learn_step(X: Array, Y: Array, scalars: Floats, phi: Array, phi_next: Array, step: Scalars) -> float:
-    """One step of one learner; its TD error, or NaN if the step was refused and nothing changed."""
+    """One step of one learner; its TD error, or NaN if the step was refused and nothing has changed."""
     n = X.shape[2]
     if phi.shape[0] != n or phi_next.shape[0] != n or not is_acceptable(step):
         return np.nan
@@ -109,9 +109,9 @@ def run_many(
     X: Array, Y: Array, scalars: Floats, before: Floats, last_delta: Floats, frozen: Flags, freeze: bool, Phi: Array,
     Phi_next: Array, parameters: Parameters, predictions: Array,
 ) -> int:  # fmt: skip
-    """T steps of all learners; −1, or t·K + k if learner k would diverge at step t and may not freeze.
+    """T steps of all learners; −1, or t·K + k if learner k would diverge at step t and must not freeze.
 
-    Then every learner stands before that same step.
+    In the latter case every learner is left before that same step.
     """
     keeps = predictions.shape[0] > 0
     for t in range(Phi.shape[0]):

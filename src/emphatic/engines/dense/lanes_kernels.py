@@ -1,6 +1,6 @@
-"""The dense engine's kernel for many learners of few features, which go side by side.
+"""The dense engine's kernel for many learners of few features, which run side by side.
 
-Functions that are not here are those of the rule: see ``rule_functions`` and ``lanes_functions``.
+Functions that are not defined here belong to the rule: see ``rule_functions`` and ``lanes_functions``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @small
 def spread(S: Floats, at: int, values: Floats, t: int, t0: int, learners: Integers) -> None:
-    """A parameter of step t into its lanes, if it is not there from the step before.
+    """Copy a parameter of step t into its lanes, unless it is still there from the step before.
 
     It is (T, K), with 1 for T or K where it does not vary over the steps or the learners.
     """
@@ -74,10 +74,10 @@ def run_lanes(
     top: float, t0: int, t1: int, parameters: tuple[Floats, ...], predictions: Array, goal: Floats, errors: Floats,
     every: int, begin: int,
 ) -> int:  # fmt: skip
-    """Steps t0 … t1 − 1 of these learners, in ascending order. How many may diverge: they are in ``failed``, unmoved.
+    """Steps t0 … t1 − 1 of these learners, in ascending order; returns how many may diverge.
 
-    A lane whose numbers leave the range harms no other. Before step ``begin`` and every ``every``-th after it errors
-    are written down.
+    These are in ``failed``, and have not moved. A lane whose numbers leave the range does not affect the others. Before
+    step ``begin`` and every ``every``-th after it errors are recorded.
     """
     keeps = predictions.shape[0] > 0
     count = 0

@@ -6,7 +6,7 @@ that was last touched before that time has no trace left, whatever H holds there
 ``scale`` holds C, a number a learner in each row. All that is known of a column for its own sake is when it was last
 touched, and all columns are logged in that order.
 
-Functions that are not here are those of the rule: see ``rule_functions`` and ``sparse_many_functions``.
+Functions that are not defined here belong to the rule: see ``rule_functions`` and ``sparse_many_functions``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Times = NDArray[np.int32]
 
-#: Learners that fold together: what one of them visits is at hand for its neighbours.
+#: Learners that fold together: what one of them visits is then in the cache for its neighbours.
 LANES = 64
-#: What is left of a trace counts as nothing below this: each power of ten costs visits to older columns.
+#: A trace that has decayed to less than this counts as 0: each power of ten costs visits to older columns.
 DEAD = 1e-40
 #: Where columns are visited anyway, a trace is closed if it has shrunk to this part of its peak.
 EARLY = 0.3
-#: A time that never comes.
+#: Later than any time.
 NEVER = 2**31 - 1
 
 #: The rows of ``places``: when a column was last touched, and which entry of the log is its own.
@@ -97,7 +97,7 @@ def add(
 
 @inner
 def compact(places: Times, log: Times, clock: Integers) -> None:
-    """Drop what no longer counts from the log."""
+    """Drop from the log what no longer counts."""
     length = 0
     for at in range(clock[1]):
         i = log[at]
@@ -149,9 +149,9 @@ def close(
     scale: Floats, since: Times, marks: Times, later: Times, shares: Array, spans: Times, closing: Times, j: int,
     now: Any,
 ) -> bool:  # fmt: skip
-    """Close trace j of every learner whose scale has shrunk: C says no more of it, the columns must.
+    """Close trace j of every learner whose scale has shrunk: from then on its decay is in the columns, not in C.
 
-    Whether any column has anything to pay. If so, ``shares`` are what H_r takes of H_j, and last what H_j keeps;
+    Returns whether any column has to be updated. If so, ``shares`` are what H_r takes of H_j, and last what H_j keeps;
     ``later`` is ``since`` after that; and ``spans`` say how far back each block of learners must go.
     """
     K, own = scale.shape[1], (WEIGHTS + j) * scale.shape[1]
@@ -180,7 +180,7 @@ def close(
                 spans[REACH, k // LANES] = since[own + k]
     for k in range(K):
         scaled, here = scale[WEIGHTS + j, k], since[own + k]
-        # Whoever has shrunk a little goes along, if its columns are visited anyway: the next visit is later then.
+        # If its columns are visited anyway, a trace that has shrunk a little is closed too: the next visit is later.
         if least > 0.0 and abs(scaled) < EARLY * scale[PEAK + j, k] and here >= spans[REACH, k // LANES]:
             closing[k] = True
         later[k], shares[WEIGHTS, k] = here, scaled if closing[k] else 1.0
@@ -236,7 +236,7 @@ def fold(
 
 @inner
 def merge(spans: Times, K: int) -> int:
-    """Neighbouring blocks of learners that must go back equally far, together; how many there are then."""
+    """Merge neighbouring blocks of learners that must go back equally far; returns how many there are then."""
     count = 0
     for b in range(spans.shape[1]):
         reach = spans[REACH, b]

@@ -1,12 +1,12 @@
 """The sparse engine's steps for an elementwise rule, of any number of learners, each with columns of its own.
 
 X = C·H as in ``sparse_kernels``, whose functions stand before these: C moves what is not active, by the rule's A. The
-active columns, those of φ and φ', are taken out (C H), moved by the rule, and put back (C⁻¹ X). An EAGER rule moves all
+active columns, those of φ and φ', are read (C H), moved by the rule, and written back (C⁻¹ X). An EAGER rule moves all
 columns that have a trace: they are listed in ``live``, C stays 1, and a column leaves the list with its trace.
 
 A step has two halves, so that no learner moves before all have been found to stay finite: ``find`` leaves what the
-active columns will be in ``work``, and ``move`` puts them there. Functions that are not here are those of the rule: see
-``rule_functions``, ``elementwise_functions`` and ``elementwise_sparse``.
+active columns will be in ``work``, and ``move`` puts them there. Functions that are not defined here belong to the
+rule: see ``rule_functions``, ``elementwise_functions`` and ``elementwise_sparse``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def gather(
 ) -> int:  # fmt: skip
     """The columns that are to move, once each, with the components of φ and φ' there; how many there are.
 
-    A column bears its place in this list, from 1 on, as a mark; live ones always do.
+    A column is marked with its place in this list, from 1 on; live columns always are.
     """
     n, count = columns.shape[0], 0
     if EAGER:
@@ -108,7 +108,7 @@ def gather(
 
 @inner
 def release(columns: Columns, counts: Integers, k: int, active: Integers, count: int) -> None:
-    """Take the marks off the active columns, but for those that are live."""
+    """Remove the marks of the active columns that are not live."""
     for a in range(counts[k], count):
         columns[active[a]]["Q"] = 0
 
@@ -230,7 +230,7 @@ def take_step(
     index: Integers, value: Floats, begin: int, end: int, index_next: Integers, value_next: Floats, begin_next: int,
     end_next: int, active: Integers, phi: Floats, work: Floats, found: Integers,
 ) -> int:  # fmt: skip
-    """One step of all learners; −1, or the first that would diverge and may not freeze, and then none has moved."""
+    """One step of all learners; −1, or the first that would diverge and must not freeze; then none has moved."""
     K = columns.shape[0]
     for k in range(K):
         count = gather(
@@ -277,7 +277,7 @@ def run_many(
     freeze: bool, start: Integers, index: Integers, value: Floats, start_next: Integers, index_next: Integers,
     value_next: Floats, parameters: Any, predictions: Any,
 ) -> int:  # fmt: skip
-    """T steps; −1, or t·K + k if learner k would diverge at step t and may not freeze."""
+    """T steps; −1, or t·K + k if learner k would diverge at step t and must not freeze."""
     for t in range(start.shape[0] - 1):
         k = take_step(
             columns, scale, epoch, table, scalars, live, counts, made, last_delta, frozen, freeze, parameters, t,
@@ -295,7 +295,7 @@ def learn_step(
     made: Floats, active: Integers, phi: Floats, work: Floats, index: Integers, value: Floats, index_next: Integers,
     value_next: Floats, step: Scalars,
 ) -> float:  # fmt: skip
-    """One step of one learner; its TD error, or NaN if the step was refused and nothing changed."""
+    """One step of one learner; its TD error, or NaN if the step was refused and nothing has changed."""
     n = columns.shape[1]
     if not (is_acceptable(step) and are_sound(n, index, value) and are_sound(n, index_next, value_next)):
         return np.nan
@@ -310,7 +310,7 @@ def learn_step(
     )
     if fine and not EAGER:
         _, size, c = decisions(made, 0)
-        fine = is_small(c, size, NEAR_THE_END)  # else the other way in looks at every column
+        fine = is_small(c, size, NEAR_THE_END)  # otherwise ``run_many`` checks every column
     if not fine:
         release(columns[0], counts, 0, active[0], count)
         return np.nan

@@ -1,7 +1,7 @@
 """The sparse engine's steps for one learner: ``learn_step`` and ``run``; and what reads and settles its columns.
 
 X = C·H: ``columns`` are those of H, with a value for each vector and a stamp for each trace, and ``scale`` is C.
-SPARSE.md derives what is done here. Functions that are not here are those of the rule: see ``rule_functions`` and
+SPARSE.md derives what is done here. Functions that are not defined here belong to the rule: see ``rule_functions`` and
 ``sparse_functions``.
 """
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-#: What an epoch's columns keep of a trace counts as nothing below this.
+#: What an epoch's columns keep of a trace counts as 0 below this.
 DEAD = 1e-100
 
 
@@ -100,7 +100,7 @@ def is_over(scale: Floats, trace: int) -> bool:
 
 @inner
 def close_epoch(scale: Floats, epoch: Integers, table: Floats, trace: int) -> None:
-    """Leave it to the columns to pay what C says of a trace, and start its scale at 1."""
+    """Record in the table what the columns still owe of a trace, as C has it, and start its scale at 1."""
     now, live = epoch[2 * trace], epoch[2 * trace + 1]
     for r in range(WEIGHTS):
         table[trace, now, r] = 0.0
@@ -265,7 +265,7 @@ def learn_step(
     columns: Columns, scale: Floats, epoch: Integers, table: Floats, scalars: Floats, index: Integers, value: Floats,
     index_next: Integers, value_next: Floats, step: Scalars,
 ) -> float:  # fmt: skip
-    """One step; its TD error, or NaN if the step was refused and nothing changed."""
+    """One step; its TD error, or NaN if the step was refused and nothing has changed."""
     n = columns.shape[0]
     if not (is_acceptable(step) and are_sound(n, index, value) and are_sound(n, index_next, value_next)):
         return np.nan
@@ -297,7 +297,7 @@ def run(
 
 
 def settle_all(columns: Columns, scale: Floats, epoch: Integers, table: Floats) -> None:
-    """``settle``, on its own."""
+    """``settle``, as a function of its own."""
     settle(columns, scale, epoch, table)
 
 

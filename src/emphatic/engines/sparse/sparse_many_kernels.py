@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Parameters = tuple[Floats, ...]
 
-#: What a run returns that refuses its input, having changed nothing; and one that is through.
+#: Returned by a run that refuses its input, with nothing changed; and by one that is complete.
 REFUSED, FINE = -2, -1
-#: What may be wrong with a learner's step: nothing; too near the end of the number range for C and H; not finite.
+#: The verdict on a learner's step: fine; too near the end of the number range for C and H; not finite.
 LAZY, NEAR, STUCK = 0, 1, 2
 
 
@@ -68,11 +68,11 @@ def run(
     spans: Times, frozen: Flags, freeze: bool, start: Integers, index: Integers, value: Floats, start_next: Integers,
     index_next: Integers, value_next: Floats, top: float, checked: bool, parameters: Parameters, predictions: Array,
 ) -> int:  # fmt: skip
-    """T steps of all learners; −1, or t·K + k if learner k would diverge at step t and may not freeze.
+    """T steps of all learners; −1, or t·K + k if learner k would diverge at step t and must not freeze.
 
     If ``predictions`` has a row more than there are steps, the last is θ·φ' after them, of products that are there
-    anyway: X φ' becomes A X φ' + B [φ·φ'; φ'·φ']. What has not been ``checked`` is one step, which is looked over and
-    may be REFUSED; then no bound ``top`` on φ needs to be known.
+    anyway: X φ' becomes A X φ' + B [φ·φ'; φ'·φ']. Input that is not ``checked`` is one step, which is checked here
+    and may be REFUSED; then no bound ``top`` on φ is needed.
     """
     n, K, T = H.shape[0], scale.shape[1], start.shape[0] - 1
     if not checked and not (fits(index, value, n) and fits(index_next, value_next, n)):
@@ -132,7 +132,7 @@ def gather(index: Integers, value: Floats, begin: int, end: int, active: Times, 
 
 @inner
 def clear(active: Times, count: int, phi: Floats) -> None:
-    """The array is 0 again."""
+    """Set the array to 0 again."""
     for a in range(count):
         phi[active[a]] = 0.0
 
@@ -190,7 +190,7 @@ def judge(
     H: Array, scale: Floats, since: Times, places: Times, phi: Floats, phi_next: Floats, form: Floats, after: Floats,
     verdict: Times, frozen: Flags, freeze: bool,
 ) -> int:  # fmt: skip
-    """FINE, or the first learner that would diverge and may not freeze. Frozen ones get A = 1, B = 0.
+    """FINE, or the first learner that would diverge and may not freeze. Frozen learners get A = 1, B = 0.
 
     C is 1 then for those that are frozen or NEAR, and nothing that comes later changes a bit of the former.
     """
@@ -259,12 +259,12 @@ def advance(
     H: Array, scale: Floats, since: Times, places: Times, scalars: Floats, phi: Floats, phi_next: Floats, form: Floats,
     after: Floats, verdict: Times, frozen: Flags,
 ) -> None:  # fmt: skip
-    """C ← A C, and the new scalars; who is near the end of the number range moves its columns themselves."""
+    """C ← A C, and the new scalars; learners near the end of the number range move their columns themselves."""
     K = scale.shape[1]
     for k in range(K):
         if verdict[k] == NEAR:
             for i in range(H.shape[0]):
-                for r in range(VECTORS):  # weights first, as they take the traces that were
+                for r in range(VECTORS):  # weights first: they use the traces from before the step
                     H[i, r * K + k] = component(H[i], form, r, k, K, phi[i], phi_next[i])
             for j in range(TRACES):
                 scale[LEFT + j, k] *= abs(form[WEIGHTS + j, k])
@@ -289,7 +289,7 @@ def advance(
 def draw(scale: Floats, form: Floats, draws: Array, draws_next: Array) -> None:
     """C⁻¹B: what H takes of φ, and of φ'."""
     K = scale.shape[1]
-    for r in range(draws.shape[0] // K - 1, -1, -1):  # traces first: weights need theirs
+    for r in range(draws.shape[0] // K - 1, -1, -1):  # traces first: weights need their values
         u = draws[r * K : r * K + K]
         for k in range(K):
             more = form[PHI + r, k]

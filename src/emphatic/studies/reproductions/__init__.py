@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import importlib
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from emphatic.common.locks import hold_folder
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
 from emphatic.studies.agreement import Outcome
@@ -63,6 +65,8 @@ def reproduce(
 ) -> Outcome:
     """Run a published study; given ``out``, also write ``<out>/<name>/report.html`` and ``results.json``.
 
+    That folder is locked meanwhile: another run into it is refused.
+
     ``jobs`` is the number of processes (-1: one per core); the results do not depend on it. ``rule`` is a rule of your
     own, or several: studies that sweep a grid try it in addition to theirs, and report it.
     """
@@ -76,22 +80,22 @@ def reproduce(
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
         raise refusal("jobs", "reproduce", "be a whole number of 1 or more, or -1", repr(jobs))
     folder = None if out is None else Path(out) / name
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)  # or the whole study might be for nothing
-    begin = time.perf_counter()
-    found: Outcome = study.run(Conditions(quick, seed, jobs, progress, folder, own))
-    outcome = replace(
-        found,
-        name=name,
-        title=study.TITLE,
-        source=study.SOURCE,
-        seconds=time.perf_counter() - begin,
-        settings={**found.settings, "seed": seed, "quick": quick},
-    )
-    if folder is not None:
-        from emphatic.studies.reproductions.files import write
+    # The folder is made, and locked against other runs, before anything is computed.
+    with nullcontext() if folder is None else hold_folder(folder):
+        begin = time.perf_counter()
+        found: Outcome = study.run(Conditions(quick, seed, jobs, progress, folder, own))
+        outcome = replace(
+            found,
+            name=name,
+            title=study.TITLE,
+            source=study.SOURCE,
+            seconds=time.perf_counter() - begin,
+            settings={**found.settings, "seed": seed, "quick": quick},
+        )
+        if folder is not None:
+            from emphatic.studies.reproductions.files import write
 
-        write(outcome, folder)
+            write(outcome, folder)
     return outcome
 
 
