@@ -187,13 +187,14 @@ def test_lines_break_where_rows_do_not_follow_and_where_readings_are_missing(vis
         yield "hello", known | {"signal": "power", "horizons": H}
         yield "rows", rows(0, 30) | {"reading": [None if i == 5 else float(i) for i in range(30)]}
         yield "rows", rows(30, 50) | {"gap": [i == 0 for i in range(20)]}
-        yield "rows", rows(60, 90)  # ten steps were not sent
+        yield "rows", rows(60, 90) | {"t": [1e300] * 30, "alarm": [True] * 30}  # ten steps were not sent
         yield "pause", 60.0
 
     with PageServer(known, stream) as server:
         page = visit(server.url)
         wait_for(page, "emphatic.held === 80")
         wait_for(page, "emphatic.drawn[0][0].length === 82")
+        assert page.locator("#list li").count() == 30  # of a time that is none
         steps, _, _, drawn, *_ = page.evaluate("emphatic.drawn[0]")
         assert [step for step, value in zip(steps, drawn, strict=True) if value is None] == [5, 29.5, 59.5]
 

@@ -171,7 +171,8 @@
         c[`high${k}`][at] = number(high[i]);
       });
       const written = many.time && many.time[i];
-      if (typeof written === "string") dated = Number.isNaN(Number(written));
+      // Unix time, of 2001 to 2099, is a date however it is written.
+      dated = (typeof written === "string" && Number.isNaN(Number(written))) || (c.t[at] >= 978307200 && c.t[at] < 4102444800);
       if (c.alarm[at]) alarm(at, written);
     });
     draw();
@@ -221,7 +222,9 @@
   function alarm(at, written) {
     const item = document.createElement("li"), c = rows.columns;
     const score = Number.isNaN(c.anomaly[at]) ? "" : `, score ${short(c.anomaly[at])}`;
-    item.textContent = `${typeof written === "string" ? written : "step " + c.step[at]}: reading ${short(c.x[at])}${score}`;
+    const known = !Number.isNaN(c.t[at]);
+    const when = typeof written === "string" ? written : known && dated ? stamp(c.t[at]) : known ? short(c.t[at]) : `step ${c.step[at]}`;
+    item.textContent = `${when}: reading ${short(c.x[at])}${score}`;
     $("list").prepend(item);
     while ($("list").childElementCount > LISTED) $("list").lastChild.remove();
     $("alarms").hidden = false;
@@ -324,6 +327,11 @@
     return value.toLocaleString("en", { maximumSignificantDigits: 4 });
   }
 
+  function stamp(seconds) {
+    const date = new Date(1000 * seconds);
+    return Number.isNaN(date.getTime()) ? short(seconds) : date.toISOString().replace("T", " ").slice(0, 23);
+  }
+
   function span(seconds) {
     if (typeof seconds !== "number") return "–";
     return seconds < 1 ? `${short(Math.round(1e4 * seconds) / 10)} ms` : `${short(seconds)} s`;
@@ -368,9 +376,8 @@
     while (place < to - 1 && step[place] < at) place++;
     if (!hello.time || Number.isNaN(t[place])) return Math.round(at).toLocaleString("en");
     if (!dated) return short(t[place]);
-    const text = new Date(1000 * t[place]).toISOString();
-    const length = Math.abs(t[to - 1] - t[from]);
-    return length > 2 * 86400 ? text.slice(5, 16).replace("T", " ") : length > 600 ? text.slice(11, 16) : text.slice(11, length > 10 ? 19 : 23);
+    const text = stamp(t[place]), length = Math.abs(t[to - 1] - t[from]);
+    return length > 2 * 86400 ? text.slice(5, 16) : length > 600 ? text.slice(11, 16) : text.slice(11, length > 10 ? 19 : 23);
   }
 
   function options(holder, series, bands) {
