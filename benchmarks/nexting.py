@@ -32,7 +32,7 @@ def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
 
 def cases(quick: bool) -> Sequence[Case]:
     if quick:
-        return [Log(3_000), Intervals(12_000), Pipe(2, 700)]
+        return [Log(3_000), Intervals(16_000), Pipe(2, 700)]
     return [Log(None), Intervals(None), Pipe(20, 5_000)]
 
 
