@@ -121,8 +121,10 @@ def finished(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 
 def with_ends(*names: str) -> list[str]:
-    """Columns of predictions, then those of the ends of their intervals."""
-    return [*names, *(f"{name}.{end}" for name in names for end in ("low", "high"))]
+    """Columns of predictions, then those of the ends of their intervals and of the alarms of their signals."""
+    signals = dict.fromkeys(name.rpartition("@")[0] for name in names)
+    ends = (f"{name}.{end}" for name in names for end in ("low", "high"))
+    return [*names, *ends, *(f"{signal}.{kind}" for signal in signals for kind in ("anomaly", "alarm"))]
 
 
 # ---------------------------------------------------------------------- what is written
@@ -141,7 +143,7 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     assert table.column("row").to_pylist() == list(range(T))
     np.testing.assert_array_equal(table.column("time").to_numpy(), readings()["time"])
     for name in table.column_names[2:]:
-        assert table.schema.field(name).type == pa.float64()
+        assert table.schema.field(name).type == (pa.bool_() if name.endswith(".alarm") else pa.float64())
         assert np.isfinite(table.column(name).to_numpy()).all()
 
 

@@ -36,10 +36,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Alarms"]
+__all__ = ["FALSE_ALARM_RATE", "LEAST_RATE", "Alarms"]
 
 Array = NDArray[np.float64]
 
+#: False alarms per row and signal by default; and the least that can be asked for: the score ends soon after.
+FALSE_ALARM_RATE, LEAST_RATE = 1e-4, 1e-15
 #: The state of a signal, of a question and of a tail: see the kernel.
 _SCALARS, _ERRORS, _TAIL = 6, 4, 5
 
@@ -63,7 +65,7 @@ class Alarms:
         own: dict[int, list[int]] = {}
         for q in np.argsort(self.gamma, kind="stable").tolist():
             own.setdefault(int(signals[q]), []).append(q)
-        self.places = np.array(sorted(own), np.int64)
+        self.places = np.array(list(dict.fromkeys(signals)), np.int64)
         self._count = np.array([len(own[c]) for c in self.places.tolist()], np.int64)
         S, H = len(self.places), int(self._count.max(initial=0))
         self._questions = np.zeros((S, H), np.int64)

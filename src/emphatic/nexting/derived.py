@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.alarms import Alarms
+from emphatic.nexting.alarms import FALSE_ALARM_RATE, Alarms
 from emphatic.nexting.intervals import Intervals
 from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL
 
@@ -32,7 +32,7 @@ class Derived:
     of a question.
     """
 
-    def __init__(self, horde: Horde, coverage: float, false_alarm_rate: float) -> None:
+    def __init__(self, horde: Horde, coverage: float, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
         gamma = horde.gamma
         self.questions = np.array(
             [

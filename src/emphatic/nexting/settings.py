@@ -17,6 +17,7 @@ from emphatic import stepsizes
 from emphatic.common.names import check_names, suggestion
 from emphatic.hordes.horde import RATES, warm_up_rows
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.alarms import FALSE_ALARM_RATE, LEAST_RATE
 from emphatic.nexting.related import choose_related, is_large
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
@@ -25,8 +26,6 @@ from emphatic.tables.opening import pivot_columns, topic_names
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
-#: False alarms per row and signal by default; and the least that can be asked for, where the score ends.
-FALSE_ALARM_RATE, LEAST_RATE = 1e-4, 1e-15
 #: The share of returns that are to fall inside their prediction's interval.
 COVERAGE = 0.8
 #: With a ``stepsize``: rates as factors of what the method says.
