@@ -163,7 +163,7 @@ def test_percentages_are_predicted_and_the_last_lines_say_so(call: Call) -> None
     assert code == 0
     assert "Percent signs left out (50% is 50): 'level'." in out
     table, summary = written()
-    assert table.column_names == ["row", "time", "level@2"]
+    assert table.column_names == ["row", "time", "level@2", "level@2.low", "level@2.high"]
     assert summary[0]["reading"]["percent"] == ["level"]
 
 
