@@ -18,7 +18,7 @@ from benchmarks.report import Row
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.derived import Derived
-from emphatic.nexting.settings import FALSE_ALARM_RATE, Settings
+from emphatic.nexting.settings import Settings
 from emphatic.scores.coverage import IntervalScores
 from emphatic.scores.returns import Returns
 from emphatic.tables import Hold, Table, open_table
@@ -57,7 +57,7 @@ class Intervals:
     def gates(self) -> Iterator[Gate]:
         log = household(1_000)
         predictions, values, gap = self.learned(log)[1:]
-        once, each = (Derived(new_horde(log), COVERAGE, FALSE_ALARM_RATE) for _ in range(2))
+        once, each = (Derived(new_horde(log), COVERAGE) for _ in range(2))
         rows = [each(*(part[t : t + 1] for part in (predictions, values, gap)))["low"][0] for t in range(len(gap))]
         yield gate(self.gate, once(predictions, values, gap)["low"], np.array(rows))
 
@@ -79,7 +79,7 @@ class Intervals:
             seconds, predictions, values, gap = self.learned(log)
             learning = min(learning, seconds)
             horde, ends = new_horde(log), {}
-            derived, began = Derived(horde, COVERAGE, FALSE_ALARM_RATE), process_time()
+            derived, began = Derived(horde, COVERAGE), process_time()
             for begin in range(0, len(gap), 4096):
                 some = slice(begin, begin + 4096)
                 ends[begin] = derived(predictions[some], values[some], gap[some])

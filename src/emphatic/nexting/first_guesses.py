@@ -84,19 +84,20 @@ def save_warm_up(
     path: Path, waiting: Waiting, delimiter: str | None, settings: Settings, more: Mapping[str, Any]
 ) -> None:
     """Write the readings of a warm-up that is not complete, the settings that it began with, and ``more``."""
-    readings = [[line, reading] for line, reading in waiting]
     kept = {
-        "format": _FORMAT, "delimiter": delimiter, "settings": settings.table(), "readings": readings,
+        "format": _FORMAT,
+        "delimiter": delimiter,
+        "settings": settings.table(),
+        "readings": [[line, reading] for line, reading in waiting],
         "more": dict(more),
-    }  # fmt: skip
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.write(json.dumps(kept).encode())
 
 
 def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings, dict[str, Any]]:
-    """What ``save_warm_up`` wrote: readings, the delimiter of CSV, settings, and more; ValueError if it is no such
-    file."""
+    """The readings, delimiter, settings and more that ``save_warm_up`` wrote; ValueError if it is no such file."""
     try:
         kept = json.loads(path.read_text("utf-8"))
         if kept["format"] != _FORMAT:

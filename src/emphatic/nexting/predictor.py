@@ -333,8 +333,10 @@ class Predictor:
         save_warm_up(path, self._waiting, self._form.delimiter, self.settings, more)
 
     def load_warm_up(self, path: Path) -> dict[str, Any]:
-        """Go on from such readings, with the settings that they began with where none are given now; returns the
-        ``more`` that was saved with them."""
+        """Go on from such readings, with the settings that they began with where none are given now.
+
+        Returns the ``more`` that was saved with them.
+        """
         self._waiting, delimiter, settings, more = load_warm_up(path)
         self.settings, self._form = self.settings.over(settings), TextForm(delimiter)
         self._guesses = FirstGuesses(self.settings, _HORIZONS)

@@ -58,6 +58,7 @@ def write_metrics(service: Service) -> str:
         "lag_seconds": ("gauge", "The longest wait of a reading in the last five seconds.", lag),
         "step": ("gauge", "Readings that the model has learned from.", service.step),
         "saved_step": ("gauge", "Readings that the saved model has learned from.", service.saved_step),
+        "unacknowledged": ("gauge", "Readings that are not on the disk yet.", service.unacknowledged),
         "rate": ("gauge", "Readings a second, over the last five seconds.", rate),
         "warming_up": ("gauge", "1 while there is no model yet.", int(service.warming_up)),
         "trouble": ("gauge", "1 while the disk takes nothing.", int(bool(service.trouble))),

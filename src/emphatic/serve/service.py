@@ -160,6 +160,11 @@ class Service:
         return self.predictor.horde is None
 
     @property
+    def unacknowledged(self) -> int:
+        """The readings that are learned from, and not on the disk yet."""
+        return len(self._unacknowledged)
+
+    @property
     def alive(self) -> bool:
         """Whether the thread that learns is there."""
         return self._thread.is_alive()
