@@ -206,3 +206,15 @@ def test_the_running_error_is_that_of_the_returns() -> None:
     found = errors.rmse()
     assert None not in found
     np.testing.assert_allclose(np.array(found, float), expected, rtol=0.35)
+
+
+def test_the_running_error_of_one_large_block_with_readings_that_cannot_be_used() -> None:
+    """It is known however the rows came, and finite."""
+    errors, format = RunningError(np.array([0.5, 8 / 9]), [0, 0]), LineFormat([GVF("x", horizon=h) for h in (2, 9)], [])
+    x = np.full(200, 3.0)
+    x[[0, 50, 120]] = np.nan
+    x[[51, 90]] = 1e308, -np.inf
+    p = np.full((200, 2), 2.0)
+    p[79] = 1e300
+    errors.add([Prediction(t, None, p[t], format, (x[t],)) for t in range(200)])
+    assert errors.rmse() == pytest.approx([1.0, 1.0])

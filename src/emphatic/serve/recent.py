@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL, LineFormat, Prediction
+from emphatic.questions.gvf import LARGEST
 
 __all__ = ["RecentRows", "RunningError", "Traffic"]
 
@@ -118,8 +119,11 @@ class RunningError:
 
     The return G = Σ (1 − γ) γᵏ x of a prediction is known when γᵏ has become small. Some of the predictions are kept
     until then: a fixed number of them, spread over that time, however long the horizon. Averages forget with a memory
-    of about 500 predictions.
+    of about 500 predictions. A reading that is missing or beyond ``LARGEST`` counts as the one before it.
     """
+
+    #: Rows that are counted together, of which the last one's predictions may be kept.
+    TOGETHER = 16
 
     #: Predictions that wait for their return.
     SLOTS = 48
@@ -144,14 +148,22 @@ class RunningError:
 
     def add(self, rows: Sequence[Prediction]) -> None:
         """The rows of a block."""
-        if not len(self._questions) or not rows:
-            return
+        if len(self._questions):
+            for start in range(0, len(rows), self.TOGETHER):
+                self._add(rows[start : start + self.TOGETHER])
+
+    def _add(self, rows: Sequence[Prediction]) -> None:
         if any(row.gap for row in rows):
             self._p[:] = np.nan  # what happened across a gap is not known
             self._last[:] = np.nan
             return
         x = np.array([row.readings for row in rows])[:, : len(self._last)]
-        x = np.where(np.isfinite(x), x, np.where(np.isfinite(self._last), self._last, 0.0))
+        known = np.abs(x) <= LARGEST
+        if not known.all():
+            before = np.where(np.isfinite(self._last), self._last, 0.0)
+            for row, there in zip(x, known, strict=True):
+                row[~there] = before[~there]
+                before = row
         self._last = x[-1]
         B = len(rows)
         powers = self._gamma[:, None] ** np.arange(B)
@@ -169,7 +181,8 @@ class RunningError:
         self._since += B
         due = np.flatnonzero(self._since >= self._apart)
         slot = self._next[due]
-        self._p[due, slot] = rows[-1].values[self._questions[due]]
+        p = rows[-1].values[self._questions[due]]
+        self._p[due, slot] = np.where(np.abs(p) <= LARGEST, p, np.nan)
         self._G[due, slot], self._weight[due, slot] = 0.0, 1.0
         self._next[due] = (slot + 1) % self.SLOTS
         self._since[due] = 0
