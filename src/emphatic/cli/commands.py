@@ -328,6 +328,12 @@ def sweep(
     kappa: Annotated[str | None, typer.Option(help="κ of tdrc.", rich_help_panel="Grid")] = None,
     zeta: Annotated[str | None, typer.Option(help="ζ of abtd.", rich_help_panel="Grid")] = None,
     xi: Annotated[str | None, typer.Option(help="ξ of abtd, in place of ζ.", rich_help_panel="Grid")] = None,
+    ridge: Annotated[
+        str | None, typer.Option(help="Ridges of lstd and elstd; default: 1.", rich_help_panel="Grid")
+    ] = None,
+    forgetting: Annotated[
+        str | None, typer.Option(help="Forgetting factors of lstd and elstd; default: 1.", rich_help_panel="Grid")
+    ] = None,
     runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; default: 10.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps per run; default: 10,000.")] = None,
     every: Annotated[int | None, typer.Option(help="Steps between errors; default: 1.")] = None,
@@ -380,7 +386,7 @@ def sweep(
     }  # fmt: skip
     grid = {
         "rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta,
-        "xi": xi, "stepsize": stepsize,
+        "xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting,
     }  # fmt: skip
     given = {name: value for name, value in grid.items() if value is not None}
     raise typer.Exit(command(config, flags, given, options or (), out, jobs, resume, plot))
