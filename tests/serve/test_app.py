@@ -257,6 +257,9 @@ def test_a_signal_saves_and_a_client_that_waits_is_answered(tmp_path: Path) -> N
             slow.sendall(b"Content-Length: 100\r\n\r\n{")
             assert not model.exists()
             assert service.stop() < 5.0
+            answer = slow.makefile("rb").read()
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert answer.endswith(b'{"taken":0}')
         assert not any("Traceback" in line for line in service.log)
     same_as_undisturbed(model, rows, tmp_path)
 
@@ -296,6 +299,7 @@ def test_a_full_queue_takes_what_fits(tmp_path: Path) -> None:
             answer = service.post(rows[at:])
             if answer.status_code == 503:
                 assert answer.headers["retry-after"] == "1"
+                assert set(answer.json()) == {"taken"}
                 refused += 1
                 at += answer.json()["taken"]
             else:

@@ -91,8 +91,7 @@ class _Interface:
             return _error(400, str(error))
         replies, taken = await self._learn(incoming)
         if taken < len(incoming):
-            stopped = {"taken": taken, "error": f"{taken} of {len(incoming)} readings were taken; send the rest again"}
-            return JSONResponse(stopped, 503, {"retry-after": "1"})
+            return _taken(taken)
         if not several and isinstance(replies[0].outcome, Malformed):
             return _error(422, f"reading 1: {replies[0].outcome}")
         text = await asyncio.to_thread(_lines, replies)  # thousands of them take a while
@@ -229,8 +228,7 @@ async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
     for task in (reading, ending):
         task.cancel()
     if reading not in done:
-        ended = (503, "the service is ending") if done else (408, f"the body took more than {_PATIENCE:g} seconds")
-        return _error(*ended)
+        return _taken(0) if done else _error(408, f"the body took more than {_PATIENCE:g} seconds")
     try:
         return b"".join(parts) if reading.result() else too_long
     except ClientDisconnect:
@@ -248,6 +246,11 @@ def _line(number: int, reply: Receipt) -> bytes:
     if isinstance(outcome, Malformed):
         return json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n"
     return _NONE
+
+
+def _taken(count: int) -> JSONResponse:
+    """So many readings were taken; the rest must be sent again."""
+    return JSONResponse({"taken": count}, 503, {"retry-after": "1"})
 
 
 def _error(status: int, text: str) -> JSONResponse:

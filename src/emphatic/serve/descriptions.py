@@ -90,7 +90,7 @@ def describe_interface(version: str) -> dict[str, Any]:
         return {"get": {"summary": text, "responses": {"200": answer(text, schema, kind), **others}}}
 
     by_horizon = {"type": "object", "additionalProperties": {"type": "object"}}
-    taken = {"type": "object", "properties": {"taken": {"type": "integer"}, "error": {"type": "string"}}}
+    taken = {"type": "object", "properties": {"taken": {"type": "integer"}}}
     anything = {"type": "object"}
     refusals = {
         "400": answer("The body is not JSON.", error),
