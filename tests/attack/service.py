@@ -249,8 +249,7 @@ def _readings(body: bytes, kind: str) -> list[Any]:
     """The readings of a body that was answered with 200; None for a line that is no JSON."""
     if kind.startswith(LINES):
         return [_value(line) for line in body.split(b"\n") if line.strip()]
-    found = json.loads(body)
-    return found if isinstance(found, list) else [found]
+    return [one.reading for one in read_json(body)[0]]
 
 
 def _value(line: bytes) -> Any:

@@ -26,6 +26,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with Served(model, *FLAGS, "--save-every", "1h") as service:
         assert service.client.get("/readyz").json() == {"status": "warming up", "waiting": 0, "warm_up": 60}
         assert service.client.get("/predictions").json() == {"step": None, "time": None, "predictions": {}}
+        for unusable in ({}, {"S1": {"a": 1}}, {"S1": [1.0], "S2": None}):
+            refused = service.client.post("/readings", json=unusable)
+            assert (refused.status_code, refused.json()["error"][:10]) == (422, "reading 1:")
         rows = readings(200)
         first = service.client.post("/readings", json=rows[0])
         assert (first.status_code, first.json()["predictions"]) == (200, {})

@@ -114,7 +114,7 @@ class Served:
 
 def same_as_undisturbed(model: Path, rows: Iterable[dict[str, Any]], folder: Path) -> None:
     """The saved model is that of a run over these readings that was never disturbed, to the last bit."""
-    predictor = Predictor(SETTINGS, warm_up=60)
+    predictor = Predictor(SETTINGS, warm_up=60, resilient=True)
     predictor.take(enumerate(rows, start=1))
     assert predictor.horde is not None
     predictor.horde.save(folder / "undisturbed", **predictor.state())

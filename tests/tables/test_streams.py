@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic.streams import Block, Clock, Hold, Table, TableError, open_table
 from emphatic.tables import files
+from emphatic.tables.jsonlines import read_object
+from emphatic.tables.pipe import collect
 
 START = 1_170_288_000  # 2007-02-01 00:00 UTC
 T = 1000
@@ -338,6 +340,30 @@ def test_columns_left_out_say_why(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"a": 1, "b": {"c": 2}}\n{"a": 2, "later": 3}\n')
     table = open_table(tmp_path / "log.jsonl")
     assert (table.names, table.ignored) == (("a", "later"), {"b": "nested"})
+
+
+def test_a_list_or_an_object_among_numbers_is_one_value_that_cannot_be_read(tmp_path: Path) -> None:
+    """It does not cost the column, in a file or on a pipe."""
+    rows: list[dict[str, Any]] = [{"x": t / 4, "y": t} for t in range(50)]
+    rows[7] = {"x": {"a": 1}, "y": 7}
+    rows[9] = {"x": [1, 2], "y": 9}
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    for table in (open_table(path), collect(rows)):
+        assert (table.names, table.ignored) == (("x", "y"), {})
+        found = whole(table)
+        assert np.flatnonzero(np.isnan(found.values[:, 0])).tolist() == [7, 9]
+        assert found.unreadable.tolist() == [2, 0]
+
+
+def test_a_null_character_in_a_name_does_not_end_it(tmp_path: Path) -> None:
+    """Or two names would be one, and all readings refused."""
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({"": t, "\0": -t, "a\0b": t % 5, "a": t % 3}) + "\n" for t in range(50)))
+    rows = [read_object(line) for line in path.read_text().splitlines()]
+    for table in (open_table(path), collect(rows)):
+        assert table.names == ("", "\ufffd", "a\ufffdb", "a")
+        assert whole(table).values[-1].tolist() == [49.0, -49.0, 4.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from emphatic.nexting.prediction_lines import Every, LineFormat, Prediction
 from emphatic.nexting.related import make_makers
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.tables import Clock
+from emphatic.tables.jsonlines import is_nested
 from emphatic.tables.notation import Notation, ParsedRow, RowParser
 from emphatic.tables.pipe import BLOCK, JSON, Malformed, Reading, TextForm, collect_readings
 from emphatic.tables.times import TimeColumn
@@ -248,7 +249,13 @@ class Predictor:
     # ------------------------------------------------------------------ the warm-up
 
     def _collect(self, number: int, reading: Reading) -> Prediction | None:
-        """A reading of the warm-up: answered by persistence, and the last one by the horde."""
+        """A reading of the warm-up: answered by persistence, and the last one by the horde.
+
+        ``Malformed`` if nothing in it could be a number or a label, whatever the columns turn out to be.
+        """
+        nested = [name for name, value in reading.items() if is_nested(value)]
+        if not reading or (nested and all(value is None or is_nested(value) for value in reading.values())):
+            raise Malformed(f"{nested[0]!r} is not a number, but an object or a list" if nested else "nothing is in it")
         if self._resilient:
             if len(self._names) < len(self._names | reading.keys()) > _NAMES:
                 raise Malformed(f"it brings more than {_NAMES:,} names into the warm-up")

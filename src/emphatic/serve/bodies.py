@@ -67,4 +67,4 @@ def is_deep(value: Any) -> bool:
 def _reading(value: Any) -> dict[str, Any] | Malformed:
     if not isinstance(value, dict):
         return Malformed(NOT_AN_OBJECT)
-    return {fields.as_text(name) or "": inner for name, inner in value.items()}
+    return {fields.as_name(name): inner for name, inner in value.items()}

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
-    "MISSING", "PLAIN", "UNITS_PER_SECOND", "NumberStyle", "as_text", "find_style", "is_missing", "is_switch", "label",
+    "MISSING", "PLAIN", "UNITS_PER_SECOND", "NumberStyle", "as_name", "as_text", "find_style", "is_missing", "is_switch", "label",
     "labels", "number", "numbers", "time", "times", "timestamps",
 ]  # fmt: skip
 
@@ -74,6 +74,11 @@ def as_text(value: Any) -> str | None:
     except RecursionError:  # a list in a list in a list …, which is neither a number nor a label
         text = "nested too deeply"
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_name(name: str) -> str:
+    """A name of JSON as the name of a column, which Arrow ends at a null character: that is replaced too."""
+    return (as_text(name) or "").replace("\0", "\ufffd")
 
 
 def is_missing(text: str | None) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from emphatic.tables.table_errors import Malformed, TableError
 if TYPE_CHECKING:
     from emphatic.tables.files import File
 
-__all__ = ["NOT_AN_OBJECT", "JsonLines", "read_object"]
+__all__ = ["NOT_AN_OBJECT", "JsonLines", "find_nested", "is_nested", "read_object"]
 
 _BLOCK = 1 << 21
 NOT_AN_OBJECT = "not an object of JSON"
@@ -35,10 +36,11 @@ class JsonLines:
     def __init__(self, file: File) -> None:
         self.file = file
         found: dict[str, set[type]] = {}
-        for row in _objects(file.head, self._start())[0]:
+        rows = _objects(file.head, self._start())[0]
+        for row in rows:
             for name, value in row.items():
                 found.setdefault(name, set()).update(() if value is None else (type(value),))
-        self.nested = tuple(name for name, types in found.items() if types & {dict, list})
+        self.nested = find_nested(rows)
         self.types = {name: _type(types) for name, types in found.items() if name not in self.nested}
         self.names = tuple(self.types)
 
@@ -82,7 +84,12 @@ class JsonLines:
         return now.number_rows(pa.record_batch(texts, list(names)), kept, rows)
 
     def _by_arrow(self, text: bytes, names: tuple[str, ...]) -> Any:
-        """The rows of some lines, or None where a line is not one row of the types that the first rows have."""
+        """The rows of some lines, or None where a line is not one row of the types that the first rows have.
+
+        Nor is Arrow asked for names that have lost a character: it would not find them.
+        """
+        if any("\ufffd" in name for name in names):
+            return None
         parse = pj.ParseOptions(
             explicit_schema=pa.schema([(name, self.types[name]) for name in names]),
             unexpected_field_behavior="ignore",
@@ -125,7 +132,28 @@ def read_object(text: str) -> dict[str, Any]:
         raise Malformed(NOT_AN_OBJECT)
     if text.isascii() and "\\u" not in text:  # no name can hold half a surrogate pair
         return value
-    return {fields.as_text(name) or "": inner for name, inner in value.items()}
+    return {fields.as_name(name): inner for name, inner in value.items()}
+
+
+def is_nested(value: Any) -> bool:
+    """Whether a JSON value is an object or a list."""
+    return isinstance(value, dict | list)
+
+
+def find_nested(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Names whose values are objects or lists, more often than not: they are no columns.
+
+    In other columns such a value is one that cannot be read, like a word among numbers.
+
+    >>> find_nested([{"x": 1, "y": [2]}, {"x": {}, "y": None}, {"x": 3}])
+    ('y',)
+    """
+    there: Counter[str] = Counter()
+    nested: Counter[str] = Counter()
+    for row in rows:
+        there.update(name for name, value in row.items() if value is not None)
+        nested.update(name for name, value in row.items() if is_nested(value))
+    return tuple(name for name, count in nested.items() if 2 * count > there[name])
 
 
 def _type(types: set[type]) -> Any:

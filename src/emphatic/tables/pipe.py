@@ -25,7 +25,7 @@ from emphatic.tables.delimited import (
     read_header,
 )  # fmt: skip
 from emphatic.tables.frames import Frame
-from emphatic.tables.jsonlines import read_object
+from emphatic.tables.jsonlines import find_nested, read_object
 from emphatic.tables.notation import shorten
 from emphatic.tables.opening import table_of
 from emphatic.tables.table import Table
@@ -246,14 +246,14 @@ def collect(
 
     Names that only a few stray readings have are no columns.
     """
-    nested = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, dict | list))
+    nested = find_nested(rows)
     rare = _stray(rows)
     names = [n for n in dict.fromkeys(name for row in rows for name in row) if n not in nested and n not in rare]
     columns = [pa.array([fields.as_text(row.get(name)) for row in rows], pa.string()) for name in names]
     frame = Frame(pa.Table.from_arrays(columns, names))
     if delimiter is not None:
         frame.style = fields.find_style(columns, delimiter)
-    frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, tuple(nested), tuple(unnamed), rare
+    frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, nested, tuple(unnamed), rare
     return table_of("the readings", frame, time, pivot=(), ordered=False, words=words)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from emphatic.serve.addresses import Address
 from emphatic.serve.inbox import Incoming
 from emphatic.serve.service import Service
+from emphatic.tables.fields import as_name
 from emphatic.tables.jsonlines import read_object
 from emphatic.tables.pipe import BLOCK, Reading
 from emphatic.tables.table_errors import Malformed
@@ -105,7 +106,7 @@ class RedisSource(_Worker):
 
 def _reading(fields: dict[bytes, bytes]) -> Reading | Malformed:
     try:
-        texts = {name.decode(): value.decode() for name, value in fields.items()}
+        texts = {as_name(name.decode()): value.decode() for name, value in fields.items()}
         first = next(iter(texts.values()), "")
         if len(texts) == 1 and first.lstrip().startswith("{"):
             return read_object(first)
