@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from emphatic.learning.active import Active as Active
     from emphatic.learning.joining import join as join
     from emphatic.learning.learner import Learner as Learner
+    from emphatic.learning.least_squares import LeastSquares as LeastSquares
     from emphatic.learning.loading import load as load
     from emphatic.learning.sequences import UndiscountedWarning as UndiscountedWarning
     from emphatic.learning.sequences import interest as interest
@@ -79,6 +80,7 @@ _HOME = {
     "learning.active": ("Active",),
     "learning.joining": ("join",),
     "learning.learner": ("Learner",),
+    "learning.least_squares": ("LeastSquares",),
     "learning.loading": ("load",),
     "learning.sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
     "questions.gvf": ("GVF", "Policy"),

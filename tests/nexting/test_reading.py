@@ -163,7 +163,8 @@ def test_percentages_are_predicted_and_the_last_lines_say_so(call: Call) -> None
     assert code == 0
     assert "Percent signs left out (50% is 50): 'level'." in out
     table, summary = written()
-    assert table.column_names == ["row", "time", "level@2", "level@2.low", "level@2.high"]
+    derived = ["level@2.low", "level@2.high", "level.anomaly", "level.alarm"]
+    assert table.column_names == ["row", "time", "level@2", *derived]
     assert summary[0]["reading"]["percent"] == ["level"]
 
 

@@ -47,7 +47,8 @@ def sweep(
                 order.source(), order.grids, **order.arguments, jobs=jobs, out=folder, resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
             )  # fmt: skip
-        for kind in ("alpha", "lambda", "steps") if formats else ():
+        stepped = any(alpha == alpha for alpha in found.parameters["alpha"])  # (least squares has NaN)
+        for kind in ("alpha", "lambda", "steps")[0 if stepped else 1 :] if formats else ():
             for suffix in formats:
                 found.plot(kind, folder / f"{kind}.{suffix}")
         _show(found, folder)

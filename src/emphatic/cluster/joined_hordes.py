@@ -33,6 +33,7 @@ def join_hordes(parts: Sequence[Horde], which: Mapping[str, int]) -> Horde:
         [question for part in parts for question in part.questions],
         makers[0] if len(makers) == 1 else {name: makers[which[name]] for name in names}, setup.rule,
         rates=first.rates, step=first.step, mu=first._mu, scaled=setup.scaled, centred=setup.centred,
+        least_squares=setup.least_squares,
         alpha=None if setup.alpha is None else _joined([part._setup.alpha for part in parts], Q),
         **setup.kind, **{name: _joined([part._setup.extra[name] for part in parts], Q) for name in setup.extra},
     )  # fmt: skip
@@ -45,6 +46,8 @@ def join_hordes(parts: Sequence[Horde], which: Mapping[str, int]) -> Horde:
         group.fresh[:] = np.concatenate([own.fresh for own in groups])
         arrays = [own.blend.arrays() for own in groups]
         group.blend.restore({name: np.concatenate([own[name] for own in arrays]) for name in arrays[0]})
+        if group.ridges is not None:
+            group.ridges.join([own.ridges for own in groups if own.ridges is not None])
     whole._hold, whole._rows, whole._before = first._hold, first._rows, first._before
     evaluator.counts = [counts for part in parts for counts in part._evaluator.counts]
     evaluator.departure = np.concatenate([part._evaluator.departure for part in parts], axis=1)

@@ -88,6 +88,8 @@ class ClusterNexting(Nexting):
     block: int = BLOCK
     checkpoint_every: str | float = "30s"
 
+    without_answers = "single answers are not kept on a cluster"
+
     def __post_init__(self) -> None:
         #: The storage.
         self.folder = (self.storage or self.out / ".cluster").absolute()
@@ -124,6 +126,7 @@ class ClusterNexting(Nexting):
         return ClusterHorde(
             self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
+            least_squares=self.settings.least_squares,
             shards=self.shards, address=self.address, storage=self.folder, block=self.block,
             checkpoint_every=self.checkpoint_every, resume=resume,
         )  # fmt: skip

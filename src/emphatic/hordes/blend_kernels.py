@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _b1 = types.Array(types.boolean, 1, "C")
 
-# What a question carries.
-SEEN, MEAN, TRACE, LOWEST, HIGHEST, LAST, LEARNED, NOISE, BEFORE, ABOVE = range(10)
+# What a question carries; the last two in ``combine`` only.
+SEEN, MEAN, TRACE, LOWEST, HIGHEST, LAST, LEARNED, NOISE, BEFORE, ABOVE, OWN_TRACE, OWN_GAIN = range(12)
 #: What is beyond is no number to count with: a square would not be finite.
 LARGEST = 1e100
 
@@ -59,6 +59,120 @@ def solve(A: Floats, b: Floats) -> Floats:
 def within(v: float, low: float, high: float, mean: float) -> float:
     """v, or the nearer end; the mean for NaN."""
     return low if v < low else high if v > high else v if v == v else mean
+
+
+@register_jitable
+def shrink_towards(C: Floats, b: Floats, weights: Floats, ridge: float) -> Floats:
+    """argmin wᵀCw − 2 bᵀw + ridge |w − weights|², of a symmetric C whose lower half is read."""
+    E = len(b)
+    A, rest = C.copy(), b.copy()
+    for i in range(E):
+        A[i, i] += ridge
+        for j in range(E):
+            rest[i] -= (C[i, j] if j <= i else C[j, i]) * weights[j]
+    return weights + solve(A, rest)
+
+
+@register_jitable
+def weigh(
+    s: Floats, share: Floats, b: Floats, square: Floats, C: Floats, W: Floats, g: float, h: float, constants: Floats
+) -> None:
+    """The shares of the answers, and the weights of the blends among them."""
+    (J, E), steepest, steeper, least = W.shape, constants[0], constants[1], constants[2]
+    error = s[NOISE] / (1.0 - g * g) + 1e-250  # E (G − p)²
+    evidence = s[LEARNED] / h
+    power = min(steepest, steeper * evidence)
+    # E (G − v)² = E (G − p)² + what p gains over the mean − what v gains over it
+    of_mean = max(error + s[OWN_GAIN], least * error)
+    lowest = of_mean
+    for i in range(E + J):
+        share[i] = max(error + s[OWN_GAIN] + square[i] - 2.0 * b[i], least * error)
+        lowest = min(lowest, share[i])
+    total = (lowest / of_mean) ** power
+    for i in range(E + J):
+        share[i] = (lowest / share[i]) ** power
+        total += share[i]
+    alone, trace = 0.0, 0.0
+    for i in range(E + J):
+        share[i] /= total
+        if i < E:
+            alone += share[i]
+            trace += C[i, i]
+    for j in range(J):
+        ridge = constants[3 + j] * error / evidence + 1e-9 * trace + 1e-200
+        W[j] = shrink_towards(C, b[:E], share[:E] / max(alone, 1e-9), ridge)
+
+
+@jit_for((_f3, _f2, _b1, _f1, _f1, _f2, _f3, _f3, _f3, _f2, _f3), fastmath=False)
+def combine(
+    V: Floats, X: Floats, follows: NDArray[np.bool_], gamma: Floats, constants: Floats, scalars: Floats,
+    vectors: Floats, blends: Floats, products: Floats, out: Floats, single: Floats,
+) -> None:  # fmt: skip
+    """p of each row and question, and the E single answers, E − 2 of them from V; see ``combination``."""
+    E, J = products.shape[1], blends.shape[1]
+    new = np.empty(E + J)
+    for t in range(V.shape[0]):
+        for q in range(V.shape[1]):
+            g, x, s, C, W = gamma[q], X[t, q], scalars[q], products[q], blends[q]
+            share, u, z, b, square = vectors[q, 0], vectors[q, 1], vectors[q, 2], vectors[q, 3], vectors[q, 4]
+            h = 1.0 / (1.0 - g)
+            known = abs(x) <= LARGEST
+            first = s[SEEN] == 0.0
+            if first and not known:  # nothing was ever read
+                p = V[t, q, (E - 2) // 2]
+                out[t, q] = p if abs(p) <= LARGEST else 0.0
+                single[t, q] = out[t, q]
+                continue
+            if not known:
+                x = s[LAST]
+            if first:
+                s[TRACE] = s[LOWEST] = s[HIGHEST] = x
+            s[LAST] = x
+            if known:
+                s[SEEN] += 1.0
+                s[MEAN] += (x - s[MEAN]) / s[SEEN]
+            s[TRACE] += (x - s[TRACE]) / h
+            s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
+            mean = s[MEAN]
+            room = 0.5 * (s[HIGHEST] - s[LOWEST])
+            low, high = s[LOWEST] - room, s[HIGHEST] + room
+            p = mean
+            for i in range(E):
+                v = x if i == E - 2 else s[TRACE] if i == E - 1 else within(V[t, q, i], low, high, mean)
+                single[t, q, i] = v
+                new[i] = v - mean
+                p += share[i] * new[i]
+            for j in range(J):
+                v = mean
+                for i in range(E):
+                    v += W[j, i] * new[i]
+                new[E + j] = within(v, low, high, mean) - mean
+                p += share[E + j] * new[E + j]
+            p = within(p, low, high, mean)
+            out[t, q] = p
+            if not (known and follows[t]):
+                z[:] = 0.0
+                s[OWN_TRACE] = 0.0
+            elif not first:  # u, BEFORE and ABOVE are still those of the row before
+                d = (1.0 - g) * x + g * p - s[BEFORE]
+                s[LEARNED] += 1.0
+                a = 2.0 / (s[LEARNED] + 1.0)
+                s[NOISE] += a * (d * d - s[NOISE])
+                for i in range(E + J):
+                    z[i] = g * z[i] + u[i]
+                    b[i] += a * (d * z[i] + s[ABOVE] * u[i] - b[i])
+                    square[i] += a * (u[i] * u[i] - square[i])
+                for i in range(E):
+                    for j in range(i + 1):
+                        C[i, j] += a * (u[i] * u[j] - C[i, j])
+                s[OWN_TRACE] = g * s[OWN_TRACE] + s[ABOVE]
+                gain = s[ABOVE] * s[ABOVE] + 2.0 * d * s[OWN_TRACE]
+                s[OWN_GAIN] += a * (gain - s[OWN_GAIN])
+                if s[LEARNED] % max(16.0, math.floor(h / 8.0)) == 0.0:
+                    weigh(s, share, b, square, C, W, g, h, constants)
+            for i in range(E + J):
+                u[i] = new[i]
+            s[BEFORE], s[ABOVE] = p, p - mean
 
 
 @jit_for((_f3, _f2, _b1, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["arguments", "restore", "state"]
 
 #: Prefix of the names of arrays that are not the learner's.
-_OWN = ("features.", "blend.", "horde.")
+_OWN = ("features.", "blend.", "ridges.", "horde.")
 #: Prefix of those that a user saves with a horde.
 _MORE = "horde.more."
 #: Placeholder for what no file can hold.
@@ -62,6 +62,8 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
         "more": entries,
         **first,
     }
+    if setup.least_squares:
+        saved["least_squares"] = True
     if "stepsize" in setup.kind:
         saved["stepsize"] = setup.kind["stepsize"].config()
     if others:
@@ -96,7 +98,8 @@ def arguments(
     return {
         "questions": questions, "features": features, "rule": rule or saved["rule"], "rates": saved["rates"],
         "alpha": saved.get("alpha"), "step": saved["step"], "mu": mu, "scaled": saved["scaled"],
-        "centred": saved.get("centred", True), "stepsize": saved.get("stepsize"), **kind, **saved["extra"],
+        "centred": saved.get("centred", True), "stepsize": saved.get("stepsize"),
+        "least_squares": saved.get("least_squares", False), **kind, **saved["extra"],
     }  # fmt: skip
 
 
@@ -144,6 +147,8 @@ def _group_state(group: Group) -> tuple[dict[str, Any], dict[str, Any], dict[str
     maker, arrays = group.features.save()
     own = {f"features.{name}": array for name, array in arrays.items()}
     own |= {f"blend.{name}": array for name, array in group.blend.arrays().items()}
+    if group.ridges is not None:
+        own |= {f"ridges.{name}": array for name, array in group.ridges.arrays().items()}
     own |= {"horde.base": group.base, "horde.fresh": group.fresh.view(np.uint8)}
     if group.phi is not None:
         own |= {"horde.indices": group.phi.indices, "horde.values": group.phi.values}
@@ -160,6 +165,9 @@ def _restore_group(group: Group, saved: Mapping[str, Any], arrays: Mapping[str, 
     _fill_in("base", group.base, arrays["horde.base"])
     _fill_in("fresh", group.fresh.view(np.uint8), arrays["horde.fresh"])
     group.blend.restore({name: arrays[f"blend.{name}"] for name in group.blend.arrays()})
+    if group.ridges is not None:
+        group.ridges.base[:] = group.base[group._blended]
+        group.ridges.restore({name: arrays[f"ridges.{name}"] for name in group.ridges.arrays()})
     group.open = bool(saved.get("open", "horde.indices" in arrays))
     if "horde.indices" in arrays:
         phi = Active(arrays["horde.indices"], arrays["horde.values"])

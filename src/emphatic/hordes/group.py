@@ -14,6 +14,8 @@ from emphatic.engines.rows import Rows
 from emphatic.features import Features
 from emphatic.features.readings import FeatureColumns
 from emphatic.hordes.blend import Blend
+from emphatic.hordes.combination import Combination
+from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
 from emphatic.hordes.setup import Setup
 from emphatic.learning.active import Active, make_unchecked
 from emphatic.learning.learner import Learner
@@ -64,10 +66,18 @@ class Group:
         # (eta is no longer needed)
         self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
         self.recorded = RecordedLearner(self.learner, constant, features.largest, setup.record)
-        self._blended = np.flatnonzero(blended if E > 1 else np.zeros(Q, bool))
+        self._blended = np.flatnonzero(blended if E > 1 or setup.least_squares else np.zeros(Q, bool))
         #: Whether the learner's prediction is the answer.
-        self._direct = E == 1 and not setup.centred and not setup.scaled
-        self.blend = Blend(self.gamma[self._blended], E)
+        self._direct = E == 1 and not setup.centred and not setup.scaled and not setup.least_squares
+        own = self.gamma[self._blended]
+        #: The regressions beside the learner, if there are any.
+        self.ridges: Ridges | None = None
+        if setup.least_squares and features.n <= LIMIT and len(own):
+            self.ridges = Ridges(own, self.base[self._blended], features.n, features.active)
+        count = E + (len(STRENGTHS) if self.ridges is not None else 0)
+        self.blend: Blend | Combination = Combination(own, count) if setup.least_squares else Blend(own, E)
+        #: The single answers at the last rows, by name.
+        self.answers: dict[str, Array] = {}
         #: φ of the last row; None after a cut.
         self.phi: Active | None = None
         #: Which questions learned nothing in the step before.
@@ -92,19 +102,22 @@ class Group:
         """Learn from rows and answer at each, (B, Q)."""
         B = len(gap)
         V = np.empty((B, self.learner.K or 1))
+        ridges = np.empty((B, len(self._blended), 0 if self.ridges is None else len(STRENGTHS)))
         edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]
         for begin, end in pairwise(edges):
             if gap[begin]:
                 self.cut()
             part = slice(begin, end)
             phi = self.features.activate(columns if end - begin == B else columns.part(part))
+            if self.ridges is not None:
+                ridges[part] = self.ridges(phi, targets.x[part][:, self._blended], follows[part], learn)
             if learn:
                 V[part] = self._learn_log(phi, targets.part(part))
             else:
                 if self.phi is not None or self.open:
                     self._forget()  # first, for it may change the last bit of a prediction
                 V[part] = self.learner.predict(phi)
-        return self._answers(V, targets.x, follows)
+        return self._answers(V, targets.x, follows, ridges=ridges)
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
@@ -242,8 +255,11 @@ class Group:
             np.where(steady, 1.0 - self.gamma * self.lambda_, 1.0),
         )  # fmt: skip
 
-    def _answers(self, V: Array, x: Array, follows: NDArray[np.bool_], ends: NDArray[np.bool_] | None = None) -> Array:
-        """One answer to each question, (B, Q), from its learners' V (B, K)."""
+    def _answers(
+        self, V: Array, x: Array, follows: NDArray[np.bool_], ends: NDArray[np.bool_] | None = None,
+        ridges: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """One answer to each question, (B, Q), from its learners' V (B, K), and the ``ridges`` of those blended."""
         B, Q, E, setup = len(V), len(self.gamma), len(self.setup.rates), self.setup
         if self._direct:
             return V
@@ -252,8 +268,24 @@ class Group:
         blended = self._blended
         if len(blended):
             V = each[:, :, blended].transpose(0, 2, 1)
-            out[:, blended] = self.blend(V, x[:, blended], follows, ends)
+            if isinstance(self.blend, Combination):
+                assert ridges is not None
+                V = np.concatenate([V, ridges], axis=2)
+                out[:, blended], single = self.blend(V, x[:, blended], follows)
+                self.answers = self._named(single)
+            else:
+                out[:, blended] = self.blend(V, x[:, blended], follows, ends)
         return out if setup.scaled else out / self.scale
+
+    def _named(self, single: Array) -> dict[str, Array]:
+        """Single answers (B, blended, E) by their names, (B, Q) each, NaN for questions that are not blended."""
+        names = [f"rate {rate:g}" for rate in self.setup.rates]
+        names += [] if self.ridges is None else [f"ridge {strength:g}" for strength in STRENGTHS]
+        found = {}
+        for i, name in enumerate((*names, "reading", "trace")):
+            found[name] = np.full((len(single), len(self.questions)), np.nan)
+            found[name][:, self._blended] = single[:, :, i]
+        return found
 
 
 def _stacked(before: Active, phi: Active) -> Active:

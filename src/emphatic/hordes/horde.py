@@ -72,6 +72,10 @@ class Horde(HordeSteps):
     eta, beta, …. With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α is ``rates`` times ``alpha``
     times the method's step size; both are then 1 by default.
 
+    With ``least_squares`` the answers of three online ridge regressions stand beside those of the learners, where there
+    are at most 4,000 features (``emphatic.hordes.ridges``), and all are combined (``emphatic.hordes.combination``); it
+    is for rows of a log. ``answers`` has the single ones.
+
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
     >>> horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rates=0.3)
@@ -107,6 +111,7 @@ class Horde(HordeSteps):
         engine: str = "auto",
         threads: int = 1,
         stepsize: Any = None,
+        least_squares: bool = False,
         **extra: Any,
     ) -> None:
         self.questions = tuple(questions) if isinstance(questions, Sequence) else ()
@@ -118,11 +123,15 @@ class Horde(HordeSteps):
             raise refusal("questions", "Horde", "have different names", f"{twice!r} twice")
         grouped = _grouped(features, names)
         self._makers, self._shares = [maker for maker, _ in grouped], [questions for _, questions in grouped]
-        for what, flag in (("scaled", scaled), ("centred", centred), ("record", record)):
+        for what, flag in (
+            ("scaled", scaled), ("centred", centred), ("record", record), ("least_squares", least_squares)
+        ):  # fmt: skip
             if not isinstance(flag, bool):
                 raise refusal(what, "Horde", "be True or False", repr(flag))
         if record and len(self._makers) > 1:
             raise refusal("record", "Horde", "be False where questions have features of their own", "True")
+        if record and least_squares:
+            raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
         self.step, self.scaled = step, scaled
         if stepsize is not None and rates is RATES:
             rates = 1.0
@@ -139,7 +148,7 @@ class Horde(HordeSteps):
             kind["stepsize"] = stepsizes.get(stepsize)
         found = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
         self.rule = found.name
-        self._setup = Setup(found, self.rates, alpha, scaled, centred, record, kind, extra)
+        self._setup = Setup(found, self.rates, alpha, scaled, centred, record, kind, extra, least_squares)
         without = [question.name for question in self.questions if question.policy is None]
         if self._setup.chances and without:
             wanted = f"be given for rule {found.name!r}, which uses {' and '.join(self._setup.chances)} itself"
@@ -307,6 +316,8 @@ class Horde(HordeSteps):
         An observation is as for ``observe``, without the reward. An episode that has not terminated is cut off here.
         """
         self._require()
+        if self._setup.least_squares:
+            raise RuntimeError("A Horde with least_squares=True accepts rows of a log only.")
         values, labels = self._read(observation, "begin", np.nan)
         with self._guard:
             return self._begin(values, labels, None, time)

@@ -122,6 +122,19 @@ class HordeState:
         return self._evaluator.categories
 
     @property
+    def answers(self) -> dict[str, Array]:
+        """With ``least_squares``: the single answers at the rows seen last, {"rate 0.1": (B, Q), …, "trace": (B, Q)}.
+
+        NaN where a question has no such answer. Each is within the readings so far and half their range beyond.
+        """
+        self._require()
+        found: dict[str, Array] = {}
+        for group in self._groups:
+            for name, values in group.answers.items():
+                found.setdefault(name, np.full((len(values), len(self.questions)), np.nan))[:, group.questions] = values
+        return found
+
+    @property
     def in_episode(self) -> bool:
         """Whether an episode has begun, and neither terminated nor been truncated."""
         self._require()

@@ -29,6 +29,7 @@ class Setup:
     record: bool
     kind: Mapping[str, Any]
     extra: Mapping[str, Any]
+    least_squares: bool = False
 
     def of(self, questions: NDArray[np.intp], whole: int) -> Setup:
         """The same for some of the ``whole`` number of questions."""

@@ -23,7 +23,7 @@ from emphatic.errors import CheckpointError
 from emphatic.learning import tensors
 from emphatic.learning.tensors import Stored, TensorPart
 
-__all__ = ["FORMAT", "open_checkpoint", "write"]
+__all__ = ["FORMAT", "has_entry", "open_checkpoint", "write"]
 
 #: The version of the format that is written; files of a later version are refused.
 FORMAT = 1
@@ -89,6 +89,15 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
                 array.verify()
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{where} is not a sound checkpoint: {error}.") from error
+
+
+def has_entry(path: str | os.PathLike[str], entry: str) -> bool:
+    """Whether the header of a checkpoint has this entry; False also for what is no checkpoint."""
+    try:
+        with open(path, "rb") as file:
+            return entry in json.loads(tensors.read(file)[0][_KEY])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, MemoryError):
+        return False
 
 
 def _header(where: str, metadata: dict[str, str], arrays: dict[str, Stored]) -> dict[str, Any]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
+from emphatic.learning import checkpoint
 from emphatic.learning.learner import Learner
+from emphatic.learning.least_squares import LeastSquares
 from emphatic.rules import AnyRule
 
 __all__ = ["load"]
@@ -17,11 +20,13 @@ def load(
     engine: str | None = None,
     rule: AnyRule | None = None,
     devices: Sequence[int] | None = None,
-) -> Learner:
-    """The learner that ``Learner.save`` wrote; it continues bit for bit on the same engine.
+) -> Any:
+    """The ``Learner`` or ``LeastSquares`` that ``save`` wrote; it continues bit for bit on the same engine.
 
     ``engine`` names another engine to continue with, and ``devices`` the GPUs among which the cuda engine divides the
     learners: they are not saved. A learner of a ``Rule`` of your own needs that ``rule`` again. What
-    more was saved with it is left in the file: ``Learner.load_with`` reads that too.
+    more was saved with it is left in the file: ``load_with`` of its class reads that too.
     """
+    if checkpoint.has_entry(path, "least_squares"):
+        return LeastSquares.load_with(path)[0]
     return Learner._load(path, engine, rule, devices)[0]

@@ -77,6 +77,8 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
 
     ValueError, KeyError or TypeError if they do not.
     """
+    if "least_squares" in header:
+        raise ValueError("it holds a LeastSquares: open it with emphatic.load or LeastSquares.load_with")
     if own is None:
         check_own_rule(header)
     base = own.base if own is not None else rules.get(header["rule"])

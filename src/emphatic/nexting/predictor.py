@@ -23,7 +23,7 @@ from emphatic.nexting.derived import Derived
 from emphatic.nexting.first_guesses import FirstGuesses, load_warm_up, save_warm_up
 from emphatic.nexting.prediction_lines import Every, LineFormat, Prediction
 from emphatic.nexting.related import make_makers
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.tables import Clock
 from emphatic.tables.notation import Notation, ParsedRow, RowParser
 from emphatic.tables.pipe import BLOCK, JSON, Malformed, Reading, TextForm, collect_readings
@@ -35,8 +35,6 @@ logger = logging.getLogger("emphatic.nexting")
 
 #: What becomes of a reading: its prediction, why it could not be used, or None if it gets no prediction.
 Outcome = Prediction | Malformed | None
-#: The engine whose bits do not depend on how many readings are learned from at once.
-ENGINE = "sparse"
 #: Malformed readings that are reported one by one; from there on they are counted.
 _REPORTED = 100
 #: Horizons in steps, where nothing says how long the stream will be.
@@ -295,6 +293,7 @@ class Predictor:
             rates=settings.rates,
             step=None if clock is None else clock.step,
             stepsize=settings.stepsize,
+            least_squares=settings.least_squares,
             engine=ENGINE,
         )
         horde.warm_up(table, len(rows))

@@ -7,6 +7,7 @@ the few that are most related to them, found in the warm-up by correlation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,8 @@ MOST = 7
 _ROWS = 256
 #: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
+#: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
+_PAIR_NS, _SOLVE_NS = 1.0, 0.05
 #: Seconds that features of their own cost the questions that share them.
 _MAKER = 0.03
 
@@ -129,7 +132,13 @@ def expected_size(horde: Horde, rows: int) -> Size:
     weights = 8 * vectors * sum(maker.n * k for maker, k in zip(makers, K, strict=True))
     row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
     n = max(maker.n for maker in makers)
-    return Size(sum(K), n, _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1))
+    memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
+    for maker, group in zip(makers, horde._groups, strict=True):
+        if group.ridges is not None:  # the matrix, and copies while it is solved for
+            memory += 4 * 8 * maker.n**2
+            solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
+            seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
+    return Size(sum(K), n, memory, seconds)
 
 
 def is_large(settings: Settings, C: int) -> bool:

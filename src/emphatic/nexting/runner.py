@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from emphatic.common.locks import hold_folder
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
+from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.active import Active
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.nexting.derived import Derived
@@ -35,7 +36,8 @@ from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.related import expected_size, make_makers, shares
 from emphatic.nexting.row_digest import RowDigest
 from emphatic.nexting.scoring import Scoring
-from emphatic.nexting.settings import Settings, warm_up_rows
+from emphatic.nexting.settings import ENGINE, Settings, warm_up_rows
+from emphatic.nexting.single_answers import differences, write_answers
 from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.tables import Clock, Hold
@@ -154,6 +156,9 @@ class Nexting:
         if self.frozen:
             _log.warning("%d of %d learners are frozen after diverging", self.frozen, self.learners)
 
+    #: Why no single answers are scored, where none are.
+    without_answers: ClassVar[str] = "with one rate the learner's prediction is the answer"
+
     @property
     def learners(self) -> int:
         """How many there are."""
@@ -196,6 +201,7 @@ class Nexting:
         return Horde(
             self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
+            least_squares=self.settings.least_squares, engine=ENGINE,
         ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
 
     def _derive(self) -> Derived:
@@ -268,23 +274,27 @@ class Nexting:
         readings: list[KeptReadings] = []
         answers: list[NDArray[np.float64]] = []
         numbers: list[NDArray[np.int64]] = []
+        singles: list[dict[str, NDArray[np.float32]]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
             gap = block.find_gaps(clock)
             self.counts.gaps += int(gap.sum())
             numbers.append(block.numbers)
             readings.append(KeptReadings(block.values, block.time, gap, block.labels))
             answers.append(predictions)
+            if self.horde.rows > self.rows // 2:  # where they are scored
+                singles.append(differences(self.horde.answers, predictions))
             self.counts.add(block)
             self._digest.add(block)
             rows, now = self.horde.rows, time.perf_counter()
             self.progress("learning", rows, self.rows)
-            width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
+            width = predictions.shape[1] * (1 + len(self.horde.answers)) + block.values.shape[1] + len(block.labels)
             full = (rows - begin) * width >= WAITING
             due = now - saved >= SAVE or request.signal is not None
             # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
             if full or due or rows == self.rows:
+                write_answers(self.unfinished, rows, singles)
                 self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers), np.concatenate(numbers))
-                begin, readings, answers, numbers = rows, [], [], []
+                begin, readings, answers, numbers, singles = rows, [], [], [], []
                 if due or rows == self.rows:
                     more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
                     self.unfinished.save(self.horde, more | self.derived.state())
@@ -344,6 +354,13 @@ class Nexting:
                 writer.write_table(part)
 
             found = scoring.score(write)
+        for score in found.summary:
+            if not score["answers"]:
+                score["reasons"]["answers"] = self.without_answers
+            elif not any(name.startswith("ridge") for name in score["answers"]):
+                score["reasons"]["answers"] = (
+                    f"no ridges: more than {LIMIT:,} features would take too long to solve for"
+                )
         self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
         self.alarms = found.alarms
         self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span

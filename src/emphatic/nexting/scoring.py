@@ -29,6 +29,7 @@ from emphatic.hordes.horde import BLOCK
 from emphatic.nexting.alarm_list import AlarmList
 from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.signals import SignalPlot, SignalSketch
+from emphatic.nexting.single_answers import KeptAnswers
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.scores.answers import PlainAnswers
 from emphatic.scores.coverage import IntervalScores
@@ -143,6 +144,8 @@ class Scoring:
             offline = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
             held, missing = rows.held[:, self._at], rows.missing[:, self._at]
             scored.add(rows.start, held, missing, rows.predictions, offline, rows.G, rows.known)
+            single = self._single(rows.start, rows.predictions)
+            scored.add_answers(rows.start, single, rows.G, rows.known)
             self._draw(sketches, rows, held)
         constant = [name for name, varies in zip(self.signals, self._lowest < self._highest, strict=True) if not varies]
         summary = scored.scores([SKIPPED] * len(self.names) if fits is None else fits.reasons)
@@ -155,6 +158,12 @@ class Scoring:
             self._upcoming(rows, held[-1]), self._worst(worst, summary), alarms.highest(),
             (begins, None if time is None else float(time[-1])),
         )  # fmt: skip
+
+    def _single(self, start: int, predictions: Array) -> dict[str, Array]:
+        """The single answers at the rows from ``start`` on, (Q, B) each, if they were kept."""
+        if not hasattr(self, "_kept"):
+            self._kept = KeptAnswers(self.unfinished)
+        return {name: (predictions + kept).T for name, kept in self._kept.read(start, *predictions.shape).items()}
 
     def _add_intervals(self, summary: Sequence[dict[str, Any]], intervals: IntervalScores) -> None:
         """Complete the scores by those of the intervals, and the reasons where there are none."""

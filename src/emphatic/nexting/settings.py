@@ -26,6 +26,8 @@ from emphatic.tables.opening import pivot_columns, topic_names
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 
+#: The engine whose bits do not depend on how many rows are learned from at once.
+ENGINE = "sparse"
 #: The share of returns that are to fall inside their prediction's interval.
 COVERAGE = 0.8
 #: With a ``stepsize``: rates as factors of what the method says.
@@ -220,6 +222,11 @@ class Settings:
         clock = table.clock()
         step = None if clock is None else clock.step
         return [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in self.horizons or ()]
+
+    @property
+    def least_squares(self) -> bool:
+        """Whether ridges stand beside the learners; with a single rate, its learner's prediction is the answer."""
+        return len(self.rates) > 1
 
     def words(self) -> set[str]:
         """The columns whose words features or questions name: ON and OFF stay words there."""

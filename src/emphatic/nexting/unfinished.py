@@ -46,7 +46,7 @@ class Unfinished:
                 path.unlink()
 
     def write(self, kind: str, begin: int, columns: Mapping[str, Any]) -> None:
-        """A part of the predictions or readings, from row ``begin`` on. The checkpoint after it must not outlive it."""
+        """A part of the predictions, readings or answers, from row ``begin`` on. The checkpoint must not outlive it."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -71,7 +71,7 @@ class Unfinished:
 
     def drop(self, rows: int) -> None:
         """Remove the parts from row ``rows`` on, which were written after the checkpoint."""
-        for kind in ("predictions", "readings"):
+        for kind in ("predictions", "readings", "answers"):
             for begin in self.begins(kind):
                 if begin >= rows:
                     self._path(kind, begin).unlink()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -58,6 +58,7 @@ class LogScores:
         self._N = np.zeros((PIECES, Q), np.int64)
         self._mean, self._M2 = np.zeros((PIECES, Q)), np.zeros((PIECES, Q))
         self._errors = np.zeros((len(_RIVALS), PIECES, Q))
+        self._answers: dict[str, Array] = {}
 
     def add(
         self, start: int, held: Array, missing: NDArray[np.bool_], predictions: NDArray[Any], offline: Array, G: Array,
@@ -80,6 +81,15 @@ class LogScores:
                 for i, guess in enumerate(guesses):
                     self._errors[i, piece] += np.where(use, (guess[:, rows] - g) ** 2, 0.0).sum(axis=1)
                 self._merge(piece, use, g)
+
+    def add_answers(self, start: int, answers: Mapping[str, Array], G: Array, known: NDArray[np.bool_]) -> None:
+        """Single answers (Q, B) at rows from ``start`` on, of which those in the second half of the log are scored."""
+        rows = slice(max(0, int(self._ends[PIECES // 2 - 1]) - start), None)
+        use, g = known[:, rows], G[:, rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, answer in answers.items():
+                sums = self._answers.setdefault(name, np.zeros(len(G)))
+                sums += np.where(use, (answer[:, rows] - g) ** 2, 0.0).sum(axis=1)
 
     def _merge(self, piece: int, use: NDArray[np.bool_], g: Array) -> None:
         """Mean and M₂ of these rows, and of all so far in this piece."""
@@ -112,6 +122,7 @@ class LogScores:
                     "persistence": persistence,
                     "mean": mean,
                     "offline": fit,
+                    "answers": self._single(q, second),
                     "ratio_to_offline": _ratio(ours["variance_explained"], fit["variance_explained"]),
                     "known": int(self._N[second, q].sum()),
                     "reasons": self._reasons(q, ours, fit, offline[q] if offline else ""),
@@ -158,7 +169,16 @@ class LogScores:
         each = list(zip(self._horizons, self._gammas, strict=True))
         return [(signal, horizon, float(gamma)) for signal in self._signals for horizon, gamma in each]
 
+    def _single(self, q: int, pieces: slice) -> dict[str, float | None]:
+        """The variance that each single answer explains; a question may not have all of them (NaN)."""
+        sums = {name: float(errors[q]) for name, errors in self._answers.items() if not np.isnan(errors[q])}
+        return {name: self._moments(error, q, pieces)["variance_explained"] for name, error in sums.items()}
+
     def _measures(self, rival: int, q: int, pieces: slice) -> Measures:
+        return self._moments(float(np.sum(self._errors[rival, pieces, q])), q, pieces)
+
+    def _moments(self, squares: float, q: int, pieces: slice) -> Measures:
+        """The measures of predictions whose squared errors add up to this."""
         N, means = self._N[pieces, q], self._mean[pieces, q]
         rows = int(N.sum())
         if not rows:
@@ -167,7 +187,7 @@ class LogScores:
             level = means[np.argmax(N > 0)]
             mean = level + np.sum(np.where(N > 0, N * (means - level), 0.0)) / rows
             M2 = np.sum(self._M2[pieces, q]) + np.sum(np.where(N > 0, N * (means - mean) ** 2, 0.0))
-            error, variance = np.sum(self._errors[rival, pieces, q]) / rows, M2 / rows
+            error, variance = squares / rows, M2 / rows
             return from_moments(rows, float(error), float(variance), float(variance + mean**2))
 
 

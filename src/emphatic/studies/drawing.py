@@ -84,7 +84,10 @@ def _wide(sweep: Sweep) -> float:
 
 def _over_alpha(sweep: Sweep, plt: Any) -> Any:
     """One panel per rule, one line per λ: at each α the best of the other parameters."""
-    rules = list(dict.fromkeys(sweep.labels))
+    known = ~np.isnan(sweep.parameters["alpha"])
+    rules = list(dict.fromkeys(label for label, has in zip(sweep.labels, known, strict=True) if has))
+    if not rules:
+        raise refusal("x", "plot", "be 'lambda' or 'steps': no rule of this sweep has a step size", "'alpha'")
     across = min(3, len(rules))
     down = -(-len(rules) // across)
     figure, axes = plt.subplots(

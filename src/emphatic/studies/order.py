@@ -17,6 +17,7 @@ from typing import Any
 from emphatic import problems, rules
 from emphatic.common.names import check_names
 from emphatic.studies.grid import find_rule, parameters
+from emphatic.studies.least_squares_rule import LEAST_SQUARES
 from emphatic.studies.recorded import Recorded
 
 __all__ = ["Order", "resolve"]
@@ -137,7 +138,7 @@ def resolve(rule: Any) -> Any:
     if isinstance(rule, list):
         return [resolve(one) for one in rule]
     if not isinstance(rule, str) or ":" not in rule:
-        return rules.get(rule) if rule in rules.names() else rule
+        return find_rule(rule) if isinstance(rule, str) and rule in (*rules.names(), *LEAST_SQUARES) else rule
     module, _, name = rule.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -19,6 +19,7 @@ from emphatic.learning.inputs import refusal, whole
 from emphatic.rules import AnyRule
 from emphatic.studies.conditions import on_one_thread
 from emphatic.studies.grid import GridSettings, settings
+from emphatic.studies.least_squares_rule import LeastSquaresRule
 from emphatic.studies.recorded import Recorded
 from emphatic.studies.scores import Scores
 from emphatic.studies.simulated import Simulated
@@ -118,7 +119,7 @@ class SweepPlan:
         return replace(self, settings=some, runs=runs, first_run=self.first_run + self.runs)
 
 
-def fingerprint(rule: AnyRule) -> str:
+def fingerprint(rule: AnyRule | LeastSquaresRule) -> str:
     """A hash of a rule: all its fields, and the source of its functions, not only its name."""
     digest = hashlib.sha256()
     for field in fields(rule):

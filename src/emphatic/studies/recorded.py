@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from emphatic.learning import inputs
 from emphatic.learning.active import Active
-from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning, returns
 from emphatic.nexting.runner import Nexting
 from emphatic.nexting.settings import Settings as NextingSettings
@@ -183,9 +182,9 @@ class Recorded:
 
     def score(self, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
         """Learn all settings side by side."""
-        K, rule = len(settings), settings.rule
+        K = len(settings)
         given = self._given(settings)
-        learner = Learner(rule, self.n or 1, K, stepsize=settings.stepsize)
+        learner = settings.learner(self.n or 1)
         edges = np.unique([0, *points, self.steps])
         sums, counts = np.zeros((len(edges) - 1, K)), np.zeros(len(edges) - 1)
         G, known = self.truth
@@ -236,6 +235,5 @@ class Recorded:
             given["lambda_next"] = np.append(self.lambda_[1:], self.lambda_[-1])
         if "zeta" in settings.values:
             raise inputs.refusal("zeta", "sweep", "be 'xi' on a log, whose policies are not known", "zeta")
-        for name, column in settings.values.items():
-            given["lambda_" if name == "lambda" else name] = column[None]
+        given |= {name: column[None] for name, column in settings.of_steps.items()}
         return {name: np.asarray(value, np.float64) for name, value in given.items()}

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from emphatic.learning import inputs
 from emphatic.learning.inputs import refusal
-from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.problems import MDP, Tasks
 from emphatic.studies.grid import GridSettings
+from emphatic.studies.least_squares_rule import LeastSquaresRule
 from emphatic.studies.scores import Scores
 
 __all__ = ["Simulated"]
@@ -97,6 +97,8 @@ class Simulated:
             if not rule.interest and (mdp.I[mdp.defined] != 1.0).any():
                 wanted = f"use interest, which {self.name} has where its target policy is defined"
                 raise refusal("rule", "sweep", wanted, repr(rule.name))
+            if self.theta is not None and isinstance(rule, LeastSquaresRule):
+                raise refusal("theta", "sweep", f"be left out for {rule.name!r}, which begins without weights", "some")
             if rule.action_values and (mdp.pi != mdp.mu).any():
                 named = rule.class_name or rule.name
                 wanted = f"learn state values; {named} learns those of the target policy only on-policy"
@@ -138,14 +140,15 @@ class Simulated:
         """One task."""
         rule, K, probe = settings.rule, len(settings), self._probe(mdp)
         stream = mdp.simulate(self.steps, seed=(self.seed, run))
-        given, fixed = stream.inputs(rule), _keywords(settings, mdp)
+        given, fixed = stream.inputs(settings.stream_rule), _keywords(settings, mdp)
         if "lambda_" in fixed:
             given.pop("lambda_next", None)  # as a grid sets λ, it is the same everywhere
         # (β = eta·α follows α)
         step_sizes = ["alpha"] + ["beta"] * ("beta" in fixed and rule.defaults.get("beta") == "eta")
         active = None if stream.active.all() else stream.active
-        learner = Learner(rule, mdp.n, K, engine="dense" if every < _OFTEN else "auto", stepsize=settings.stepsize)
-        learner.theta = self._theta(mdp)
+        learner = settings.learner(mdp.n, engine="dense" if every < _OFTEN else "auto")
+        if self.theta is not None:
+            learner.theta = self._theta(mdp)
         size = every * max(1, _ERRORS // (K * (1 if active is None else every)))
         total, curve = np.zeros(K), np.empty((len(points), K))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -153,7 +156,7 @@ class Simulated:
             for begin in range(0, self.steps, size):
                 end = min(begin + size, self.steps)
                 block = {name: _rows(name, value, begin, end) for name, value in given.items()} | fixed
-                if active is not None:
+                if active is not None and "alpha" in fixed:
                     block |= {name: fixed[name] * active[begin:end, None] for name in step_sizes}
                 _, error = learner.run(
                     **block, predictions=False, probe=probe, probe_every=every, on_divergence="freeze"
@@ -187,7 +190,7 @@ def _rows(name: str, value: Any, begin: int, end: int) -> Any:
 
 def _keywords(settings: GridSettings, mdp: MDP) -> dict[str, Any]:
     """The parameters as ``run`` takes them, (1, K)."""
-    values = {("lambda_" if name == "lambda" else name): column for name, column in settings.values.items()}
+    values = settings.of_steps
     if "zeta" in values:
         values["xi"] = np.array([mdp.xi(zeta) for zeta in values.pop("zeta")])
     return {name: column[None] for name, column in values.items()}

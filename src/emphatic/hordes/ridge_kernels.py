@@ -1,0 +1,142 @@
+"""The loop over the rows of ``ridges``.  Compiled without fast mathematics: the bits do not depend on blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numba import types
+from numba.extending import register_jitable
+
+from emphatic.engines.compiled import jit_for
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+_f1, _f2 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2))
+_r1, _r2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
+_i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
+_w2 = types.Array(types.int64, 2, "C")
+_b1 = types.Array(types.boolean, 1, "C", readonly=True)
+
+# What is counted: rows, those of them that wait, Σ w, the squares of active values, their number, and rows when solved.
+ROWS, WAITING, WEIGHT, SQUARES, ACTIVE, SOLVED = range(6)
+# Of each question: the prediction at the last row, the last reading, Σ w G, and the return of the rows that wait.
+BEFORE, HELD, RETURNS, AHEAD = range(4)
+#: A reading beyond this is not used.
+LARGEST = 1e100
+
+
+@register_jitable
+def add_waiting(
+    gamma: Floats, horizon: Integers, counts: Floats, each: Floats, sums: Floats, A: Floats, z: Floats,
+    weights: Floats, b: Floats, index: Integers, value: Floats, steps: Floats,
+) -> None:  # fmt: skip
+    """Add the rows that wait to the sums: their returns are summed backwards, as far as they are known."""
+    n, Q, H = A.shape[0], b.shape[1], len(gamma)
+    L, m = index.shape
+    last = counts[ROWS]
+    for q in range(Q):
+        each[AHEAD, q] = 0.0
+    for h in range(H):
+        weights[h + H] = 1.0  # by how much what comes before a row counts at the last one
+    for t in range(L - 1, -1, -1):
+        w = last - (L - 1 - t)
+        for a in range(m):
+            i = index[t, a]
+            if i < 0:
+                continue
+            v = value[t, a]
+            wv = w * v
+            counts[SQUARES] += v * v
+            counts[ACTIVE] += 1.0
+            sums[i] += wv
+            for q in range(Q):
+                b[i, q] += wv * each[AHEAD, q]
+            for c in range(a + 1):
+                j = index[t, c]
+                if j >= 0:
+                    A[max(i, j), min(i, j)] += wv * value[t, c]
+        counts[WEIGHT] += w
+        follows = steps[t, Q] > 0.0
+        for q in range(Q):
+            each[RETURNS, q] += w * each[AHEAD, q]
+            each[AHEAD, q] = steps[t, q] + (gamma[horizon[q]] * each[AHEAD, q] if follows else 0.0)
+        for h in range(H):
+            weights[h + H] *= gamma[h] if follows else 0.0
+    for i in range(n):  # the rows before these
+        for q in range(Q):
+            b[i, q] += each[AHEAD, q] * z[i, horizon[q]]
+        for h in range(H):
+            z[i, h] *= weights[h + H]
+    for q in range(Q):
+        each[RETURNS, q] += each[AHEAD, q] * weights[horizon[q]]
+    for h in range(H):
+        weights[h] *= weights[h + H]
+        d = 1.0
+        for t in range(L - 1, -1, -1):
+            w = d * (last - (L - 1 - t))
+            weights[h] += w
+            for a in range(m):
+                if index[t, a] >= 0:
+                    z[index[t, a], h] += w * value[t, a]
+            d *= gamma[h] if steps[t, Q] > 0.0 else 0.0
+
+
+@jit_for((
+    _i2, _r2, _r2, _b1, types.int64, types.int64, types.boolean, _r1, _i1, _f2, _f1, _f1, _f2, _f1, _f2, _f2, _f1, _f2,
+    _w2, _f2, _f2, _f2,
+), fastmath=False)  # fmt: skip
+def rows(
+    index: Integers, value: Floats, X: Floats, follows: NDArray[np.bool_], begin: int, due: int, learn: bool,
+    gamma: Floats, horizon: Integers, theta: Floats, intercept: Floats, counts: Floats, each: Floats, sums: Floats,
+    A: Floats, z: Floats, weights: Floats, b: Floats, waiting: Integers, values: Floats, steps: Floats, out: Floats,
+) -> int:  # fmt: skip
+    """Predict at rows from ``begin`` on, (B, Q·S) of S strengths, and learn from them; returns the next row.
+
+    Rows are active features (B, m) and readings (B, Q), NaN where missing. They wait until there are enough of them to
+    be added to the sums; when these then hold ``due`` rows or more the loop ends, so that they can be solved. What a
+    row adds to the returns of those before it is in ``steps`` (·, Q + 1), and last whether it follows them.
+    """
+    B, m = index.shape
+    Q, S = X.shape[1], len(intercept) // X.shape[1]
+    for t in range(begin, B):
+        solved = counts[SOLVED] > 0.0
+        for q in range(Q):
+            if abs(X[t, q]) <= LARGEST:
+                each[HELD, q] = X[t, q]
+            for s in range(S):
+                out[t, q * S + s] = intercept[q * S + s] if solved else each[HELD, q]
+        if solved:
+            for a in range(m):
+                i = index[t, a]
+                if i >= 0:
+                    v = value[t, a]
+                    for k in range(Q * S):
+                        out[t, k] += v * theta[i, k]
+        if not learn:
+            continue
+        k = int(counts[WAITING])
+        steps[k, Q] = 1.0 if follows[t] else 0.0
+        for q in range(Q):
+            p, x, g = out[t, q * S + S // 2], X[t, q], gamma[horizon[q]]
+            if not follows[t]:
+                steps[k, q] = each[BEFORE, q]
+            elif abs(x) <= LARGEST:
+                steps[k, q] = (1.0 - g) * x
+            else:
+                steps[k, q] = each[BEFORE, q] - g * p
+            each[BEFORE, q] = p
+        for a in range(m):
+            waiting[k, a], values[k, a] = index[t, a], value[t, a]
+        counts[ROWS] += 1.0
+        counts[WAITING] += 1.0
+        if k + 1 == len(waiting):
+            add_waiting(gamma, horizon, counts, each, sums, A, z, weights, b, waiting, values, steps)
+            counts[WAITING] = 0.0
+            if counts[ROWS] >= due:
+                return t + 1
+    return int(B)

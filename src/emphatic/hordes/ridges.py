@@ -1,0 +1,168 @@
+"""Ridge regression of the returns on the features, online: LSTD(1) with one matrix for all questions of a group.
+
+A row's return G is the mean of what follows, Σ (1 − γ) γᵏ x. Over the s rows so far, with weights w_t = t/s,
+
+    A = Σ w φφᵀ,   N = Σ w,   m = Σ w φ / N,   b_q = Σ w φ G_q,   y_q = Σ w G_q
+    θ_q = (A − N m mᵀ + r 𝟙)⁻¹ (b_q − m y_q),   c_q = y_q / N − m·θ_q,   the answer is c_q + θ_q·φ
+
+for each of the strengths r = 30, 300, 3000, in rows (times the mean square of an active feature's value). What is not
+known of a return yet is replaced by the prediction v at the last row,
+
+    Σ_t w φ_t G_t = Σ_t w φ_t (what was read) + z v,   z = Σ_t γ^(s−t) w φ_t
+
+and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. Only what was read before a
+row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, the solution n³;
+it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have
+grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed places of the stream: bits do not
+depend on how it is cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.learning.active import Active
+
+__all__ = ["LIMIT", "STRENGTHS", "Ridges"]
+
+Array = NDArray[np.float64]
+
+#: In rows.
+STRENGTHS = (30.0, 300.0, 3000.0)
+#: More features than this would take too long to solve for.
+LIMIT = 4000
+#: Rows that are added together, rows of the first solution, and how many are added at most before the next.
+_TOGETHER, _FIRST, _MOST = 32, 64, 1000
+#: The share by which rows grow between two solutions. Where n is large they grow by (n/40)² rows, at most by a half:
+#: a solution then costs n operations a row.
+_GROWTH, _AT_MOST, _LARGE = 0.1, 0.5, 40
+#: Columns of a block of a factor.
+_BLOCK = 48
+#: Of ``ridge_kernels``: what is counted.
+_ROWS, _WAITING, _WEIGHT, _SQUARES, _ACTIVE, _SOLVED = range(6)
+_BEFORE, _HELD, _RETURNS, _AHEAD = range(4)
+
+
+class Ridges:
+    """The regressions of Q questions with constant γ on n features, m of them active, and their state."""
+
+    def __init__(self, gamma: Array, base: Array, n: int, m: int) -> None:
+        Q, S = len(gamma), len(STRENGTHS)
+        self.gamma, horizon = np.unique(gamma, return_inverse=True)
+        self._horizon = np.ascontiguousarray(horizon.reshape(-1), np.int64)
+        self.base, H = np.array(base), len(self.gamma)
+        self.theta, self.intercept = np.zeros((n, Q * S)), np.zeros(Q * S)
+        self.counts, self.each = np.zeros(6), np.zeros((4, Q))
+        self.sums, self.A, self.b = np.zeros(n), np.zeros((n, n)), np.zeros((n, Q))
+        self.z, self.weights = np.zeros((n, H)), np.zeros(2 * H)
+        self.index, self.value = np.zeros((_TOGETHER, m), np.int64), np.zeros((_TOGETHER, m))
+        self.steps = np.zeros((_TOGETHER, Q + 1))
+
+    def __call__(self, phi: Active, x: Array, follows: NDArray[np.bool_], learn: bool = True) -> Array:
+        """The answers (B, Q, S) at B rows, learned from unless told otherwise.
+
+        ``x`` are the readings (B, Q), NaN where missing; ``follows`` (B,) marks rows that follow the row before.
+        """
+        from emphatic.hordes import ridge_kernels
+
+        B, Q = x.shape
+        X, out, t = np.ascontiguousarray(x - self.base), np.empty((B, len(self.intercept))), 0
+        index, value = np.ascontiguousarray(phi.indices), np.ascontiguousarray(phi.values)
+        while t < B:
+            due = self._due
+            t = ridge_kernels.rows(
+                index, value, X, np.ascontiguousarray(follows), t, due, learn, self.gamma, self._horizon, self.theta,
+                self.intercept, self.counts, self.each, self.sums, self.A, self.z, self.weights, self.b, self.index,
+                self.value, self.steps, out,
+            )  # fmt: skip
+            if learn and self.counts[_ROWS] >= due and self.counts[_WAITING] == 0.0:
+                self._solve()
+        return out.reshape(B, Q, -1) + self.base[:, None]
+
+    @property
+    def _due(self) -> int:
+        """The rows of the next solution."""
+        solved = int(self.counts[_SOLVED])
+        if not solved:
+            return _FIRST
+        large = min(int((len(self.sums) / _LARGE) ** 2), int(_AT_MOST * solved))
+        return solved + max(large, min(_MOST, int(_GROWTH * solved)))
+
+    def _solve(self) -> None:
+        """θ and c of every question and strength, from the sums, of which w is t and not yet t/s."""
+        from emphatic.engines.compiled import blas_threads
+
+        rows, N, Q = self.counts[_ROWS], self.counts[_WEIGHT], self.b.shape[1]
+        self.counts[_SOLVED] = rows
+        scale = self.counts[_SQUARES] / self.counts[_ACTIVE] if self.counts[_SQUARES] > 0.0 else 1.0
+        before, mean = self.each[_BEFORE], self.sums / N
+        with np.errstate(all="ignore"), blas_threads(1):  # the bits depend on how many there are
+            y = self.each[_RETURNS] + before * self.weights[self._horizon]
+            b = self.b + before * self.z[:, self._horizon] - np.outer(mean, y)
+            centred = np.outer(-N * mean, mean)
+            centred += self.A
+            for s, strength in enumerate(STRENGTHS):
+                theta = _ridge(centred, b, strength * scale * rows)
+                if theta is None:
+                    continue
+                intercept = y / N - mean @ theta
+                sound = np.isfinite(intercept) & np.isfinite(theta).all(axis=0)
+                self.theta.reshape(-1, Q, len(STRENGTHS))[:, sound, s] = theta[:, sound]
+                self.intercept.reshape(Q, -1)[sound, s] = intercept[sound]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        names = ("theta", "intercept", "counts", "each", "sums", "A", "b", "z", "weights", "index", "value", "steps")
+        return {name: getattr(self, name) for name in names}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        for name, own in self.arrays().items():
+            stored = arrays[name]
+            if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
+                raise ValueError(f"its {name!r} of the ridges do not fit")
+            own[:] = stored
+        waiting = self.counts[_WAITING]
+        if (
+            not (waiting == int(waiting) and 0 <= waiting < _TOGETHER)
+            or not ((self.index >= -1) & (self.index < len(self.sums))).all()
+        ):
+            raise ValueError("its rows of the ridges that wait do not fit")
+
+    def join(self, parts: Sequence[Ridges]) -> None:
+        """Take over the state of regressions on the same rows, which together have these questions, in order."""
+        arrays = parts[0].arrays()
+        for name in ("theta", "intercept", "each", "b"):
+            arrays[name] = np.concatenate([part.arrays()[name] for part in parts], axis=-1)
+        arrays["steps"] = np.hstack([*(part.steps[:, :-1] for part in parts), parts[0].steps[:, -1:]])
+        arrays["z"], arrays["weights"] = np.zeros_like(self.z), np.zeros_like(self.weights)
+        for part in parts:
+            at = np.searchsorted(self.gamma, part.gamma)
+            arrays["z"][:, at], arrays["weights"][at] = part.z, part.weights[: len(at)]
+        self.restore(arrays)
+
+
+def _ridge(A: Array, b: Array, r: float) -> Array | None:
+    """(A + r 𝟙)⁻¹ b of a symmetric A, of which the lower half is read; None if that is not positive definite.
+
+    By Cholesky's factor, in blocks of columns, for NumPy has matrix products but no triangular solver.
+    """
+    n, L, x, inverses = len(A), A.copy(), b.copy(), []
+    L.flat[:: n + 1] += r
+    for a in range(0, n, _BLOCK):
+        e = min(a + _BLOCK, n)
+        before = L[a:e, :a]
+        try:
+            inverse = np.linalg.inv(np.linalg.cholesky(L[a:e, a:e] - before @ before.T))
+        except np.linalg.LinAlgError:
+            return None
+        L[e:, a:e] = (L[e:, a:e] - L[e:, :a] @ before.T) @ inverse.T
+        x[a:e] = inverse @ (x[a:e] - before @ x[:a])
+        inverses.append((a, e, inverse))
+    for a, e, inverse in reversed(inverses):
+        x[a:e] = inverse.T @ (x[a:e] - L[e:, a:e].T @ x[e:])
+    return x

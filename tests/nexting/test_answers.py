@@ -1,0 +1,71 @@
+"""``answers`` of a run: each single answer scored beside the prediction, and nothing that looks ahead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import emphatic
+from emphatic.nexting.predictor import Predictor
+
+Array = NDArray[np.float64]
+NAMES = ["rate 0.1", "rate 0.3", "rate 1", "ridge 30", "ridge 300", "ridge 3000", "reading", "trace"]
+
+
+def log(rows: int = 1600) -> dict[str, Array]:
+    rng, t = np.random.default_rng(1), np.arange(rows)
+    wave = np.sin(t / 11) + 0.2 * rng.normal(size=rows)
+    wave[[100, 400, 401]] = np.nan
+    return {"wave": wave, "walk": rng.normal(size=rows).cumsum(), "still": np.full(rows, 4.0)}
+
+
+def test_every_answer_is_scored_where_the_prediction_is(tmp_path: Path) -> None:
+    result = emphatic.nexting.run(log(), horizons=[2, 10], offline=False, out=tmp_path / "out")
+    for score in result.summary:
+        assert list(score["answers"]) == NAMES
+        known = score["variance_explained"] is not None
+        assert known == (score["signal"] != "still")
+        assert all((value is not None) == known for value in score["answers"].values())
+        if known:  # persistence is the reading
+            assert score["answers"]["reading"] == pytest.approx(score["persistence"]["variance_explained"], abs=1e-5)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "model.safetensors", "predictions.parquet", "report.html", "summary.json"
+    ]  # fmt: skip
+
+
+def test_answers_that_are_not_there_have_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = emphatic.nexting.run(log(600), horizons=[2], offline=False, config={"rates": [0.3]})
+    assert one.summary[0]["answers"] == {}
+    assert "one rate" in one.summary[0]["reasons"]["answers"]
+    monkeypatch.setattr("emphatic.hordes.group.LIMIT", 10)
+    large = emphatic.nexting.run(log(600), horizons=[2], offline=False)
+    assert list(large.summary[0]["answers"]) == [name for name in NAMES if "ridge" not in name]
+    assert "no ridges" in large.summary[0]["reasons"]["answers"]
+
+
+def test_noise_after_a_row_changes_nothing_before_it() -> None:
+    calm, disturbed = log(), log()
+    for name in ("wave", "walk"):  # (a signal that is still in the first 10,000 rows has no features)
+        disturbed[name][1000:] = np.random.default_rng(5).normal(size=600) * 50
+    found = [emphatic.nexting.run(table, horizons=[2, 10], offline=False).predictions for table in (calm, disturbed)]
+    for name in found[0].column_names:
+        one, other = (table.column(name).to_numpy() for table in found)
+        assert np.array_equal(one[:1000], other[:1000])
+        assert name == "row" or name.startswith("still") or not np.array_equal(one, other)
+
+
+def test_a_pipe_gives_what_the_file_gives(tmp_path: Path) -> None:
+    table = log()
+    first = {name: column[:800] for name, column in table.items()}
+    model = emphatic.nexting.run(first, horizons=[2, 10], offline=False).model
+    model.save(tmp_path / "model.safetensors")
+    want = emphatic.Horde.load(tmp_path / "model.safetensors").observe_many(
+        {name: column[800:] for name, column in table.items()}
+    )
+    live = Predictor.load(tmp_path / "model.safetensors")[0].horde
+    assert live is not None
+    made = [live.observe({name: column[t] for name, column in table.items()}) for t in range(800, 1600)]
+    assert np.array_equal(np.array(made), want)
