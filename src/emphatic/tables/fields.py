@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
-    "MISSING", "PLAIN", "UNITS_PER_SECOND", "NumberStyle", "as_name", "as_text", "find_style", "is_missing", "is_switch",
-    "label", "labels", "number", "numbers", "time", "times", "timestamps",
+    "MISSING", "PLAIN", "UNITS_PER_SECOND", "NumberStyle", "as_name", "as_text", "find_style", "is_missing",
+    "is_switch", "label", "labels", "number", "numbers", "time", "times", "timestamps",
 ]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
