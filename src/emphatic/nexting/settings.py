@@ -303,11 +303,12 @@ def _longest(gammas: Sequence[float]) -> float:
 
 
 def _warm_up_rows(rows: int, longest: float) -> int:
-    """Four of the longest horizon, 500 to 10,000; of a log of less than twice as many rows, half.
+    """Four of the longest horizon, 500 to 10,000; of a log of fewer rows, half of them, and 500 or all at least.
 
     How long a longer log is makes no difference, so that one which is cut short gives the same predictions.
     """
-    return min(rows, max(500, min(10_000, round(4.0 * longest), rows // 2)))
+    wanted = max(500, min(10_000, round(4.0 * longest)))
+    return wanted if rows >= wanted else min(rows, max(500, rows // 2))
 
 
 def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
