@@ -158,8 +158,8 @@ def files_section(files: Mapping[str, str], command: str) -> Html:
         return Html()
     rows = [{"file": Html(f"<code>{text(name)}</code>"), "what": what} for name, what in files.items()]
     go_on = Html(
-        "To go on live, from a pipe or as a service with a page, in this folder: the model learns from each new reading "
-        "and answers with predictions."
+        "To go on live, from a pipe or as a service with a page, in this folder: the model learns from each new "
+        "reading and answers with predictions."
         f"<br><code>{text(command)}</code><br><code>emphatic serve --model model.safetensors</code>"
     )
     files_table = Html(
