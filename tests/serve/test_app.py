@@ -280,7 +280,7 @@ def test_a_pipe_as_source_and_a_clock_that_goes_back(tmp_path: Path) -> None:
         service.kill()
     with Served(tmp_path / "model", *FLAGS) as service:
         assert service.metric("step") == 200
-        assert any("200 readings since the last save" in line for line in service.log)
+        assert any("from 200 readings since the last save" in line for line in service.log)
         service.stop()
     done = run(COMMAND, "nexting", "-", *FLAGS, "--model", tmp_path / "piped", input=text.encode())
     assert done.returncode == 0
