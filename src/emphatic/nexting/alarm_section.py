@@ -29,7 +29,7 @@ def alarms_section(
         lead += f" Those with the {len(alarms)} highest scores are shown."
     lead += " A score of 4 is as surprising as what happens once in 10,000 rows; the highest is 16."
     columns = [
-        Column("signal", "signal"), Column("when", "when"), Column("rows in alarm", "rows", amount),
+        Column("signal", "signal"), Column("when", "when"), Column("rows", "rows", amount, hint="how long it lasted"),
         Column("score", "anomaly", amount),
     ]  # fmt: skip
     rows = [{**alarm, "signal": signal_link(alarm["signal"], plotted)} for alarm in alarms]
