@@ -228,6 +228,8 @@ def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
 
 def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery-staple\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -236,18 +238,19 @@ def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
             (("--port", 70_000), "--port must be from 0 to 65535"),
             (("--port", 0, "--no-learn"), "--no-learn needs a model"),
             (("--port", 0, "--warm-up", 1), "--warm-up must be 3 readings or more"),
-            (("--port", 0, "--save-every", "often"), "often"),
-            (("http://x/y", "--port", 0), "must be mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM"),
-            (("--publish", "mqtt://host", "--port", 0), "must be mqtt://HOST:PORT/TOPIC"),
+            (("--port", 0, "--save-every", "often"), "--save-every: 'often' is not a duration"),
+            (("http://x/y", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM"),
+            (("--publish", "mqtt://host", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC"),
             (("mqtt://h/t", "--publish", "mqtt://h/t", "--port", 0), "predictions must go elsewhere"),
             (("--token-file", tmp_path / "empty", "--port", 0), "must hold a token"),
-            (("--token-file", tmp_path / "none", "--port", 0), "No such file"),
+            (("--token-file", tmp_path / "none", "--port", 0), "none cannot be read: No such file"),
+            (("--host", "192.0.2.1", "--token-file", token, "--port", 0), "--host 192.0.2.1 is not an address of this"),
         ]
         for arguments, said in cases:
             done = run(COMMAND, "serve", *arguments, "--model", tmp_path / "m")
             error = done.stderr.decode()
             assert (done.returncode, said in error, error.count("\n")) == (2, True, 1), error
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "token"]
 
 
 def test_a_signal_saves_and_a_client_that_waits_is_answered(tmp_path: Path) -> None:
@@ -283,7 +286,7 @@ def test_a_pipe_as_source_and_a_clock_that_goes_back(tmp_path: Path) -> None:
         service.kill()
     with Served(tmp_path / "model", *FLAGS) as service:
         assert service.metric("step") == 200
-        assert any("200 readings since the last save" in line for line in service.log)
+        assert any("from 200 readings since the last save" in line for line in service.log)
         service.stop()
     done = run(COMMAND, "nexting", "-", *FLAGS, "--model", tmp_path / "piped", input=text.encode())
     assert done.returncode == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shutil
 import threading
 import time
@@ -15,6 +17,7 @@ from emphatic.common.locks import InUseError
 from emphatic.nexting.prediction_lines import LineFormat, Prediction
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
+from emphatic.serve.events import EventStream
 from emphatic.serve.inbox import Inbox, Incoming, Receipt
 from emphatic.serve.recent import RecentRows, RunningError
 from emphatic.serve.service import Service
@@ -37,6 +40,27 @@ def offered(service: Service, rows: list[Any]) -> list[Receipt]:
     assert service.inbox.offer(incoming) == len(rows)
     wait_for(lambda: len(replies) == len(rows))
     return replies
+
+
+def test_a_new_page_gets_every_row_that_is_kept(tmp_path: Path) -> None:
+    service = opened(tmp_path)
+    service.start()
+    offered(service, readings(1500))
+
+    async def first_rows() -> list[int]:
+        steps: list[int] = []
+        async for event in EventStream(service, "S1", None, asyncio.Event())._events():
+            kind, data = event.strip().split("\n")[-2:]
+            if kind == "event: rows":
+                steps += json.loads(data.removeprefix("data: "))["step"]
+            if steps and steps[-1] == 1499:
+                break
+        return steps
+
+    steps = asyncio.run(first_rows())
+    assert steps == list(range(steps[0], 1500))
+    assert steps[0] <= 60
+    service.close()
 
 
 def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import signal
@@ -30,9 +31,14 @@ _CONNECTIONS = 128
 
 def read_token(path: Path) -> str:
     """The token in a file; ValueError if there is none."""
-    token = path.read_text("utf-8").strip()
+    try:
+        token = path.read_text("utf-8").strip()
+    except OSError as error:
+        raise ValueError(f"--token-file {path} cannot be read: {error.strerror}.") from None
     if not token or not token.isprintable() or not token.isascii() or " " in token:
-        raise ValueError(f"{path}: must hold a token: one line of letters, digits and signs, without spaces.")
+        raise ValueError(
+            f"--token-file {path} must hold a token: one line of letters, digits and signs, without spaces."
+        )
     if len(token) < 16:
         logger.warning("%s: the token has only %d characters; 16 or more cannot be guessed.", path, len(token))
     return token
@@ -66,7 +72,11 @@ def open_socket(host: str, port: int) -> socket.socket:
             found.close()
             raise
         return found
+    except socket.gaierror as error:
+        raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
         raise ValueError(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
 
 

@@ -309,7 +309,10 @@ class Service:
 
     def _end(self) -> None:
         """Save for the last time; if the disk does not take it, the journal has all that was acknowledged."""
-        if not self._save() and self._journal is not None:
+        if self._save():
+            if self.learn and not self.warming_up:
+                logger.info("%s: saved at step %d.", self.model, self.saved_step)
+        elif self._journal is not None:
             with suppress(OSError):
                 self._journal.sync()
                 self._acknowledge()
@@ -331,7 +334,7 @@ class Service:
         while block := list(islice(entries, BLOCK)):
             self._go_through(block)
         if self.readings:
-            logger.info("%s: %d readings since the last save.", self._folder, self.readings)
+            logger.info("%s: learned again from %d readings since the last save.", self._folder, self.readings)
         self.readings = self.malformed = 0
 
     @property
