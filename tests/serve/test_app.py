@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.settings import Settings
+from emphatic.serve import running
+from emphatic.serve.app import create_app
+from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, run
 from tests.support.services import FLAGS, LINES, Served, readings, same_as_undisturbed, wait_for
 
@@ -305,3 +313,59 @@ def test_a_full_queue_takes_what_fits(tmp_path: Path) -> None:
         assert service.metric("step") == 9000
         service.stop()
     same_as_undisturbed(tmp_path / "model", rows, tmp_path)
+
+
+def test_connections_without_a_request_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that never end, nothing at all, and a body after its answer; one that asks now and then stays."""
+    monkeypatch.setattr(running, "_IDLE", 0.6)
+    service = Service(tmp_path / "model", Settings())
+    service.open()
+    app = create_app(service)
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+
+    async def send_on(writer: asyncio.StreamWriter, text: bytes) -> None:
+        with suppress(OSError):
+            while not writer.is_closing():
+                writer.write(text)
+                await writer.drain()
+                await asyncio.sleep(0.1)
+
+    async def serve() -> tuple[list[float], int]:
+        server = uvicorn.Server(config)
+        listening = running.open_socket("127.0.0.1", 0)
+        port = listening.getsockname()[1]
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(running._close_idle(server))]
+        begin = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+        closed: list[float] = []
+        writers: list[asyncio.StreamWriter] = []
+        began = time.monotonic()
+        unread = b"POST /none HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"
+        for first, then in ((b"", b""), (begin, b"x: y\r\n"), (unread, b" ")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+            writer.write(first)
+            if then:
+                tasks.append(asyncio.create_task(send_on(writer, then)))
+            tasks.append(asyncio.create_task(asyncio.wait_for(reader.read(), 10)))
+            tasks[-1].add_done_callback(lambda _: closed.append(time.monotonic() - began))
+        answers = 0
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.monotonic() - began < 2.0:
+            writer.write(begin + b"\r\n")
+            answers += b"HTTP/1.1 503" in await reader.readuntil(b'"}')
+            await asyncio.sleep(0.3)
+        server.should_exit = True
+        await serving
+        for task in tasks:
+            task.cancel()
+        for each in (*writers, writer):
+            each.close()
+        await asyncio.sleep(0.1)
+        return closed, answers
+
+    closed, answers = asyncio.run(serve())
+    service.close()
+    assert len(closed) == 3
+    assert max(closed) < 1.9
+    assert answers >= 4
