@@ -233,6 +233,7 @@ def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
 
 def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -246,13 +247,14 @@ def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
             (("--publish", "mqtt://host", "--port", 0), "must be mqtt://HOST:PORT/TOPIC"),
             (("mqtt://h/t", "--publish", "mqtt://h/t", "--port", 0), "predictions must go elsewhere"),
             (("--token-file", tmp_path / "empty", "--port", 0), "must hold a token"),
+            (("--token-file", tmp_path / "binary", "--port", 0), "binary: must hold a token"),
             (("--token-file", tmp_path / "none", "--port", 0), "No such file"),
         ]
         for arguments, said in cases:
             done = run(COMMAND, "serve", *arguments, "--model", tmp_path / "m")
             error = done.stderr.decode()
             assert (done.returncode, said in error, error.count("\n")) == (2, True, 1), error
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["binary", "empty"]
 
 
 def test_a_signal_saves_and_a_client_that_waits_is_answered(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ _CONNECTIONS, _IDLE = 128, 20.0
 
 def read_token(path: Path) -> str:
     """The token in a file; ValueError if there is none."""
-    token = path.read_text("utf-8").strip()
+    token = path.read_text("ascii", "replace").strip()
     if not token or not token.isprintable() or not token.isascii() or " " in token:
         raise ValueError(f"{path}: must hold a token: one line of letters, digits and signs, without spaces.")
     if len(token) < 16:
@@ -129,6 +129,8 @@ def run(service: Service, source: Any, publisher: Any, listening: socket.socket,
 
         for which in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(which, stop)
+        host, port = listening.getsockname()[:2]
+        logger.info("listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
         watching = [loop.create_task(task) for task in (_watch(service, stop), _close_idle(server))]
         await server.serve(sockets=[listening])
         for task in watching:
@@ -139,8 +141,6 @@ def run(service: Service, source: Any, publisher: Any, listening: socket.socket,
     for part in (publisher, source):
         if part is not None:
             part.start()
-    host, port = listening.getsockname()[:2]
-    logger.info("listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
     try:
         asyncio.run(serve())
     finally:

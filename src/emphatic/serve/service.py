@@ -334,7 +334,10 @@ class Service:
             )
         self._id = journal.mark(self._id)
         if position is None:  # so that the model knows the journal before that has any readings
-            self._store(journal)
+            try:
+                self._store(journal)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.model)) from None
         self.saved = position or 0
         journal.cut(self.saved)
         entries = journal.entries(self.saved)
