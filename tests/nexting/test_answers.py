@@ -46,15 +46,20 @@ def test_answers_that_are_not_there_have_a_reason(monkeypatch: pytest.MonkeyPatc
     assert "no ridges" in large.summary[0]["reasons"]["answers"]
 
 
-def test_noise_after_a_row_changes_nothing_before_it() -> None:
-    calm, disturbed = log(), log()
-    for name in ("wave", "walk"):  # (a signal that is still in the first 10,000 rows has no features)
-        disturbed[name][1000:] = np.random.default_rng(5).normal(size=600) * 50
-    found = [emphatic.nexting.run(table, horizons=[2, 10], offline=False).predictions for table in (calm, disturbed)]
+@pytest.mark.parametrize(("horizons", "row"), [([2, 10], 1000), ([2, 200], 1700)])
+def test_what_comes_after_a_row_changes_nothing_before_it(horizons: list[int], row: int) -> None:
+    """Noise, in a signal that was still, too, or the end of the log."""
+    whole, disturbed = log(6000), log(6000)
+    for column in disturbed.values():
+        column[row:] = np.random.default_rng(5).normal(size=6000 - row) * 50
+    short = {name: column[:row] for name, column in whole.items()}
+    found = [emphatic.nexting.run(table, horizons=horizons, offline=False).predictions
+             for table in (whole, disturbed, short)]  # fmt: skip
     for name in found[0].column_names:
-        one, other = (table.column(name).to_numpy() for table in found)
-        assert np.array_equal(one[:1000], other[:1000])
-        assert name == "row" or name.startswith("still") or not np.array_equal(one, other)
+        one, other, cut = (table.column(name).to_numpy() for table in found)
+        assert np.array_equal(one[:row], other[:row])
+        assert np.array_equal(one[:row], cut)
+        assert name == "row" or not np.array_equal(one, other)
 
 
 def test_a_pipe_gives_what_the_file_gives(tmp_path: Path) -> None:

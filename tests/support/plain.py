@@ -22,6 +22,8 @@ COMPILED_ON_IMPORT = (
     "emphatic.engines.scan",
     "emphatic.features.kernels",
     "emphatic.hordes.blend_kernels",
+    "emphatic.hordes.ridge_kernels",
+    "emphatic.learning.least_squares_kernels",
     "emphatic.learning.sequence_kernels",
     "emphatic.nexting.alarm_kernels",
     "emphatic.nexting.interval_kernels",

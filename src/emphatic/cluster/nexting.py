@@ -24,7 +24,7 @@ from emphatic.nexting.job import NextingResult, check_free
 from emphatic.nexting.readings import KeptReadings, ReadingCounts
 from emphatic.nexting.related import make_makers
 from emphatic.nexting.runner import WAITING, Nexting, Progress
-from emphatic.nexting.settings import Settings, warm_up_rows
+from emphatic.nexting.settings import Settings
 from emphatic.nexting.stopping import StopRequest
 from emphatic.tables import Clock
 
@@ -118,7 +118,7 @@ class ClusterNexting(Nexting):
         """Features and shards as they are before the first row."""
         super().begin()
         self._cluster = self._open(None if self._resumed else False)
-        self._cluster.warm_up(self.table, warm_up_rows(self.rows))
+        self._cluster.warm_up(self.table, self.settings.rows_to_warm_up(self.table, self.rows))
         return self
 
     def _open(self, resume: bool | None) -> ClusterHorde:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from emphatic.common.names import refusal, show
 from emphatic.learning import checkpoint
 from emphatic.learning.learner import Learner
 from emphatic.learning.least_squares import LeastSquares
@@ -28,5 +29,8 @@ def load(
     more was saved with it is left in the file: ``load_with`` of its class reads that too.
     """
     if checkpoint.has_entry(path, "least_squares"):
+        for name, value in (("engine", engine), ("rule", rule), ("devices", devices)):
+            if value is not None:
+                raise refusal(name, "load", "be left out for a LeastSquares learner", show(value))
         return LeastSquares.load_with(path)[0]
     return Learner._load(path, engine, rule, devices)[0]

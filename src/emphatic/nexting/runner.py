@@ -36,7 +36,7 @@ from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
 from emphatic.nexting.related import expected_size, make_makers, shares
 from emphatic.nexting.row_digest import RowDigest
 from emphatic.nexting.scoring import Scoring
-from emphatic.nexting.settings import ENGINE, Settings, warm_up_rows
+from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.nexting.single_answers import differences, write_answers
 from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
@@ -202,7 +202,7 @@ class Nexting:
             self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
             rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
             least_squares=self.settings.least_squares, engine=ENGINE,
-        ).warm_up(self.table, warm_up_rows(self.rows))  # fmt: skip
+        ).warm_up(self.table, self.settings.rows_to_warm_up(self.table, self.rows))  # fmt: skip
 
     def _derive(self) -> Derived:
         """What is derived from the predictions, as it is after the rows that parts have been written of."""

@@ -190,9 +190,8 @@ class Settings:
             raise ValueError(f"'horizons' names a horizon twice: {', '.join(map(str, horizons))}.")
         for horizon in horizons:
             _check_horizon(horizon, step)
-        gammas = [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
-        longest = 1.0 / (1.0 - min(max(gammas), _MOST))
-        warm = warm_up_rows(rows)
+        longest = _longest([GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons])
+        warm = _warm_up_rows(rows, longest)
         settings = replace(
             self, predict=tuple(predict), horizons=tuple(horizons), related=self._related(table),
             features=self.features or tuple(default_features(table, longest, warm, every=self.related is not None)),
@@ -204,6 +203,10 @@ class Settings:
         for question in settings.gvfs():
             _check(question, table, step)
         return settings
+
+    def rows_to_warm_up(self, table: Table, rows: int) -> int:
+        """The rows of the table, of ``rows`` in all, that ranges, categories and means are found from."""
+        return _warm_up_rows(rows, _longest(self.gammas(table)))
 
     def _related(self, table: Table) -> dict[str, Sequence[str]] | None:
         """The related signals of every signal of the table."""
@@ -294,6 +297,19 @@ def _check(question: GVF, table: Table, step: float | None) -> None:
         raise ValueError(f"question {question.name!r}: column {policy.behaviour!r} holds text, not probabilities.")
 
 
+def _longest(gammas: Sequence[float]) -> float:
+    """The longest horizon of these γ, in steps."""
+    return 1.0 / (1.0 - min(max(gammas, default=0.0), _MOST))
+
+
+def _warm_up_rows(rows: int, longest: float) -> int:
+    """Four of the longest horizon, 500 to 10,000; of a log of less than twice as many rows, half.
+
+    How long a longer log is makes no difference, so that one which is cut short gives the same predictions.
+    """
+    return min(rows, max(500, min(10_000, round(4.0 * longest), rows // 2)))
+
+
 def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
     """Four, from two steps to a hundredth of the log; as round durations, if the length of a step is known in seconds.
 
@@ -324,11 +340,11 @@ def _written(s: float) -> str:
 def default_features(table: Table, longest: float, warm: int = 500, every: bool = False) -> list[dict[str, Any]]:
     """Soft bins of every signal and of its traces up to twice the longest horizon, time of day, categories, missing.
 
-    A signal that does not vary in the first rows is left out: it carries no information and would only take a share of
-    the step size (unless ``every`` one is wanted). The same holds for text, and for text with more than 50 different
-    words in the ``warm`` rows.
+    A signal that does not vary in the first ``warm`` rows is left out: it carries no information and would only take a
+    share of the step size (unless ``every`` one is wanted). The same holds for text, and for text with more than 50
+    different words in those rows.
     """
-    first = next(table.blocks(10_000))
+    first = next(table.blocks(warm))
     lowest, highest = (np.nanmin(first.values, 0, initial=np.inf), np.nanmax(first.values, 0, initial=-np.inf))
     chosen = [name for name, varies in zip(table.names, lowest < highest, strict=True) if varies]
     some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) and not every else "*"
@@ -336,7 +352,7 @@ def default_features(table: Table, longest: float, warm: int = 500, every: bool 
     parts: list[f.Part] = [f.Bias(), f.SoftBins(some, bins=10), f.SoftBins(f.Trace(some, steps=steps), bins=10)]
     if table.dated:
         parts += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
-    words = {name: set(first.labels[name][:warm].tolist()) - {None} for name in table.categories}
+    words = {name: set(first.labels[name].tolist()) - {None} for name in table.categories}
     parts += [f.OneHot(name) for name, found in words.items() if 2 <= len(found) <= WORDS]
     parts.append(f.Missing("*"))
     return [part.config() for part in parts]
