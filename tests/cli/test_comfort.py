@@ -124,6 +124,8 @@ def test_it_is_a_module_and_completes_in_a_shell() -> None:
     command = [sys.executable, "-m", "emphatic"]
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.startswith("emphatic ")
+    commands = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "..." not in commands.partition("Commands:")[2]  # no sentence is cut short
     for words, expected in (("emphatic nex", "nexting"), ("emphatic nexting --over", "--overwrite")):
         asked = {"_EMPHATIC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         found = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)

@@ -321,3 +321,29 @@ def test_what_is_no_longer_finite_diverges_or_is_frozen() -> None:
     assert learner.steps_taken.tolist() == [4, 0]
     assert np.isfinite(made).all()
     assert learner.theta[0] == pytest.approx(4 / 3)
+
+
+def test_followon_of_lstd_is_not_counted() -> None:
+    """A long stretch of ρ = 2 makes the follow-on trace infinite; LSTD(0), which does not use it, must not notice."""
+    rng = np.random.default_rng(0)
+    Phi, R = rng.normal(size=(801, 3)), rng.normal(size=800)
+    learner = LeastSquares(3)
+    learner.run(Phi, R, 0.9, rho=2.0)
+    A = np.eye(3) + 2.0 * Phi[:-1].T @ (Phi[:-1] - 0.9 * Phi[1:])
+    np.testing.assert_allclose(learner.theta, np.linalg.solve(A, 2.0 * Phi[:-1].T @ R), rtol=1e-9)
+    with pytest.raises(emphatic.Diverged):
+        LeastSquares(3, emphatic=True).run(Phi, R, 0.9, rho=2.0)
+
+
+@pytest.mark.parametrize("phi_next", [1e101, 1e300])
+def test_a_step_that_diverges_changes_nothing(phi_next: float, tmp_path: Path) -> None:
+    """As long as θ = 0 the TD error says nothing of how large φ' is; A would not be finite."""
+    learner = LeastSquares(2)
+    learner.learn(1.0, 0.5, [1.0, 2.0], 1.0, 0.0, [1.0, 0.0], 0.9)
+    before = [array.copy() for array in (learner.A, learner.b, learner.theta, learner.e)]
+    with pytest.raises(emphatic.Diverged, match="step 1 of learn"):
+        learner.learn(1.0, 0.5, [1e20, 2.0], 1.0, 1.0, [phi_next, 0.0], 0.9)
+    for was, now in zip(before, (learner.A, learner.b, learner.theta, learner.e), strict=True):
+        np.testing.assert_array_equal(was, now)
+    learner.save(tmp_path / "learner.safetensors")
+    assert emphatic.load(tmp_path / "learner.safetensors").steps == 1

@@ -247,7 +247,7 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
         assert score["alarm_rows"] == alarm.sum()
         assert score["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "once in 10,000 rows" in page
+    assert "at most one false alarm in 10,000 rows" in page
     assert "row 2,000" in page
 
 

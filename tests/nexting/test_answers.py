@@ -74,3 +74,17 @@ def test_a_pipe_gives_what_the_file_gives(tmp_path: Path) -> None:
     assert live is not None
     made = [live.observe({name: column[t] for name, column in table.items()}) for t in range(800, 1600)]
     assert np.array_equal(np.array(made), want)
+
+
+def test_scores_do_not_depend_on_how_the_rows_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts end where a checkpoint was due, or a run was killed; the offline fit, too, is the same to the last bit."""
+    rng, t = np.random.default_rng(5), np.arange(9000)
+    log = {"x": 1000.0 + np.sin(t / 20) + 0.2 * rng.normal(size=9000), "y": np.cumsum(rng.normal(size=9000)) * 0.1}
+    log["y"][::97] = np.nan
+    whole = emphatic.nexting.run(log, horizons=[2, 20])
+    monkeypatch.setattr("emphatic.nexting.runner.WAITING", 1)
+    parts = emphatic.nexting.run(log, horizons=[2, 20])
+    for one, other in zip(whole.summary, parts.summary, strict=True):
+        one.pop("reading", None), other.pop("reading", None)
+        assert one["offline"]["rmse"] is not None
+        assert one == other

@@ -67,9 +67,10 @@ def plain(p: Array, x: Array, gap: Truth, gamma: float, coverage: float = 0.8) -
             weights = (1 - gamma) * gamma**lags
             rest = gamma**D
             if weights.sum() + rest >= 0.5:
-                G = (weights @ x[s + 1 + lags] + rest * p[t]) / (weights.sum() + rest)
-                past = [G, *x[: t + 1][seen[: t + 1]]]
-                G = float(np.clip(G + rest * bias / (weights.sum() + rest), min(past), max(past)))
+                past = x[: t + 1][seen[: t + 1]]
+                ahead = np.clip(p[t], past.min(), past.max()) + bias
+                G = (weights @ x[s + 1 + lags] + rest * ahead) / (weights.sum() + rest)
+                G = float(np.clip(G, past.min(), past.max()))
                 if not labels:
                     error = float(np.std(x[: t + 1][seen[: t + 1]]))
                 labels += 1
@@ -221,6 +222,10 @@ def test_intervals_end_where_the_readings_do() -> None:
     assert (low[1000:] > -1e-4).all()
     assert (high <= x.max() + 1e-4).all()
     assert scored(x, running(x, 0.8), 0.8)[0] == pytest.approx(0.8, abs=0.02)
+    p = running(x, 0.8) + rng.normal(0.0, 0.5, 6000)  # predictions that are negative now and then
+    low, _ = Intervals([0], np.array([0.8]), 0.8)(p[:, None], x[:, None], gap)
+    assert (low[1000:, 0] > np.minimum(p[1000:], 0.0) - 1e-4).all()
+    assert scored(x, p, 0.8)[0] == pytest.approx(0.8, abs=0.02)
     x = np.arange(6000.0) + rng.normal(0.0, 5.0, 6000)
     assert scored(x, np.arange(6000.0), 0.8)[0] == pytest.approx(0.8, abs=0.02)
 

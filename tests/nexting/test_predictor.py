@@ -271,6 +271,13 @@ def test_a_reading_that_the_horde_refuses_is_rejected_alone() -> None:
     assert predictor.malformed == 1
 
 
+def test_a_refusal_says_how_many_signals_it_does_not_name() -> None:
+    predictor = Predictor(SETTINGS, warm_up=3)
+    rows: list[Reading] = [{f"x{i}": float(t + i) for i in range(8)} for t in range(4)]
+    *_, refused = predictor.take(enumerate([*rows, {"y": 1.0}]))
+    assert str(refused) == "none of the signals x0, x1, x2, x3, x4, x5 and 2 more is in it"
+
+
 def test_each_value_is_under_its_own_name() -> None:
     """Also where the questions of a name do not follow one another."""
     questions = [GVF("x", horizon=2), GVF("y", horizon=2), GVF("x", horizon=9), GVF("y", horizon=9)]

@@ -209,6 +209,7 @@ def test_the_page_opens_with_what_comes_next_and_what_went_wrong() -> None:
         assert shown in part["quality"]
     assert all(name in part["files"] for name in FILES)
     assert "emphatic nexting - --model model.safetensors" in part["files"]
+    assert "emphatic serve --model model.safetensors" in part["files"]
     assert "<pre>horizons = [2]\nname = &quot;&lt;b&gt;&quot;\n</pre>" in part["settings"]
     without_time = nexting_page(replace(made, reading={"time": {"why": "no column rises"}}))
     assert "none: no column rises" in without_time

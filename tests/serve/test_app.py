@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.settings import Settings
+from emphatic.serve import running
+from emphatic.serve.app import create_app
+from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, run
 from tests.support.services import FLAGS, LINES, Served, readings, same_as_undisturbed, wait_for
 
@@ -228,6 +236,9 @@ def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
 
 def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery-staple\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -236,18 +247,20 @@ def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
             (("--port", 70_000), "--port must be from 0 to 65535"),
             (("--port", 0, "--no-learn"), "--no-learn needs a model"),
             (("--port", 0, "--warm-up", 1), "--warm-up must be 3 readings or more"),
-            (("--port", 0, "--save-every", "often"), "often"),
-            (("http://x/y", "--port", 0), "must be mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM"),
-            (("--publish", "mqtt://host", "--port", 0), "must be mqtt://HOST:PORT/TOPIC"),
+            (("--port", 0, "--save-every", "often"), "--save-every: 'often' is not a duration"),
+            (("http://x/y", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM"),
+            (("--publish", "mqtt://host", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC"),
             (("mqtt://h/t", "--publish", "mqtt://h/t", "--port", 0), "predictions must go elsewhere"),
             (("--token-file", tmp_path / "empty", "--port", 0), "must hold a token"),
-            (("--token-file", tmp_path / "none", "--port", 0), "No such file"),
+            (("--token-file", tmp_path / "binary", "--port", 0), "binary must hold a token"),
+            (("--token-file", tmp_path / "none", "--port", 0), "none cannot be read: No such file"),
+            (("--host", "192.0.2.1", "--token-file", token, "--port", 0), "--host 192.0.2.1 is not an address of this"),
         ]
         for arguments, said in cases:
             done = run(COMMAND, "serve", *arguments, "--model", tmp_path / "m")
             error = done.stderr.decode()
             assert (done.returncode, said in error, error.count("\n")) == (2, True, 1), error
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["binary", "empty", "token"]
 
 
 def test_a_signal_saves_and_a_client_that_waits_is_answered(tmp_path: Path) -> None:
@@ -283,7 +296,7 @@ def test_a_pipe_as_source_and_a_clock_that_goes_back(tmp_path: Path) -> None:
         service.kill()
     with Served(tmp_path / "model", *FLAGS) as service:
         assert service.metric("step") == 200
-        assert any("200 readings since the last save" in line for line in service.log)
+        assert any("from 200 readings since the last save" in line for line in service.log)
         service.stop()
     done = run(COMMAND, "nexting", "-", *FLAGS, "--model", tmp_path / "piped", input=text.encode())
     assert done.returncode == 0
@@ -312,3 +325,59 @@ def test_a_full_queue_takes_what_fits(tmp_path: Path) -> None:
         assert service.metric("step") == 9000
         service.stop()
     same_as_undisturbed(tmp_path / "model", rows, tmp_path)
+
+
+def test_connections_without_a_request_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that never end, nothing at all, and a body after its answer; one that asks now and then stays."""
+    monkeypatch.setattr(running, "_IDLE", 0.6)
+    service = Service(tmp_path / "model", Settings())
+    service.open()
+    app = create_app(service)
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+
+    async def send_on(writer: asyncio.StreamWriter, text: bytes) -> None:
+        with suppress(OSError):
+            while not writer.is_closing():
+                writer.write(text)
+                await writer.drain()
+                await asyncio.sleep(0.1)
+
+    async def serve() -> tuple[list[float], int]:
+        server = uvicorn.Server(config)
+        listening = running.open_socket("127.0.0.1", 0)
+        port = listening.getsockname()[1]
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(running._close_idle(server))]
+        begin = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+        closed: list[float] = []
+        writers: list[asyncio.StreamWriter] = []
+        began = time.monotonic()
+        unread = b"POST /none HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"
+        for first, then in ((b"", b""), (begin, b"x: y\r\n"), (unread, b" ")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+            writer.write(first)
+            if then:
+                tasks.append(asyncio.create_task(send_on(writer, then)))
+            tasks.append(asyncio.create_task(asyncio.wait_for(reader.read(), 10)))
+            tasks[-1].add_done_callback(lambda _: closed.append(time.monotonic() - began))
+        answers = 0
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.monotonic() - began < 2.0:
+            writer.write(begin + b"\r\n")
+            answers += b"HTTP/1.1 503" in await reader.readuntil(b'"}')
+            await asyncio.sleep(0.3)
+        server.should_exit = True
+        await serving
+        for task in tasks:
+            task.cancel()
+        for each in (*writers, writer):
+            each.close()
+        await asyncio.sleep(0.1)
+        return closed, answers
+
+    closed, answers = asyncio.run(serve())
+    service.close()
+    assert len(closed) == 3
+    assert max(closed) < 1.9
+    assert answers >= 4

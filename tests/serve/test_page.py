@@ -147,7 +147,7 @@ def test_a_prediction_is_drawn_against_what_then_happened(visit: Callable[..., P
     with serve(400) as server:
         page = visit(server.url)
         wait_for(page, "emphatic.held === 400")
-        page.select_option("#horizon", "9")
+        page.select_option("#horizon", label="9 steps")
         wait_for(page, "emphatic.drawn[1][0].length === 400")
         actual, predicted = page.evaluate("emphatic.drawn[1].slice(3)")
     x, gamma = np.array(rows(0, 400)["reading"]), 1 - 1 / 9

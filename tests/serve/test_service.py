@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shutil
 import threading
 import time
@@ -13,8 +15,10 @@ import pytest
 
 from emphatic.common.locks import InUseError
 from emphatic.nexting.prediction_lines import LineFormat, Prediction
+from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
+from emphatic.serve.events import EventStream
 from emphatic.serve.inbox import Inbox, Incoming, Receipt
 from emphatic.serve.recent import RecentRows, RunningError
 from emphatic.serve.service import Service
@@ -37,6 +41,27 @@ def offered(service: Service, rows: list[Any]) -> list[Receipt]:
     assert service.inbox.offer(incoming) == len(rows)
     wait_for(lambda: len(replies) == len(rows))
     return replies
+
+
+def test_a_new_page_gets_every_row_that_is_kept(tmp_path: Path) -> None:
+    service = opened(tmp_path)
+    service.start()
+    offered(service, readings(1500))
+
+    async def first_rows() -> list[int]:
+        steps: list[int] = []
+        async for event in EventStream(service, "S1", None, asyncio.Event())._events():
+            kind, data = event.strip().split("\n")[-2:]
+            if kind == "event: rows":
+                steps += json.loads(data.removeprefix("data: "))["step"]
+            if steps and steps[-1] == 1499:
+                break
+        return steps
+
+    steps = asyncio.run(first_rows())
+    assert steps == list(range(steps[0], 1500))
+    assert steps[0] <= 60
+    service.close()
 
 
 def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
@@ -160,6 +185,45 @@ def test_one_service_a_model_and_one_model_a_journal(tmp_path: Path) -> None:
         opened(tmp_path / "other")
     later.unlink()
     opened(tmp_path / "other").close()
+
+
+def test_a_journal_of_another_model_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """Its numbers may well follow on the model's, or lie before them."""
+    service, other = opened(tmp_path), opened(tmp_path / "other")
+    for each, count in ((service, 100), (other, 70)):
+        each.start()
+        offered(each, readings(count))
+    crashed = shutil.copytree(tmp_path / "other", tmp_path / "crashed")
+    service.close()
+    other.close()
+    journal = crashed / "model.journal"
+    held = journal_readings(journal)
+    assert len(held) == 70
+    foreign = Service(tmp_path / "model", SETTINGS, warm_up=60, journal=journal)
+    with pytest.raises(ValueError, match="with 70 readings from number 1 on, does not follow on the model"):
+        foreign.open()
+    assert journal_readings(journal) == held
+    opened(crashed).close()  # its own model never was saved
+    assert journal_readings(journal) == held
+
+
+def test_a_model_of_nexting_is_served_and_killed_before_it_is_saved(tmp_path: Path) -> None:
+    rows = readings(150)
+    predictor = Predictor(SETTINGS, warm_up=60)
+    predictor.take(enumerate(rows[:100], start=1))
+    assert predictor.horde is not None
+    (tmp_path / "served").mkdir()
+    predictor.horde.save(tmp_path / "served" / "model", **predictor.state())
+    service = opened(tmp_path / "served")
+    service.start()
+    offered(service, rows[100:])
+    crashed = shutil.copytree(tmp_path / "served", tmp_path / "crashed")
+    service.close()
+    again = opened(crashed)
+    assert again.step == 150
+    again.start()
+    again.close()
+    same_as_undisturbed(crashed / "model", rows, tmp_path)
 
 
 def test_without_learning_nothing_is_written(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def demo(
         raise typer.Exit(2) from None
 
 
-@app.command()
+@app.command(short_help="Learn to predict every signal of a log, at several horizons.")
 def nexting(
     table: Annotated[
         str | None,
@@ -209,22 +209,23 @@ def nexting(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(short_help="Serve a model by HTTP, MQTT or Redis, with a live page.")
 def serve(
     source: Annotated[
         str | None,
         typer.Argument(
             help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
-            "or - for standard input."
+            "or - for a pipe."
         ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.…")
+        Path | None,
+        typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.safetensors."),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen at; others than this machine's need a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="The port to listen at; 0: any that is free.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; any that other machines can reach needs --token-file.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(help="The port to listen at; 0 for any that is free.")] = 8765,
     predict: Annotated[
         str | None, typer.Option(help="Columns to predict, comma-separated; default: every numeric column.")
     ] = None,
@@ -252,7 +253,7 @@ def serve(
 ) -> None:
     """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
 
-    Learns from every reading, and goes on where it stood even after it was killed.
+    It learns from every reading, and after a stop or a crash it continues from where it was.
     """
     from emphatic.cli.nexting import read_settings
     from emphatic.cli.serve import serve as command
@@ -268,7 +269,7 @@ def serve(
     )  # fmt: skip
 
 
-@app.command()
+@app.command(short_help="Write the plots of a report as SVG files.")
 def figures(
     folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
@@ -280,7 +281,7 @@ def figures(
     raise typer.Exit(command(folder, out, whole))
 
 
-@app.command()
+@app.command(short_help="Run published studies again and compare the numbers.")
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,
@@ -302,7 +303,7 @@ def reproduce(
     raise typer.Exit(command(names or [], every, quick, out, jobs, seed, rule))
 
 
-@app.command()
+@app.command(short_help="Try a grid of rules and parameters on a problem or a log.")
 def sweep(
     problem: Annotated[
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
@@ -349,7 +350,7 @@ def sweep(
     plot: Annotated[
         str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes side by side, as joblib counts them; −1 for all.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes side by side; −1 for one per core.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
     resume: Annotated[

@@ -26,7 +26,10 @@ def serve(
             raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
         if warm_up < 3:
             raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
-        seconds = durations.seconds(save_every)
+        try:
+            seconds = durations.seconds(save_every)
+        except ValueError as error:
+            raise ValueError(f"--save-every: {error}.") from None
         if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
             raise ValueError("emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'")
         from emphatic.serve import running

@@ -64,7 +64,10 @@ class LeastSquares(LeastSquaresState):
         with self._guard:
             now, following = (self._features(name, p, "learn") for name, p in (("phi", phi), ("phi_next", phi_next)))
             parameters = self._parameters("learn", 1, (gamma_next, lambda_, rho, I), R)
-            self._run(now, following, *parameters, "raise")
+            try:
+                self._run(now, following, *parameters, "raise")
+            except Diverged as error:
+                raise Diverged(self._steps, error.learner, "learn") from None
             return float(self._delta[0]) if self._K is None else self._delta.copy()
 
     def run(

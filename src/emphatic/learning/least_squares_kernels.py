@@ -18,7 +18,7 @@ _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _r2, _r3 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (2, 3))
 _b1 = types.Array(types.boolean, 1, "C")
 
-# What a matrix carries from step to step: γ, and ργ'F.
+# What a matrix carries from step to step: γ, and with ``emphatic`` ργ'F, else 0.
 GAMMA, F = range(2)
 # How ``steps`` ended: at the last one, at one whose matrix must be inverted anew, or before one that is not finite.
 DONE, SINGULAR, DIVERGED = range(3)
@@ -64,9 +64,10 @@ def steps(
                 for i in range(n):
                     d -= theta[k, i] * (Phi[t, i] - parameters[0, t, g] * Phi_next[t, i])
                 fine = abs(d) <= LARGEST
-                s = parameters[2, t, g] * (memory[g, F] + parameters[3, t, g])
+                s = parameters[2, t, g] * (memory[g, F] + parameters[3, t, g])  # F is 0 unless emphatic
                 for i in range(n):
                     fine = fine and abs(e[g, i]) * parameters[2, t, g] + s * abs(Phi[t, i]) <= LARGEST
+                    fine = fine and abs(Phi[t, i] - parameters[0, t, g] * Phi_next[t, i]) <= LARGEST
                 if not (fine or frozen[g]):
                     return t, DIVERGED, g
                 delta[k] = d
@@ -87,7 +88,7 @@ def steps(
                 traced = traced or new[i] != 0.0
                 u[i] = Phi[t, i] - gamma_next * Phi_next[t, i]
             e[g] = new
-            memory[g, GAMMA], memory[g, F] = gamma_next, rho * gamma_next * followon
+            memory[g, GAMMA], memory[g, F] = gamma_next, rho * gamma_next * followon if emphatic else 0.0
             if not traced and forget == 1.0:
                 continue
             first, last = (0, K) if G == 1 else (g, g + 1)

@@ -61,7 +61,8 @@ class LeastSquaresState:
         self._A, self._P = np.zeros((G, n, n)), np.zeros((G, n, n))
         for g in range(G):
             np.fill_diagonal(self._A[g], self._ridge[g])
-            np.fill_diagonal(self._P[g], 1.0 / self._ridge[g])
+            with np.errstate(over="ignore"):  # beyond 1e308 the first step solves directly
+                np.fill_diagonal(self._P[g], 1.0 / self._ridge[g])
         self._b, self._theta = np.zeros((count, n)), np.zeros((count, n))
         self._e, self._memory = np.zeros((G, n)), np.zeros((G, 2))
         self._frozen, self._delta = np.zeros(G, bool), np.zeros(count)

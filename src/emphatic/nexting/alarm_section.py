@@ -22,14 +22,15 @@ def alarms_section(
     total = sum({score["signal"]: score.get("alarms", 0) for score in scores}.values())
     lead = (
         f"{count(total, 'alarm')} in all. " if total else "No alarm was raised. "
-    ) + f"On a stationary signal a false alarm is to begin once in {1.0 / rate:,.0f} rows at most."
+    ) + f"While a signal behaves as before, at most one false alarm in {1.0 / rate:,.0f} rows is expected."
     if not alarms:
         return section("alarms", "Alarms", paragraphs(lead))
     if len(alarms) < total:
-        lead += f" Those with the {len(alarms)} highest scores:"
+        lead += f" Those with the {len(alarms)} highest scores are shown."
+    lead += " A score of 4 is as surprising as what happens once in 10,000 rows; the highest is 16."
     columns = [
-        Column("when", "when"), Column("signal", "signal"), Column("rows in alarm", "rows", amount),
-        Column("score", "anomaly", amount, hint="4: as surprising as one row in 10,000; 16 is the highest"),
+        Column("signal", "signal"), Column("when", "when"), Column("rows", "rows", amount, hint="how long it lasted"),
+        Column("score", "anomaly", amount),
     ]  # fmt: skip
     rows = [{**alarm, "signal": signal_link(alarm["signal"], plotted)} for alarm in alarms]
     return section("alarms", "Alarms", paragraphs(lead), table(columns, rows, sort=True, tall=True))

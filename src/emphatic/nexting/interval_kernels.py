@@ -214,7 +214,8 @@ def intervals(
             if slot >= 0 and s[FULL] > 0.0:  # the return of the row D rows ago is known
                 one = kept[slot]
                 rest = 1.0 if s[POSITION] + 1.0 == D else beyond / (s[POWER] * g)
-                value = rest * s[VALUE] + beyond * (p - s[CENTRE])
+                ahead = min(max(p, s[LOWEST]), s[HIGHEST])  # what it stands for does not leave the range
+                value = rest * s[VALUE] + beyond * (ahead - s[CENTRE])
                 weight = rest * s[WEIGHT] + beyond
                 if s[POSITION] + 1.0 < D:
                     value += (s[WHOLE_VALUE] - one[VALUE_THEN]) / (s[POWER] * g)
@@ -222,9 +223,8 @@ def intervals(
                 if weight >= _SEEN:
                     if s[LABELS] == 0.0:
                         s[ERROR] = math.sqrt(s[SQUARES] / s[SEEN])
-                    G = s[CENTRE] + value / weight
-                    least, most = min(G, s[LOWEST]), max(G, s[HIGHEST])
-                    G = min(max(G + beyond * s[BIAS] / weight, least), most)
+                    G = s[CENTRE] + (value + beyond * s[BIAS]) / weight
+                    G = min(max(G, s[LOWEST]), s[HIGHEST])
                     learn_error(s, G, one, g, settings[0], float(count[q]), float(every[q]))
             error = s[ERROR] if s[LABELS] > 0.0 else math.sqrt(s[SQUARES] / s[SEEN])
             half = settings[1] * math.exp(s[LEVEL]) * error * math.sqrt(0.5 + 0.5 * v)

@@ -15,7 +15,7 @@ over the returns that are not known yet, ℓ would be driven on by misses that i
 at most 0.02, and falling with the square root of the number of delays after the first 30, to a tenth.
 
 The return of a row is taken as known after D rows, when 0.95 of its weight has been read; for the rest stands the
-prediction there, corrected by the mean error so far (unless that alone would lead out of the range of the readings).
+prediction there, corrected by the mean error so far; neither may lead out of the range of the readings.
 Readings that are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return
 is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 8 (7 · 256 + 80) bytes a
 question at most.
@@ -32,7 +32,7 @@ squares, as ``emphatic.hordes.blend`` finds its own.
 Both ends are rounded to three digits of half the width: more mean nothing, and would take six times as much of a file.
 An interval ends where the readings so far end (the least and the largest, and a millionth of their distance beyond), as
 long as returns hardly ever lie beyond: less than a twentieth of the share that may fall outside. A power that was never
-negative gets no negative interval; a signal that keeps rising is not held back.
+negative gets no negative interval, unless it is predicted to be negative; a signal that keeps rising is not held back.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ _SEARCHED = 12
 _WELL = 0.5
 
 FILES = {
-    "predictions.parquet": "columns for each signal and horizon, the prediction and its interval, and for each signal, "
-    "how surprising its reading is and whether that is an alarm; a row for each row of the log",
+    "predictions.parquet": "for each row, the predictions and their intervals, anomaly scores and alarms",
     "summary.json": "the scores, as numbers",
     "report.html": "this page",
     "model.safetensors": "all that was learned, to go on from",
@@ -154,13 +153,14 @@ def failures_section(worst: Sequence[Mapping[str, Any]], plotted: Sequence[str])
 
 
 def files_section(files: Mapping[str, str], command: str) -> Html:
-    """The files beside the page, and how to go on live."""
+    """The files beside the page, and how to go on live: ``command`` for a pipe, or a service."""
     if not files:
         return Html()
     rows = [{"file": Html(f"<code>{text(name)}</code>"), "what": what} for name, what in files.items()]
     go_on = Html(
-        "To go on live, in this folder: each reading that comes is learned from, and answered with predictions."
-        f"<br><code>{text(command)}</code>"
+        "To go on live, from a pipe or as a service with a page, in this folder: the model learns from each new "
+        "reading and answers with predictions."
+        f"<br><code>{text(command)}</code><br><code>emphatic serve --model model.safetensors</code>"
     )
     files_table = Html(
         f'<div class="fit">{table([Column("file", "file"), Column("what it holds", "what")], rows)}</div>'

@@ -44,6 +44,8 @@ _HORIZONS = (2, 9, 36, 144)
 WARM_UP = 100
 #: The most names in the readings of a warm-up, where they come from strangers.
 _NAMES = 2000
+#: The most signals that a message names.
+_NAMED = 6
 
 
 class _Waiting(NamedTuple):
@@ -173,7 +175,9 @@ class Predictor:
         row = self._parser.parse(reading)
         if not row.readable:
             if not reading.keys() & {*self._parser.names, *self._parser.categories}:
-                raise Malformed(f"none of the signals {', '.join(self._parser.names[:6])} is in it")
+                names = self._parser.names
+                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                raise Malformed(f"none of the signals {', '.join(names[:_NAMED])}{more} is in it")
             raise Malformed("; ".join(f"{what}: {text}" for what, text in row.problems.items()))
         self._report(number, row.problems)
         return row

@@ -210,7 +210,8 @@ class Scoring:
             readings = self._readings(begin)
             self._states[begin] = self._returns.state.copy()
             G, known = self._known(begin, readings)
-            half.add(begin, G, known)
+            for a in reversed(range(0, len(readings), BLOCK)):  # parts are whole blocks: the sums are the same for all
+                half.add(begin + a, G[:, a : a + BLOCK], known[:, a : a + BLOCK])
             comparable = known & ~np.isnan(G)
             new = (self._last == self.rows) & comparable.any(axis=1)
             self._last[new] = begin + len(readings) - 1 - np.argmax(comparable[new, ::-1], axis=1)

@@ -19,7 +19,7 @@ class Address(NamedTuple):
     >>> Address.parse("http://x/y")
     Traceback (most recent call last):
     ...
-    ValueError: 'http://x/y' must be mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM.
+    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM.
     """
 
     kind: str
@@ -33,7 +33,9 @@ class Address(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Address:
         """The parts of an address; ValueError if it is none. A topic may have +, # and escapes such as %20."""
-        wrong = ValueError(f"{text!r} must be mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM.")
+        wrong = ValueError(
+            f"{text!r} is not an address of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM."
+        )
         scheme, separator, rest = text.partition("://")
         if scheme not in _KINDS or not separator:
             raise wrong

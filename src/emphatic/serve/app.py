@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import resources
 from importlib.metadata import version
 from typing import Any
@@ -112,7 +113,8 @@ class _Interface:
         def acknowledge(reply: Receipt) -> None:  # in the thread that learns, in order
             replies.append(reply)
             if len(replies) >= due:
-                loop.call_soon_threadsafe(finish)
+                with suppress(RuntimeError):  # the loop has ended, and the client has gone
+                    loop.call_soon_threadsafe(finish)
 
         offered = [one._replace(acknowledge=acknowledge) for one in incoming]
         taken = due = self.service.inbox.offer(offered)

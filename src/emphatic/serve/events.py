@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EventStream"]
 
-#: Rows in one event, rows that a new client gets first, and seconds between events, status events and signs of life.
-_ROWS, _FIRST = 512, 600
+#: Rows in one event at most, and seconds between events and between status events.
+_ROWS = 512
 _PAUSE, _STATUS = 0.1, 1.0
 #: A client whose connection takes nothing for so long is dropped.
 _SLOW = 20.0
@@ -63,9 +63,9 @@ class EventStream:
         horizons = signals["predicted"].get(signal, [])
         yield "retry: 1000\n\n" + _event("hello", signals | {"signal": signal, "horizons": horizons})
         recent = service.recent
-        at = 0 if recent is None else recent.end - _FIRST if self._after is None else self._after + 1
+        at = 0 if self._after is None else self._after + 1
         if recent is not None and at > recent.end:  # a step of another model
-            at = recent.end - _FIRST
+            at = 0
         told = 0.0
         while not self._closing.is_set():
             if service.recent is not recent:

@@ -4,18 +4,21 @@ MQTT and HTTP cannot be asked for a reading again. So each reading is written he
 a crash the model goes on from its last save through what the journal holds: the same bits as if nothing had happened.
 
 A journal is a folder of segments, files of JSON lines named after the number of their first reading. A line is a
-reading, or, where its source keeps a position of its own or writes CSV, a list of that and the reading.
+reading, or, where its source keeps a position of its own or writes CSV, a list of that and the reading. A file ``id``
+beside them says whose they are: a model is saved with the id of its journal.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from emphatic.common.files import atomic_file
 from emphatic.tables.jsonlines import read_object
 from emphatic.tables.pipe import Reading
 from emphatic.tables.table_errors import Malformed
@@ -73,6 +76,20 @@ class Journal:
     def pending(self) -> int:
         """The readings that are not on the disk yet."""
         return len(self._pending)
+
+    @property
+    def id(self) -> str | None:
+        """Whose readings these are; None if nothing says so."""
+        path = self.folder / "id"
+        return path.read_text("ascii", "replace").strip() if path.exists() else None
+
+    def mark(self, id: str | None) -> str:
+        """Write down whose readings these will be, and return that: a new id if none is given."""
+        id = id or secrets.token_hex(16)
+        if id != self.id:
+            with atomic_file(self.folder / "id") as file:
+                file.write(id.encode() + b"\n")
+        return id
 
     def append(self, reading: Reading, text: bytes | None = None, origin: dict[str, Any] | None = None) -> int:
         """Add a reading, and return its number; ``text`` is its JSON, if that is at hand in one line."""
@@ -175,4 +192,7 @@ def _entry(number: int, line: bytes, path: Path) -> Entry:
             return Entry(number, dict(reading), dict(origin))
         return Entry(number, read_object(text), origin)
     except (ValueError, TypeError, Malformed) as error:
-        raise ValueError(f"{path}: the journal is damaged at reading {number}: {error}") from None
+        raise ValueError(
+            f"{path}: the journal is damaged at reading {number}: {error}. Repair that line, or move this file and "
+            "later ones elsewhere to go on without their readings."
+        ) from None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import signal
 import socket
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,15 +26,20 @@ logger = logging.getLogger("emphatic.serve")
 
 #: Seconds that open connections get when the service ends.
 _GRACE = 3
-#: Connections at a time.
-_CONNECTIONS = 128
+#: Connections at a time, and seconds for which one may be open without a complete request.
+_CONNECTIONS, _IDLE = 128, 20.0
 
 
 def read_token(path: Path) -> str:
     """The token in a file; ValueError if there is none."""
-    token = path.read_text("utf-8").strip()
+    try:
+        token = path.read_text("ascii", "replace").strip()
+    except OSError as error:
+        raise ValueError(f"--token-file {path} cannot be read: {error.strerror}.") from None
     if not token or not token.isprintable() or not token.isascii() or " " in token:
-        raise ValueError(f"{path}: must hold a token: one line of letters, digits and signs, without spaces.")
+        raise ValueError(
+            f"--token-file {path} must hold a token: one line of letters, digits and signs, without spaces."
+        )
     if len(token) < 16:
         logger.warning("%s: the token has only %d characters; 16 or more cannot be guessed.", path, len(token))
     return token
@@ -66,7 +73,11 @@ def open_socket(host: str, port: int) -> socket.socket:
             found.close()
             raise
         return found
+    except socket.gaierror as error:
+        raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
         raise ValueError(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
 
 
@@ -128,17 +139,18 @@ def run(service: Service, source: Any, publisher: Any, listening: socket.socket,
 
         for which in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(which, stop)
-        watching = loop.create_task(_watch(service, stop))
+        host, port = listening.getsockname()[:2]
+        logger.info("listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
+        watching = [loop.create_task(task) for task in (_watch(service, stop), _close_idle(server))]
         await server.serve(sockets=[listening])
-        watching.cancel()
+        for task in watching:
+            task.cancel()
 
     service.publish = publisher
     service.start()
     for part in (publisher, source):
         if part is not None:
             part.start()
-    host, port = listening.getsockname()[:2]
-    logger.info("listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
     try:
         asyncio.run(serve())
     finally:
@@ -154,3 +166,25 @@ async def _watch(service: Service, stop: Any) -> None:
     while service.failure is None:
         await asyncio.sleep(0.2)
     stop()
+
+
+async def _close_idle(server: Any) -> None:
+    """Close connections that keep their request to themselves: uvicorn waits for its headers for ever.
+
+    A hundred such would keep all others out.
+    """
+    idle: dict[Any, tuple[Any, float]] = {}
+    while True:
+        now, before, idle = time.monotonic(), idle, {}
+        for connection in list(server.server_state.connections):
+            last = connection.cycle  # its request and response
+            if last is not None and not last.response_complete:
+                continue
+            known = before.get(connection)
+            idle[connection] = known if known is not None and known[0] is last else (last, now)
+            since = now - idle[connection][1]
+            if since > 2 * _IDLE:
+                connection.transport.abort()  # it does not take what was written either
+            elif since > _IDLE:
+                connection.transport.close()
+        await asyncio.sleep(_IDLE / 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import secrets
@@ -30,6 +31,8 @@ _COOKIE = "emphatic_session"
 _OPEN = ("/", "/login", "/healthz", "/favicon.ico")
 #: Sessions of the page that are remembered; the oldest is forgotten for a new one.
 _SESSIONS = 64
+#: Seconds that a form may take.
+_PATIENCE = 10.0
 
 
 class Sessions:
@@ -57,10 +60,14 @@ class Sessions:
     async def login(self, request: Request, page: str) -> Response:
         """Open a session for the one who knows the token."""
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > 4096:
-                return JSONResponse({"error": "the form is too long"}, 413)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > 4096:
+                        return JSONResponse({"error": "the form is too long"}, 413)
+        except TimeoutError:
+            return JSONResponse({"error": f"the form took more than {_PATIENCE:g} seconds"}, 408)
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         if self._token is not None and not self._is_token(given.strip()):
             wrong = page.replace("<!--wrong-->", '<p class="wrong">That is not the token.</p>')

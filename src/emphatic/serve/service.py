@@ -82,6 +82,7 @@ class Service:
         self._unacknowledged: list[tuple[Incoming, Receipt]] = []
         self._first_unsynced = 0.0
         self._journal: Journal | None = None
+        self._id: str | None = None  # the journal's
         self._held = ExitStack()
         self._thread = threading.Thread(target=self._work, name="emphatic learning", daemon=True)
         self._deadline = float("inf")
@@ -94,7 +95,7 @@ class Service:
         try:
             if self.learn:
                 self._held.enter_context(hold_lock(self.model.with_name(f".{self.model.name}.lock"), self.model))
-            position: int | None = 0
+            serve: dict[str, Any] = {"journal": 0}
             if self.model.exists():
                 self.predictor, state = Predictor.load(self.model, **options)
                 own = self.predictor.settings
@@ -105,16 +106,15 @@ class Service:
                         "%s: the model's own settings hold; ignored, since they differ: %s.", self.model, named
                     )
                 serve = state.get("serve", {})
-                position, self.positions = serve.get("journal"), dict(serve.get("positions", {}))
                 self._watch()
             else:
                 self.predictor = Predictor(self.settings, warm_up=self.warm_up, resilient=True, **options)
                 if self._first.exists():
                     serve = self.predictor.load_warm_up(self._first)
-                    position, self.positions = serve.get("journal"), dict(serve.get("positions", {}))
+            self.positions, self._id = dict(serve.get("positions", {})), serve.get("id")
             self.saved_step = self.predictor.step
             if self.learn:
-                self._replay(position)
+                self._replay(serve.get("journal"))
         except BaseException:
             self._held.close()
             raise
@@ -290,14 +290,8 @@ class Service:
         journal, predictor = self._journal, self.predictor
         if journal is None or (predictor.step == self.saved_step and journal.last == self.saved):
             return True
-        serve = {"journal": journal.last, "positions": self.positions}
         try:
-            self.model.parent.mkdir(parents=True, exist_ok=True)
-            if predictor.horde is None:
-                predictor.save_warm_up(self._first, **serve)
-            else:
-                predictor.horde.save(self.model, **predictor.state(), serve=serve)
-                self._first.unlink(missing_ok=True)
+            self._store(journal)
             journal.cut(journal.last)
         except OSError as error:
             self._report(f"{self.model}: the model cannot be saved: {error}; the journal keeps what came since")
@@ -307,9 +301,22 @@ class Service:
         self._acknowledge()  # what the model holds is safe
         return True
 
+    def _store(self, journal: Journal) -> None:
+        """Write the model, or the readings of its warm-up, with the position in the journal."""
+        serve = {"journal": journal.last, "id": self._id, "positions": self.positions}
+        self.model.parent.mkdir(parents=True, exist_ok=True)
+        if self.predictor.horde is None:
+            self.predictor.save_warm_up(self._first, **serve)
+        else:
+            self.predictor.horde.save(self.model, **self.predictor.state(), serve=serve)
+            self._first.unlink(missing_ok=True)
+
     def _end(self) -> None:
         """Save for the last time; if the disk does not take it, the journal has all that was acknowledged."""
-        if not self._save() and self._journal is not None:
+        if self._save():
+            if self.learn and not self.warming_up:
+                logger.info("%s: saved at step %d.", self.model, self.saved_step)
+        elif self._journal is not None:
             with suppress(OSError):
                 self._journal.sync()
                 self._acknowledge()
@@ -317,21 +324,30 @@ class Service:
 
     def _replay(self, position: int | None) -> None:
         """Open the journal, and learn from the readings in it after a position; None if the model knows of none."""
-        journal = self._journal = Journal(self._folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._held.enter_context(hold_lock(self._folder / ".lock", self._folder))
+        journal = self._journal = Journal(self._folder)
         held = journal.last - journal.first + 1
-        if held and (position is None or journal.first > position + 1):
+        if held and not self.model.exists() and not self._first.exists():
+            self._id = journal.id  # of a model that was killed before it was ever saved
+        if held and (position is None or journal.first > position + 1 or journal.id != self._id):
             raise ValueError(
                 f"{self._folder}: the journal, with {held} readings from number {journal.first} on, does not follow on "
                 f"the model {self.model}. Serve the model it belongs to, or move it elsewhere."
             )
+        self._id = journal.mark(self._id)
+        if position is None:  # so that the model knows the journal before that has any readings
+            try:
+                self._store(journal)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.model)) from None
         self.saved = position or 0
         journal.cut(self.saved)
         entries = journal.entries(self.saved)
         while block := list(islice(entries, BLOCK)):
             self._go_through(block)
         if self.readings:
-            logger.info("%s: %d readings since the last save.", self._folder, self.readings)
+            logger.info("%s: learned again from %d readings since the last save.", self._folder, self.readings)
         self.readings = self.malformed = 0
 
     @property

@@ -52,10 +52,10 @@ def _connect(address: Address, name: str, model: Path, purpose: str, **options: 
             logger.warning("%r: the connection is lost: %s; trying again.", address, reason)
 
     def failed(_client: Any, _data: Any) -> None:
-        logger.warning("%r cannot be reached; trying again.", address)
+        logger.warning("%r cannot be reached: is a broker running there? Trying again.", address)
 
     client.on_disconnect, client.on_connect_fail = lost, failed
-    logger.info("%r: %s.", address, purpose)
+    logger.info("%s %r.", purpose, address)
     return client
 
 
@@ -65,7 +65,7 @@ class MqttSource:
     def __init__(self, address: Address, service: Service) -> None:
         self._address, self._service = address, service
         self._client = _connect(
-            address, "source", service.model, "readings come from here", clean_session=False, manual_ack=True
+            address, "source", service.model, "readings come from", clean_session=False, manual_ack=True
         )
         self._client.on_connect, self._client.on_message = self._subscribe, self._receive
 
@@ -113,7 +113,7 @@ class MqttPublisher:
 
     def __init__(self, address: Address, model: Path) -> None:
         self._address, self._lost = address, 0
-        self._client = _connect(address, "publisher", model, "predictions go there")
+        self._client = _connect(address, "publisher", model, "predictions go to")
         self._client.max_queued_messages_set(_QUEUED)
         self._client.max_inflight_messages_set(1000)
 

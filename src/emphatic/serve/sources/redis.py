@@ -51,7 +51,7 @@ class _Worker:
         self._address, self._redis = address, _connect(address)
         self._stopped, self._error = threading.Event(), import_redis().RedisError
         self._thread = threading.Thread(target=self._run, name=f"emphatic {address!r}", daemon=True)
-        logger.info("%r: %s.", address, purpose)
+        logger.info("%s %r.", purpose, address)
 
     def start(self) -> None:
         """Begin."""
@@ -85,7 +85,7 @@ class RedisSource(_Worker):
     """Readings from a stream, from its beginning: a field for each signal, or one field with a JSON object."""
 
     def __init__(self, address: Address, service: Service) -> None:
-        super().__init__(address, "readings come from here")
+        super().__init__(address, "readings come from")
         self._service, self._key, self._last = service, repr(address), "0-0"
 
     def start(self) -> None:
@@ -121,7 +121,7 @@ class RedisPublisher(_Worker):
     """Predictions to a stream, which keeps about the last hundred thousand: a field ``json`` with a line."""
 
     def __init__(self, address: Address) -> None:
-        super().__init__(address, "predictions go there")
+        super().__init__(address, "predictions go to")
         self._lines: deque[bytes] = deque()
         self._filled, self._lost = threading.Event(), 0
 

@@ -232,20 +232,24 @@
 
   // ---- controls -------------------------------------------------------------------------------------------------
 
-  function option(text) {
+  function option(value, text) {
     const one = document.createElement("option");
-    one.value = one.textContent = text;
+    one.value = value;
+    one.textContent = text;
     return one;
   }
+
+  /** A horizon as a person reads it: numbers alone are steps. */
+  function inWords(name) { return /^[0-9.e+-]+$/.test(name) ? `${name} steps` : name; }
 
   function offer() {
     const names = choices(hello), wanted = $("filter").value.toLowerCase();
     const shown = names.filter(name => name === hello.signal || name.toLowerCase().includes(wanted));
     $("find").hidden = names.length < 13;
-    $("signal").replaceChildren(...shown.map(option));
+    $("signal").replaceChildren(...shown.map(name => option(name, name)));
     $("signal").value = hello.signal || "";
     const ahead = hello.horizons.filter(name => steps(name) !== null), before = $("horizon").value;
-    $("horizon").replaceChildren(...ahead.map(option));
+    $("horizon").replaceChildren(...ahead.map(name => option(name, inWords(name))));
     if (ahead.includes(before)) $("horizon").value = before;
     $("hindsight").hidden = $("horizon").childElementCount === 0;
   }
@@ -263,7 +267,7 @@
         key.className = "key";
         line.className = "line";
         const text = document.createElement("span");
-        text.textContent = /^[0-9.e+-]+$/.test(name) ? `${name} steps` : name;
+        text.textContent = inWords(name);
         key.append(line, text);
         key.onclick = () => { if (!hidden.delete(k)) hidden.add(k); build(); tabulate(); };
         for (let i = 0; i < 4; i++) row.append(document.createElement("td"));
