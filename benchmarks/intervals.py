@@ -18,7 +18,7 @@ from benchmarks.report import Row
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.derived import Derived
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.scores.coverage import IntervalScores
 from emphatic.scores.returns import Returns
 from emphatic.tables import Hold, Table, open_table
@@ -40,7 +40,10 @@ def household(rows: int | None) -> Table:
 def new_horde(log: Table) -> Horde:
     assert log.rows is not None
     settings, clock = Settings(horizons=HORIZONS).filled(log, log.rows), log.clock()
-    made = Horde(settings.gvfs(), Features.from_config(settings.features or ()), step=clock.step if clock else None)
+    made = Horde(
+        settings.gvfs(), Features.from_config(settings.features or ()), step=clock.step if clock else None,
+        least_squares=settings.least_squares, engine=ENGINE,
+    )  # fmt: skip
     return made.warm_up(log)
 
 

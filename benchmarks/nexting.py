@@ -22,7 +22,7 @@ from benchmarks.measure import Gate, gate
 from benchmarks.report import Row
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.settings import ENGINE, Settings
 
 
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
@@ -49,8 +49,14 @@ def horde(log: emphatic.streams.Table) -> Horde:
     assert log.rows is not None
     settings = Settings(horizons=("2min", "15min", "3h", "24h")).filled(log, log.rows)
     clock = log.clock()
-    made = Horde(settings.gvfs(), Features.from_config(settings.features or ()), step=clock.step if clock else None)
-    return made.warm_up(log)
+    made = as_in_nexting(settings, step=clock.step if clock else None)
+    return made.warm_up(log, settings.rows_to_warm_up(log, log.rows))
+
+
+def as_in_nexting(settings: Settings, step: float | None = None) -> Horde:
+    """The horde that ``emphatic nexting`` makes."""
+    features = Features.from_config(settings.features or ())
+    return Horde(settings.gvfs(), features, step=step, least_squares=settings.least_squares, engine=ENGINE)
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ class Pipe:
         names = list(lines[0])
         first = emphatic.streams.open_table({name: [line[name] for line in lines[:WARM_UP]] for name in names})
         settings = Settings(horizons=(2, 9, 36, 144)).filled(first, WARM_UP)
-        other = Horde(settings.gvfs(), Features.from_config(settings.features or ())).warm_up(first, WARM_UP)
+        other = as_in_nexting(settings).warm_up(first, WARM_UP)
         other.run(first)
         want = np.array([other.observe(line) for line in lines[WARM_UP:]])
         yield gate(self.gate, np.array([[v for at in one.values() for v in at.values()] for one in made]), want)
