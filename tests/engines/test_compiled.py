@@ -114,6 +114,7 @@ def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == kept
 
 
+@pytest.mark.long
 def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cache folder, no home and a package that cannot be written to: slower, but the same."""
     file = tmp_path / "file"
@@ -142,6 +143,7 @@ emphatic.Active([[1, 2], [3, 4]])
 """
 
 
+@pytest.mark.long
 def test_a_full_disk(tmp_path: Path) -> None:
     """Kernels that cannot be stored are compiled in memory, those of the checks too; no half of a file stays."""
     env = environment(EMPHATIC_CACHE_DIR=tmp_path / "a", NUMBA_CACHE_DIR=tmp_path / "b")
@@ -272,6 +274,7 @@ print(float(learner.theta[0]))
 """
 
 
+@pytest.mark.long
 def test_an_edited_rule_meets_no_old_kernel(tmp_path: Path) -> None:
     """Under the same name, of the same length and with the same time stamp."""
     env = environment(EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=tmp_path)

@@ -102,7 +102,7 @@ def test_every_rule_compiles(rule: str, compiled: bool) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("engine", [name for name in emphatic.engines.available() if name != "reference"])
-@pytest.mark.parametrize("rule", ["true_online_etd", "true_online_gtd"])
+@pytest.mark.parametrize("rule", ["true_online_etd", pytest.param("true_online_gtd", marks=pytest.mark.long)])
 def test_more_learners_than_lanes_and_more_steps_than_a_block(rule: str, engine: str, threads: int) -> None:
     """An engine may take learners and steps in blocks: here there are several of each, the last ones ragged.
 

@@ -87,6 +87,7 @@ print(sorted(name for name in sys.modules if "plain_sparse" in name))
 """
 
 
+@pytest.mark.long
 def test_an_edited_constant_meets_no_old_kernel(tmp_path: Path) -> None:
     """SHRUNK, which both sparse engines compile in, edited in a copy of the package: both are compiled again.
 

@@ -122,6 +122,7 @@ def test_a_line_for_every_reading(whole: tuple[list[bytes], Path]) -> None:
     assert np.mean((np.array(made) - truth) ** 2) < 0.1 * np.var(truth)
 
 
+@pytest.mark.long
 def test_killed_twenty_times_and_resumed(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
     """From the last save on, the lines are those of a run that never stopped."""
     expected = {json.loads(line)["step"]: line for line in whole[0]}

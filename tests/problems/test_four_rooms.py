@@ -104,6 +104,7 @@ def _others() -> list[tuple[int, int]]:
     return [hallways[task[2]] for task in TASKS]
 
 
+@pytest.mark.long
 def test_all_tasks_are_the_tasks_one_by_one() -> None:
     rooms, each = problems.four_rooms(), [problems.four_rooms(k) for k in range(8)]
     assert isinstance(rooms, Tasks)

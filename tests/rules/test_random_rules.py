@@ -58,6 +58,7 @@ def test_random_rules_as_plain_python(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.long
 def test_a_rule_of_many_nasty_names_compiled(engine: str) -> None:
     assert disagreements(NAMESAKE, engine, None, "float64", 3, seed=5) == []
 

@@ -137,6 +137,7 @@ def test_what_is_no_rule_is_refused(rule: Any, said: str) -> None:
         sweep("chain", {"rule": rule, "alpha": 0.1}, runs=1, steps=10)
 
 
+@pytest.mark.long
 def test_the_command_imports_a_rule(tmp_path: Path) -> None:
     """From the folder in which it is given, in every process; its own parameters come from a file."""
     (tmp_path / "my_rules.py").write_text(OWN)

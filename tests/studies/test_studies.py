@@ -287,6 +287,7 @@ def test_the_table_is_the_same_for_any_number_of_jobs() -> None:
     assert same(alone, two)
 
 
+@pytest.mark.long
 def test_a_cluster() -> None:
     """Workers of a real one, started for the purpose."""
     script = """
@@ -355,6 +356,7 @@ def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
         assert not (tmp_path / ".unfinished").exists()
 
 
+@pytest.mark.long
 def test_killed_outright(tmp_path: Path) -> None:
     """The command is killed as it works, and given again."""
     command = [

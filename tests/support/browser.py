@@ -18,6 +18,7 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 #: A busy machine draws one page at a time soon enough, but not two.
 _MARKS = (
     pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
+    pytest.mark.long,
     pytest.mark.xdist_group("chromium"),
 )
 _FLAGS = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"

@@ -23,9 +23,8 @@ STRUCTURES = ("true_online_etd", "tdrc", "true_online_gtd")
 #: The rule whose kernels are compiled for every engine and every entry. As plain Python, all rules are tested in both
 #: dtypes.
 COMPILED = {"float64": STRUCTURES[:1], "float32": STRUCTURES[:1]}
-#: Learners of the other structures whose kernels are compiled, in double precision: those alone, and for the largest
-#: structure many at once.
-ALSO_COMPILED = {("tdrc", None), ("true_online_gtd", None), ("true_online_gtd", 64)}
+#: Learners of the other structures whose kernels are compiled in every run, in double precision.
+ALSO_COMPILED = {("tdrc", None), ("true_online_gtd", None)}
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
 #: Learners with parameters of their own: an odd number, so that neighbours in any block of lanes differ.
