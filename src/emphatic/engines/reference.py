@@ -85,7 +85,8 @@ class Reference(Engine):
 
     def predict(self, phi: Features) -> NDArray[Any]:
         assert isinstance(phi, np.ndarray)
-        out: NDArray[Any] = phi @ self.X[0].T
+        with np.errstate(all="ignore"):  # BLAS may set flags for what lies beyond the ends of small arrays
+            out: NDArray[Any] = phi @ self.X[0].T
         return out
 
     def clear_traces(self) -> None:
