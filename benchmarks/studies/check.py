@@ -80,7 +80,9 @@ def _task_by_reference(rule: str, mdp: MDP, values: dict[str, Any], found: Sweep
     stream = mdp.simulate(source.steps, seed=(source.seed, 0))
     learner, error = by_reference(rule, mdp, stream, values, found.plan.every)
     with np.errstate(all="ignore"):
-        mean, final = (np.where(learner.frozen, np.inf, x) for x in (error.mean(axis=0), mdp.rmsve(learner.theta)))
+        # an error whose terms overflow, ∞ − ∞, is infinite
+        error, last = (np.where(np.isnan(x), np.inf, x) for x in (error, mdp.rmsve(learner.theta)))
+        mean, final = (np.where(learner.frozen, np.inf, x) for x in (error.mean(axis=0), last))
         curve = error[found.points // found.plan.every]
         curve[(found.points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
-    return mean, final, curve.astype(np.float32)
+        return mean, final, curve.astype(np.float32)

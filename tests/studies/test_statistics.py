@@ -9,6 +9,7 @@ import pytest
 import scipy.stats as st
 
 from emphatic.studies import Interval, sweep
+from emphatic.studies.scores import Scores
 from emphatic.studies.statistics import difference, interval, median_interval, t_quantile
 
 
@@ -93,3 +94,11 @@ def test_divergence_is_counted_and_not_averaged() -> None:
     said = found._row(0)
     assert said["median"] == pytest.approx(np.sort(np.append(np.delete(found.mean[0], 3), np.inf))[2])
     assert "mean_low" not in said
+
+
+def test_the_mean_of_tasks_overflows_without_a_warning() -> None:
+    """Errors of settings that diverge are as large as float32 holds; their sum is infinite, without a warning."""
+    one = Scores(np.ones(1), np.ones(1), np.full((1, 2), 3e38, np.float32), np.ones(1, bool))
+    both = Scores.averaged([one, one])
+    assert (both.mean, both.diverged) == (1.0, True)
+    assert np.isinf(both.curve).all()

@@ -43,5 +43,6 @@ class Scores(NamedTuple):
         """The mean over several tasks; a learner that diverged in one of them has diverged."""
         if len(tasks) == 1:
             return tasks[0]
-        mean, final, curve = (np.mean([getattr(one, name) for one in tasks], axis=0) for name in cls._fields[:3])
+        with np.errstate(over="ignore"):
+            mean, final, curve = (np.mean([getattr(one, name) for one in tasks], axis=0) for name in cls._fields[:3])
         return cls(mean, final, curve, np.any([one.diverged for one in tasks], axis=0))
