@@ -5,16 +5,23 @@ that is not in ``COMPILED`` (``tests.support.contract``), unless its parameter `
 rule go to one worker, and benchmarks come last, so that no kernel is compiled twice.
 """
 
+import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from emphatic.engines.dense import lanes
 from emphatic.rules import Rule
 from tests.support.contract import COMPILED
 from tests.support.plain import plain_python
+
+# Bytecode is kept, whatever the environment says: each of the processes that tests start would compile the package.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "emphatic",
@@ -24,6 +31,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("emphatic")
+# Hypothesis also draws numbers and strings that it finds in the modules loaded so far. Examples would depend on which
+# tests ran before, and to read the modules takes ten seconds in each worker.
+providers._get_local_constants = lambda: providers._local_constants
 
 #: Files of short streams, which ask the same of every rule.
 SHORT = (

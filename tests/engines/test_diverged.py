@@ -25,7 +25,7 @@ from emphatic import Active, Diverged, Learner
 from tests.support.plain import plain_python
 from tests.support.streams import relative_error
 
-pytestmark = pytest.mark.xdist_group("td")  # whose kernels are compiled, besides those that most tests use
+pytestmark = pytest.mark.xdist_group("true_online_etd")  # whose kernels are compiled in both dtypes
 ENGINES = emphatic.engines.available()
 Array = npt.NDArray[Any]
 

@@ -24,7 +24,7 @@ from emphatic.engines.probe import Probe
 
 Array = npt.NDArray[Any]
 
-pytestmark = pytest.mark.xdist_group("td")  # whose kernels are compiled
+pytestmark = pytest.mark.xdist_group("true_online_etd")  # with test_diverged, which compiles the same kernels of td
 
 T = 3 * lanes.STEPS + 37
 #: Two that live; two that stop in one chunk of steps, others in others. For any K these come again and again.
