@@ -45,11 +45,21 @@ def state(learner: Learner) -> dict[str, Any]:
 
 
 def kinds() -> list[Any]:
-    """Every rule as plain Python; compiled, the smallest structure and the largest."""
+    """Every rule as plain Python; compiled, the smallest structure and, among the tests that take long, the largest."""
     every = [(rule, engine, False) for rule in emphatic.rules.names() for engine in ENGINES]
     structures, compiling = STRUCTURES[::2], ("dense", "sparse", "chunked")
     every += [(rule, engine, True) for rule in structures for engine in compiling]
-    return [pytest.param(*kind, id=f"{kind[0]}-{kind[1]}" + "-compiled" * kind[2]) for kind in every]
+    return [
+        pytest.param(
+            *kind, id=f"{kind[0]}-{kind[1]}" + "-compiled" * kind[2], marks=pytest.mark.long if late(*kind) else ()
+        )
+        for kind in every
+    ]
+
+
+def late(rule: str, engine: str, compiled: bool) -> bool:
+    """Whether its kernels are compiled for the tests that take long."""
+    return compiled and rule != STRUCTURES[0]
 
 
 @pytest.mark.parametrize(("rule", "engine", "compiled"), kinds())
@@ -74,8 +84,11 @@ def test_who_would_diverge_is_frozen_and_the_others_go_on(rule: str, engine: str
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("rule", ["true_online_etd", "true_online_gtd"])
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "compiled"),
+    [*((rule, False) for rule in STRUCTURES[::2]), ("true_online_etd", True),
+     pytest.param("true_online_gtd", True, marks=pytest.mark.long)],
+)  # fmt: skip
 def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
     """Whatever comes after, by run and by learn: the same bits, until θ is set."""
     if compiled and engine == "cuda":

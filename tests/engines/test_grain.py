@@ -12,6 +12,8 @@ from emphatic import Learner
 from tests.support.contract import STRUCTURES
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
+#: The largest among the tests that take long: for many learners its kernels compile for twenty seconds.
+RULES = [STRUCTURES[0], pytest.param(STRUCTURES[2], marks=pytest.mark.long)]
 ENGINES = ("reference", "dense", "sparse", "chunked")
 #: Of hordes: steps of a run that are taken in pieces, and the pieces.
 LENGTHS = {"reference": (20, 7), "dense": (300, 7), "sparse": (300, 7), "chunked": (127 * 2 + 3, 127)}
@@ -32,7 +34,7 @@ def in_pieces(learner: Learner, stream: Stream, steps: int) -> Any:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("K", [None, 3, 16])
-@pytest.mark.parametrize("rule", STRUCTURES[::2])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("separate", [False, True])
 def test_a_run_in_pieces_of_the_grain(engine: str, K: int | None, rule: str, separate: bool) -> None:
     """The last piece is shorter than a chunk would be worth; one step at a time where the grain is one."""
@@ -57,7 +59,7 @@ def test_a_run_in_pieces_of_the_grain(engine: str, K: int | None, rule: str, sep
 
 @pytest.mark.parametrize("engine", ["reference", "dense", "chunked"])
 @pytest.mark.parametrize("n", [6, 40])
-@pytest.mark.parametrize("rule", STRUCTURES[::2])
+@pytest.mark.parametrize("rule", RULES)
 def test_a_horde_in_parts_of_the_grain(engine: str, n: int, rule: str) -> None:
     """Learners of few features go side by side, those of more do not."""
     _, learners = Learner(rule, n, 2, engine=engine).grain

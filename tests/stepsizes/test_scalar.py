@@ -94,11 +94,12 @@ def test_every_rule_with_every_method(rule: str, engine: str) -> None:
 @pytest.mark.parametrize(
     "engine", [pytest.param(engine, marks=() if engine == "dense" else pytest.mark.plain) for engine in ENGINES]
 )
-def test_learners_with_options_of_their_own(engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rule", ["true_online_td"])
+def test_learners_with_options_of_their_own(engine: str, rule: str, tmp_path: Path) -> None:
     """Compiled on the dense engine; copied, selected, saved and loaded with it, and going on alike."""
     rates, bounds = np.array([0.1, 0.5, 2.0]), np.array([1.0, 0.3, 0.5])
-    stream = make(3, 61, 6, 3, rule="true_online_etd")
-    learner = emphatic.Learner("true_online_etd", 6, 3, engine=engine, stepsize=Auto(rates, bounds))
+    stream = make(3, 61, 6, 3, rule=rule)
+    learner = emphatic.Learner(rule, 6, 3, engine=engine, stepsize=Auto(rates, bounds))
     stream[:30].run(learner)
     learner.save(tmp_path / "model.safetensors")
     loaded, copied, chosen = emphatic.load(tmp_path / "model.safetensors"), learner.copy(), learner.select([2, 0])
@@ -111,9 +112,9 @@ def test_learners_with_options_of_their_own(engine: str, tmp_path: Path) -> None
     stream.of_learners([2, 0])[30:].run(chosen)
     assert relative_error(chosen.theta, learner.theta[[2, 0]]) < TOLERANCE["float64"]
     for k in range(3):
-        alone = with_alpha(stream.of_learners([k]), "true_online_etd", Auto(rates[k], bounds[k]), 0)
+        alone = with_alpha(stream.of_learners([k]), rule, Auto(rates[k], bounds[k]), 0)
         alone = replace(alone, alpha=alone.alpha[:, None])
-        assert relative_error(learner.theta[k], alone.expected("true_online_etd").theta[0]) < TOLERANCE["float64"]
+        assert relative_error(learner.theta[k], alone.expected(rule).theta[0]) < TOLERANCE["float64"]
 
 
 @pytest.mark.plain
@@ -223,6 +224,7 @@ def test_a_rule_that_does_not_say_its_effective_step_has_no_method() -> None:
         emphatic.Learner(rule, 3, stepsize="auto")
 
 
+@pytest.mark.xdist_group("true_online_td")
 @pytest.mark.parametrize("problem", emphatic.problems.names())
 def test_on_policy_auto_does_not_diverge(problem: str) -> None:
     """On a stream of every problem with π = μ, from every rate, with short and long traces."""

@@ -207,6 +207,7 @@ def test_rules_that_would_learn_something_else_are_refused() -> None:
         sweep(Recorded(**log(), I=0.5), grid | {"rule": "vtrace"})
 
 
+@pytest.mark.plain
 def test_second_parameters_reach_their_learners() -> None:
     """On collision, whose features are drawn anew in every run; ζ is ABTD's own way to say ξ."""
     grid = [
@@ -574,6 +575,7 @@ def test_bad_commands(arguments: list[str], said: str, tmp_path: Path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.plain
 def test_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of other options, another column or horizon; and a rule without λ needs none."""
     monkeypatch.chdir(tmp_path)
