@@ -48,6 +48,8 @@ class FirstGuesses:
         self._predict, self._horizons, self._time = settings.predict, settings.horizons or horizons, settings.time
         self._words = settings.words()
         self._parser: RowParser | None = None
+        self._form: tuple[Any, ...] = ()  # what the parser was made for
+        self._held = 0  # readings whose values are in _last
         self._last: dict[str, float] = {}
 
     def __call__(self, waiting: Waiting, form: TextForm) -> Guess | None:
@@ -61,13 +63,16 @@ class FirstGuesses:
                 table = collect(rows, *form, self._time, self._words)
             except ValueError:  # it is said when the warm-up is complete
                 return None
-            self._parser = RowParser(table.names, table.categories, table.notation)
-            for row in map(self._parser.parse, rows[:-1]):
+            found = (table.names, table.categories, table.notation)
+            if self._parser is None or self._form != found:
+                self._parser, self._form, self._held = RowParser(*found), found, 0
+            for row in map(self._parser.parse, rows[self._held : -1]):
                 self._hold(row.values)
         row = self._parser.parse(waiting[-1][1])
         if not row.readable:
             return None
         self._hold(row.values)
+        self._held = len(waiting)
         names = self._predict or self._parser.names
         questions = [GVF(name, horizon=horizon) for name in names for horizon in self._horizons]
         values = np.repeat([self._last.get(name, np.nan) for name in names], len(self._horizons))

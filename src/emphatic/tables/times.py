@@ -7,6 +7,7 @@ Unix time in s, ms, µs or ns.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -271,10 +272,8 @@ def _format(array: Any, formats: tuple[str, ...]) -> str | None:
     if not columns.is_text(array):
         return None
     present = array.filter(pc.invert(pc.is_in(pc.utf8_trim_whitespace(array), pa.array(fields.MISSING)))).drop_null()
-    few = present.slice(0, 50)
-    likely = [f for f in formats if len(few) and 2 * np.isfinite(fields.times(few, f)).sum() > len(few)]
     best: tuple[tuple[float, ...], str] | None = None
-    for form in likely:
+    for form in _likely(tuple(present.slice(0, 50).to_pylist()), formats):
         time = fields.times(present, form)
         time = time[np.isfinite(time)]
         if 2 * len(time) > len(present):
@@ -282,6 +281,13 @@ def _format(array: Any, formats: tuple[str, ...]) -> str | None:
             score = (len(time), -int((steps < 0).sum()), -float(np.ptp(time)))
             best = max(best or (score, form), (score, form), key=lambda found: found[0])
     return best[1] if best else None
+
+
+@functools.lru_cache(64)  # a table's kinds of columns, its time and a pipe's warm-up ask again and again
+def _likely(texts: tuple[str, ...], formats: tuple[str, ...]) -> tuple[str, ...]:
+    """The formats by which more than half of these texts can be read."""
+    few = pa.array(texts, pa.string())
+    return tuple(form for form in formats if texts and 2 * np.isfinite(fields.times(few, form)).sum() > len(few))
 
 
 def _seconds(array: Any, form: str | None, style: NumberStyle = PLAIN) -> FloatArray:
