@@ -209,8 +209,10 @@ def _load() -> None:
     import tempfile
 
     import numpy as np
+    from typer.testing import CliRunner
 
     import emphatic
+    import emphatic.cli
     import emphatic.cli.nexting
     import emphatic.nexting.live
     import emphatic.serve.app
@@ -225,6 +227,7 @@ def _load() -> None:
         emphatic.Horde.load_with(Path(folder) / "model.safetensors")
     lines = [json.dumps({"time": 1.7e9 + t, "S1": x, "S2": -x}).encode() for t, x in enumerate(wave)]
     Predictor(Settings(horizons=(2, 9)), warm_up=60).take(Readings(lines))
+    CliRunner().invoke(emphatic.cli.app, ["nexting", "--no-such-option"])
 
 
 if __name__ == "__main__":
