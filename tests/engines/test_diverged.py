@@ -22,6 +22,7 @@ import pytest
 
 import emphatic
 from emphatic import Active, Diverged, Learner
+from tests.support.looping import for_each
 from tests.support.plain import plain_python
 from tests.support.streams import relative_error
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("true_online_etd")  # whose kernels are com
 ENGINES = emphatic.engines.available()
 Array = npt.NDArray[Any]
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
+every_engine = for_each(engine=ENGINES)
 every_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
 #: How far the state may be from that of a learner given only the steps before: the sparse engine settles its columns.
 SAME = {"reference": 0.0, "dense": 0.0, "sparse": 1e-12, "chunked": 1e-12}

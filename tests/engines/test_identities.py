@@ -16,6 +16,7 @@ import pytest
 import emphatic
 from tests.oracles.test_oracles import FIVE, TINY, Chain
 from tests.support.equations import Array, fixed_point
+from tests.support.looping import for_each
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
@@ -23,7 +24,7 @@ CLOSE = TOLERANCE["float64"]
 T, N, K = 71, 5, 3
 GRADIENT = ("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq")
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
+every_engine = for_each(engine=ENGINES)
 pytestmark = pytest.mark.plain
 
 

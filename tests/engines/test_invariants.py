@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import emphatic
 from tests.support.contract import COMPILED, STRUCTURES
 from tests.support.equations import CORE, RULES, Array
+from tests.support.looping import for_each
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
@@ -29,7 +30,7 @@ T, N, K = 61, 5, 3
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_core_rule = pytest.mark.parametrize("rule", CORE)
 WITH_INTEREST = [name for name in RULES if emphatic.rules.get(name).interest]
-every_engine = pytest.mark.parametrize("engine", ENGINES)
+every_engine = for_each(engine=ENGINES)
 
 
 def learner_at(rule: str, engine: str, theta: npt.ArrayLike, **kwargs: Any) -> emphatic.Learner:
@@ -279,8 +280,7 @@ def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[in
 
 @every_rule
 @every_engine
-@pytest.mark.parametrize("learners", [None, 1, K])
-@pytest.mark.parametrize("separate", [False, True])
+@for_each(learners=[None, 1, K], separate=[False, True])
 def test_run_is_learn_step_by_step(rule: str, engine: str, learners: int | None, separate: bool) -> None:
     """The same shapes, predictions and state; and `learn` returns δ = R + γ'θ·φ' − θ·φ of the old θ."""
     stream = stream_for(rule, 16, T=31, K=learners, separate=separate)
@@ -314,8 +314,7 @@ def test_learners_do_not_know_of_each_other(rule: str, engine: str) -> None:
 
 @every_rule
 @every_engine
-@pytest.mark.parametrize("binary", [False, True])
-@pytest.mark.parametrize("learners", [None, K])
+@for_each(binary=[False, True], learners=[None, K])
 def test_active_features_are_their_dense_vectors(rule: str, engine: str, binary: bool, learners: int | None) -> None:
     """`Active` in `run`, in `learn` and in `predict`, and the same features as full vectors, on every
     engine: what the equations say. So sparse = dense."""
@@ -361,7 +360,7 @@ def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) ->
 
 @every_rule
 @every_engine
-@pytest.mark.parametrize("learners", [None, K])
+@for_each(learners=[None, K])
 def test_save_and_load_in_mid_stream(rule: str, engine: str, learners: int | None, tmp_path: Path) -> None:
     """Saved and loaded, or copied, the learner goes on with the same bits: vectors, memory and predictions.
     Nothing is read before it is saved, so that lazily kept state is saved as it stands."""

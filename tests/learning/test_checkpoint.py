@@ -31,6 +31,7 @@ from emphatic import Active, CheckpointError, Learner, Rule
 from emphatic.learning import checkpoint, tensors
 from emphatic.rules import Scalars, Update
 from tests.support.contract import STRUCTURES
+from tests.support.looping import for_each
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
@@ -60,8 +61,7 @@ def header_of(path: Path) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ resume
 
 
-@every_engine
-@every_K
+@for_each(engine=ENGINES, K=[None, 1, 3])
 @pytest.mark.parametrize(
     ("rule", "dtype"),
     [(rule, "float64") for rule in emphatic.rules.names()] + [(rule, "float32") for rule in STRUCTURES],

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 import emphatic
 from emphatic import Active, Learner
+from tests.support.looping import for_each
 from tests.support.plain import plain_python
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
@@ -829,8 +830,7 @@ def test_theta_can_be_set_at_any_time(engine: str, K: int | None, dtype: str) ->
     assert relative_error(learner.predict(stream.Phi), reference.predict(stream.Phi)) <= TOLERANCE[dtype]
 
 
-@engines
-@both_K
+@for_each(engine=ENGINES, K=[None, 3])
 @pytest.mark.parametrize("rule", emphatic.rules.names())
 def test_cut(engine: str, K: int | None, rule: str) -> None:
     """θ and w stay, traces and memory are 0; where there is no w, what follows is as if one had begun at that θ."""
