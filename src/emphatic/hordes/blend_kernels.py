@@ -63,7 +63,7 @@ def within(v: float, low: float, high: float, mean: float) -> float:
 
 @register_jitable
 def note(s: Floats, x: float, known: bool, h: float) -> tuple[float, float, float]:
-    """Take a reading into a question's mean, trace and range: returns it, or the last one, and the bounds of answers."""
+    """Add a reading to a question's mean, trace and range; returns it, or the last one, and the bounds of answers."""
     if not known:
         x = s[LAST]
     if s[SEEN] == 0.0:

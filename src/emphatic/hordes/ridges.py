@@ -12,10 +12,10 @@ known of a return yet is replaced by the prediction v at the last row,
 
 and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. The prediction before the
 first solution is the mean reading so far: where the horizon is long, that of the first rows is most of every return.
-Only what was read before a row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, the solution n³;
-it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have
-grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed places of the stream: bits do not
-depend on how it is cut into blocks.
+Only what was read before a row is used for its answers. A row costs m² operations for m active features and m Q for Q
+questions, the solution n³; it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where
+n is large, when they have grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed places of
+the stream: bits do not depend on how it is cut into blocks.
 """
 
 from __future__ import annotations
