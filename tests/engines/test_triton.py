@@ -15,12 +15,16 @@ import emphatic.rules
 from emphatic.rules import Rule, Scalars, Update
 from tests.support.contract import STRUCTURES
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    pytest.importorskip("torch", reason="needs torch: pip install 'emphatic[cuda]'")
-    triton = pytest.importorskip("triton", reason="needs triton: pip install 'emphatic[cuda]'")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("triton")]
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+
+@pytest.fixture(scope="module", autouse=True)
+def triton() -> Any:
+    """Imported by the worker that needs it: torch takes more than a second."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("torch", reason="needs torch: pip install 'emphatic[cuda]'")
+        return pytest.importorskip("triton", reason="needs triton: pip install 'emphatic[cuda]'")
 
 
 def no_trace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
@@ -116,7 +120,7 @@ def test_numbers_of_a_rule_are_float64() -> None:
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("true_online_etd", "float32"), ("no_trace", "float64")])
-def test_every_kernel_compiles_for_a_gpu(name: str, dtype: str) -> None:
+def test_every_kernel_compiles_for_a_gpu(name: str, dtype: str, triton: Any) -> None:
     """Down to machine code. (Triton 3.6 aborts on a product of float64 if an int8 has to do with a factor.)"""
     from triton.backends.compiler import GPUTarget
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 import emphatic
 from emphatic import GVF, Active, Horde, Learner
 from emphatic import features as f
+from tests.support.processes import COMMAND, run
 
 
 class Raising:
@@ -94,12 +93,14 @@ def test_nesting_without_end(kind: type) -> None:
 
 @pytest.mark.parametrize("command", ["nexting", "sweep"])
 @pytest.mark.parametrize("opening", ["[", "{trace = "])
-def test_toml_without_end(tmp_path: Path, command: str, opening: str) -> None:
+def test_toml_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, opening: str) -> None:
     """One line, and exit code 2."""
     (tmp_path / "deep.toml").write_text(f"features = {opening * 100_000}")
-    given = [sys.executable, "-m", "emphatic.cli", command, "--config", "deep.toml"]
-    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stdout) == (2, "")
-    wrong = [line for line in done.stderr.splitlines() if not line.startswith("emphatic: ")]  # what it is doing
+    monkeypatch.chdir(tmp_path)
+    done = run(COMMAND, command, "--config", "deep.toml")
+    assert (done.returncode, done.stdout) == (2, b"")
+    wrong = [
+        line for line in done.stderr.decode().splitlines() if not line.startswith("emphatic: ")
+    ]  # what it is doing
     assert wrong == ["Error: deep.toml: the settings are nested too deeply."]
     assert [path.name for path in tmp_path.iterdir()] == ["deep.toml"]

@@ -684,6 +684,7 @@ def test_default_features_are_of_what_varies() -> None:
 # ---------------------------------------------------------------------- how much, how well
 
 
+@pytest.mark.long
 def test_the_household_without_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.perf_counter()
     horizons = {2: 0.932, 60: 0.667, 360: 0.444, 1440: 0.36}

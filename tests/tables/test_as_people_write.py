@@ -381,6 +381,7 @@ def test_checksums_of_parquet_pages_are_verified(tmp_path: Path) -> None:
         list(open_table(path).blocks())
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_columns(write: Any) -> None:
     names = [f"sensor_{i:06d}" for i in range(100_000)]
     path = write([",".join(names), ",".join("1" for _ in names), ",".join("2" for _ in names)])
