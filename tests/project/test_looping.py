@@ -1,4 +1,4 @@
-"""The loop within a test, ``tests.support.looping``: all combinations, other arguments left to pytest, failures named."""
+"""``tests.support.looping``: all combinations, other arguments left to pytest, and a failure names its own."""
 
 from __future__ import annotations
 
