@@ -55,7 +55,7 @@ LONG = (
 
 
 #: Files whose tests share what takes long to make, and so run in one worker.
-TOGETHER = ("test_cluster_nexting", "test_live", "test_nexting", "test_numbers")
+TOGETHER = ("test_cluster_nexting", "test_docs", "test_live", "test_nexting", "test_numbers")
 
 #: Features up to which learners run side by side, except in tests that take long: there is a kernel for each number of
 #: features, which compiles for ten seconds. Those of more are tested as plain Python (``test_contract``).

@@ -241,8 +241,16 @@ def test_the_error_is_the_sum_over_states(S: int, rank: int) -> None:
             assert np.allclose(errors, made(weights[None]), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("engine", emphatic.engines.available())
-@pytest.mark.parametrize("K", [None, 2, 9])
+def engines_and_learners(*counts: int | None) -> list[Any]:
+    """Chunked learners of so few steps go on side by side without a probe: another kernel, which compiles for long."""
+    return [
+        pytest.param(engine, K, marks=pytest.mark.long if (engine, K) == ("chunked", 9) else ())
+        for engine in emphatic.engines.available()
+        for K in counts
+    ]
+
+
+@pytest.mark.parametrize(("engine", "K"), engines_and_learners(None, 2, 9))
 def test_an_error_too_large_for_a_number_is_infinity(engine: str, K: int | None) -> None:
     """Never NaN, though the parts of the sum cancel, and without a warning."""
     learner = Learner("td", 6, K, engine=engine)
@@ -253,8 +261,7 @@ def test_an_error_too_large_for_a_number_is_infinity(engine: str, K: int | None)
         assert (errors == np.inf).all()
 
 
-@pytest.mark.parametrize("engine", emphatic.engines.available())
-@pytest.mark.parametrize("K", [1, 5, 9])
+@pytest.mark.parametrize(("engine", "K"), engines_and_learners(1, 5, 9))
 def test_each_learner_may_have_values_and_weights_of_its_own(engine: str, K: int) -> None:
     """As K runs with one goal each, also of those that are frozen; a weight or values for all go with the others."""
     rng, of = np.random.default_rng(3), np.arange(K) % 7

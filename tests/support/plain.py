@@ -18,19 +18,20 @@ __all__ = ["CHUNK", "COMPILED_ON_IMPORT", "WIDE", "plain_python"]
 
 #: Steps a chunk; features from which on they are looked over ahead.
 CHUNK, WIDE = 7, 30
-#: Modules whose functions are compiled when they are imported.
+#: Modules whose functions are compiled when they are imported; those that take longest come first and last, so that two
+#: workers that begin at the two ends meet where little is compiled.
 COMPILED_ON_IMPORT = (
+    "emphatic.hordes.blend_kernels",
+    "emphatic.features.kernels",
+    "emphatic.hordes.ridge_kernels",
     "emphatic.engines.magnitude",
     "emphatic.engines.scan",
-    "emphatic.features.kernels",
-    "emphatic.hordes.blend_kernels",
-    "emphatic.hordes.ridge_kernels",
-    "emphatic.learning.least_squares_kernels",
     "emphatic.learning.sequence_kernels",
-    "emphatic.nexting.alarm_kernels",
-    "emphatic.nexting.interval_kernels",
     "emphatic.problems.kernels",
     "emphatic.scores.kernels",
+    "emphatic.nexting.alarm_kernels",
+    "emphatic.nexting.interval_kernels",
+    "emphatic.learning.least_squares_kernels",
 )
 
 
