@@ -46,6 +46,9 @@ SHORT = (
 LONG = (
     "test_reproductions",
     "test_benchmarks",
+    "test_benchmarks_forecasting",
+    "test_benchmarks_hordes",
+    "test_benchmarks_studies",
     "test_notebooks",
     "test_faults",
     "test_lines",

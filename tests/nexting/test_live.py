@@ -257,6 +257,7 @@ def nonsense() -> Iterator[bytes]:
         yield fine % (1_700_010_000 + i) + hostile
 
 
+@pytest.mark.long
 def test_nonsense_costs_no_crash_and_no_memory(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
     """A hundred thousand lines, one of them of 10 MB; what is logged of them is bounded too."""
     model = tmp_path / "m"

@@ -334,12 +334,13 @@ def forget() -> None:
 
 
 def kernel_violations(kernel: str) -> list[str]:
-    """How learners that run it break the contract, on streams of a few chunks."""
+    """How the first learners that do break the contract, of those that run it, on streams of a few chunks."""
     engine, rules, learners = EXAMPLES[kernel]
-    found = []
     for rule, K in itertools.product(rules, learners):
-        found += caught(rule, partial(emphatic.Learner, rule, engine=engine), K, T=4 * CHUNK + 5)
-    return found
+        found = caught(rule, partial(emphatic.Learner, rule, engine=engine), K, T=4 * CHUNK + 5)
+        if found:
+            return found
+    return []
 
 
 @pytest.mark.parametrize(("kernel", "old", "new"), KERNEL_SLIPS)
