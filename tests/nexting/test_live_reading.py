@@ -20,11 +20,12 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.cli.common import FAILURES, report_error
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.first_guesses import FirstGuesses
 from emphatic.nexting.live import Live
 from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables import TableError, fields
-from emphatic.tables.pipe import Readings
+from emphatic.tables.pipe import Reading, Readings, TextForm
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 FEW: dict[str, Any] = {
@@ -276,3 +277,16 @@ def test_json_that_is_nested_deep_or_has_half_a_character() -> None:
     lines = [json.dumps({"x": t % 5, "mode": "\ud800" if t % 2 else "on a"}).encode() for t in range(30)]
     assert len(predict(predictor, lines)) == 28  # from the third reading on
     assert isinstance(last, dict)
+
+
+def test_before_there_is_a_model_each_signal_is_predicted_to_stay_as_last_read() -> None:
+    """Also one that comes late: once it is known, by the readings that came before that."""
+    guesses = FirstGuesses(Settings(), [2])
+    waiting: list[tuple[int, Reading]] = []
+    for t in range(40):
+        waiting.append((t, {"x": float(t)} | ({"late": t / 8} if t >= 12 and t % 3 == 0 else {})))
+        guess = guesses(waiting, TextForm())
+        if t >= 19:  # every tenth reading it is looked which columns there are
+            assert guess is not None
+            assert [str(question.cumulant) for question in guess.questions] == ["x", "late"]
+            assert guess.values.tolist() == [t, t // 3 * 3 / 8]
