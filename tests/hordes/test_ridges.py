@@ -87,6 +87,20 @@ def test_answers_are_those_of_the_sums_written_out() -> None:
                 assert made[s, q, i] == pytest.approx(direct(rows, made, s, q, strength, s), abs=1e-9), (s, q, i)
 
 
+def test_features_that_were_never_active_change_nothing() -> None:
+    rows = Rows()
+    want = rows.run()
+    rows.n, rows.phi = (
+        13,
+        Active(np.where(rows.phi.indices > 4, rows.phi.indices + 3, rows.phi.indices), rows.phi.values),
+    )
+    made = rows.ridges()
+    assert np.array_equal(rows.run(ridges=made), want)
+    assert not made.theta[[5, 6, 7, 12]].any()
+    rows.phi = Active(np.full((700, 1), -1), np.zeros((700, 1)))
+    assert np.isfinite(rows.run(ridges=Ridges(GAMMA, np.full(3, 7.0), rows.n, 1))).all()
+
+
 def test_bits_depend_neither_on_blocks_nor_on_what_comes_later() -> None:
     rows = Rows()
     whole = rows.run()
@@ -235,7 +249,7 @@ def test_questions_with_features_of_their_own_have_ridges_of_their_own(monkeypat
 def test_a_matrix_that_is_not_positive_definite_has_no_solution() -> None:
     rng = np.random.default_rng(0)
     X, b = rng.normal(size=(90, 100)), rng.normal(size=(100, 2))
-    found = module._ridge(np.tril(X.T @ X), b, 0.1)
+    found = module._ridge(np.tril(X.T @ X), b, 0.1, np.empty((100, 100)))
     assert found is not None
     assert np.allclose(found, np.linalg.solve(X.T @ X + 0.1 * np.eye(100), b))
-    assert module._ridge(-np.eye(3), np.ones((3, 1)), 0.5) is None
+    assert module._ridge(-np.eye(3), np.ones((3, 1)), 0.5, np.empty((3, 3))) is None

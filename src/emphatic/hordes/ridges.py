@@ -11,10 +11,10 @@ known of a return yet is replaced by the prediction v at the last row,
     Σ_t w φ_t G_t = Σ_t w φ_t (what was read) + z v,   z = Σ_t γ^(s−t) w φ_t
 
 and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. Only what was read before a
-row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, the solution n³;
-it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have
-grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed places of the stream: bits do not
-depend on how it is cut into blocks.
+row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, a solution k³ for
+the k features that have been active so far: the others have θ = 0. It is found again when the rows have grown by a
+tenth, and at least every 1,000 rows; where n is large, when they have grown by a half or by (n/40)² rows. Rows are
+added, and solutions found, at fixed places of the stream: bits do not depend on how it is cut into blocks.
 """
 
 from __future__ import annotations
@@ -93,26 +93,35 @@ class Ridges:
         return solved + max(large, min(_MOST, int(_GROWTH * solved)))
 
     def _solve(self) -> None:
-        """θ and c of every question and strength, from the sums, of which w is t and not yet t/s."""
+        """θ and c of every question and strength, from the sums, of which w is t and not yet t/s.
+
+        A feature that was never active has θ = 0: the others are solved for without it.
+        """
         from emphatic.engines.compiled import blas_threads
 
         rows, N, Q = self.counts[_ROWS], self.counts[_WEIGHT], self.b.shape[1]
         self.counts[_SOLVED] = rows
         scale = self.counts[_SQUARES] / self.counts[_ACTIVE] if self.counts[_SQUARES] > 0.0 else 1.0
-        before, mean = self.each[_BEFORE], self.sums / N
+        active = np.flatnonzero(self.A.diagonal())
+        before, mean = self.each[_BEFORE], self.sums[active] / N
+        weights, intercepts = self.theta[active].reshape(-1, Q, len(STRENGTHS)), self.intercept.reshape(Q, -1)
         with np.errstate(all="ignore"), blas_threads(1):  # the bits depend on how many there are
             y = self.each[_RETURNS] + before * self.weights[self._horizon]
-            b = self.b + before * self.z[:, self._horizon] - np.outer(mean, y)
-            centred = np.outer(-N * mean, mean)
-            centred += self.A
+            b = self.b[active] + before * self.z[active][:, self._horizon] - np.outer(mean, y)
+            centred, L = np.empty((2, len(active), len(active)))
+            for a in range(0, len(active), _BLOCK):  # the lower half
+                e = min(a + _BLOCK, len(active))
+                centred[a:e, :e] = self.A[active[a:e]].take(active[:e], 1)
+                centred[a:e, :e] -= np.outer(N * mean[a:e], mean[:e])
             for s, strength in enumerate(STRENGTHS):
-                theta = _ridge(centred, b, strength * scale * rows)
+                theta = _ridge(centred, b, strength * scale * rows, L)
                 if theta is None:
                     continue
                 intercept = y / N - mean @ theta
                 sound = np.isfinite(intercept) & np.isfinite(theta).all(axis=0)
-                self.theta.reshape(-1, Q, len(STRENGTHS))[:, sound, s] = theta[:, sound]
-                self.intercept.reshape(Q, -1)[sound, s] = intercept[sound]
+                weights[:, sound, s] = theta[:, sound]
+                intercepts[sound, s] = intercept[sound]
+        self.theta[active] = weights.reshape(-1, self.theta.shape[1])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
@@ -146,21 +155,21 @@ class Ridges:
         self.restore(arrays)
 
 
-def _ridge(A: Array, b: Array, r: float) -> Array | None:
+def _ridge(A: Array, b: Array, r: float, L: Array) -> Array | None:
     """(A + r 𝟙)⁻¹ b of a symmetric A, of which the lower half is read; None if that is not positive definite.
 
-    By Cholesky's factor, in blocks of columns, for NumPy has matrix products but no triangular solver.
+    By Cholesky's factor, in blocks of columns, for NumPy has matrix products but no triangular solver. The part of it
+    that lies below these blocks is written to L.
     """
-    n, L, x, inverses = len(A), A.copy(), b.copy(), []
-    L.flat[:: n + 1] += r
+    n, x, inverses = len(A), b.copy(), []
     for a in range(0, n, _BLOCK):
         e = min(a + _BLOCK, n)
         before = L[a:e, :a]
         try:
-            inverse = np.linalg.inv(np.linalg.cholesky(L[a:e, a:e] - before @ before.T))
+            inverse = np.linalg.inv(np.linalg.cholesky(A[a:e, a:e] + r * np.eye(e - a) - before @ before.T))
         except np.linalg.LinAlgError:
             return None
-        L[e:, a:e] = (L[e:, a:e] - L[e:, :a] @ before.T) @ inverse.T
+        L[e:, a:e] = (A[e:, a:e] - L[e:, :a] @ before.T) @ inverse.T
         x[a:e] = inverse @ (x[a:e] - before @ x[:a])
         inverses.append((a, e, inverse))
     for a, e, inverse in reversed(inverses):
