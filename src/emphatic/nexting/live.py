@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emphatic.common.locks import hold_lock
+from emphatic.nexting.prediction_lines import format_lines
 from emphatic.nexting.predictor import WARM_UP, Every, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.delimited import LOOK_LINES
@@ -87,7 +88,7 @@ class Live:
         readings = Readings((), predictor.columns, predictor.delimiter, look, predictor.header)
         for block in self._blocks(readings, wake):
             outcomes = predictor.take(block, readings.form)
-            self._pending = b"".join(each.line for each in outcomes if isinstance(each, Prediction))
+            self._pending = b"".join(format_lines(each for each in outcomes if isinstance(each, Prediction)))
             self._write(self._pending, wake)
             if self._stop:
                 return
