@@ -249,7 +249,7 @@ def test_questions_with_features_of_their_own_have_ridges_of_their_own(monkeypat
 def test_a_matrix_that_is_not_positive_definite_has_no_solution() -> None:
     rng = np.random.default_rng(0)
     X, b = rng.normal(size=(90, 100)), rng.normal(size=(100, 2))
-    found = module._ridge(np.tril(X.T @ X), b, 0.1, np.empty((100, 100)))
+    found = module._ridge(np.hstack([np.triu(X.T @ X), b]), 0.1, np.empty((100, 102)))
     assert found is not None
     assert np.allclose(found, np.linalg.solve(X.T @ X + 0.1 * np.eye(100), b))
-    assert module._ridge(-np.eye(3), np.ones((3, 1)), 0.5, np.empty((3, 3))) is None
+    assert module._ridge(np.hstack([-np.eye(3), np.ones((3, 1))]), 0.5, np.empty((3, 4))) is None

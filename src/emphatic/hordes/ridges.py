@@ -107,14 +107,14 @@ class Ridges:
         weights, intercepts = self.theta[active].reshape(-1, Q, len(STRENGTHS)), self.intercept.reshape(Q, -1)
         with np.errstate(all="ignore"), blas_threads(1):  # the bits depend on how many there are
             y = self.each[_RETURNS] + before * self.weights[self._horizon]
-            b = self.b[active] + before * self.z[active][:, self._horizon] - np.outer(mean, y)
-            centred, L = np.empty((2, len(active), len(active)))
-            for a in range(0, len(active), _BLOCK):  # the lower half
+            system, work = np.empty((2, len(active), len(active) + Q))
+            system[:, len(active) :] = self.b[active] + before * self.z[active][:, self._horizon] - np.outer(mean, y)
+            for a in range(0, len(active), _BLOCK):
                 e = min(a + _BLOCK, len(active))
-                centred[a:e, :e] = self.A[active[a:e]].take(active[:e], 1)
-                centred[a:e, :e] -= np.outer(N * mean[a:e], mean[:e])
+                system[a:e, a : len(active)] = self.A.take(active[a:e], 1).take(active[a:], 0).T
+                system[a:e, a : len(active)] -= np.outer(N * mean[a:e], mean[a:])
             for s, strength in enumerate(STRENGTHS):
-                theta = _ridge(centred, b, strength * scale * rows, L)
+                theta = _ridge(system, strength * scale * rows, work)
                 if theta is None:
                     continue
                 intercept = y / N - mean @ theta
@@ -155,23 +155,23 @@ class Ridges:
         self.restore(arrays)
 
 
-def _ridge(A: Array, b: Array, r: float, L: Array) -> Array | None:
-    """(A + r 𝟙)⁻¹ b of a symmetric A, of which the lower half is read; None if that is not positive definite.
+def _ridge(system: Array, r: float, work: Array) -> Array | None:
+    """(A + r 𝟙)⁻¹ b of the system [A b] with a symmetric A, of which the upper half is read.
 
-    By Cholesky's factor, in blocks of columns, for NumPy has matrix products but no triangular solver. The part of it
-    that lies below these blocks is written to L.
+    None if that is not positive definite. By Cholesky's factor, in blocks of rows, for NumPy has matrix products but no
+    triangular solver; ``work`` is of the system's shape.
     """
-    n, x, inverses = len(A), b.copy(), []
+    n, inverses = len(system), []
     for a in range(0, n, _BLOCK):
         e = min(a + _BLOCK, n)
-        before = L[a:e, :a]
+        rest = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
         try:
-            inverse = np.linalg.inv(np.linalg.cholesky(A[a:e, a:e] + r * np.eye(e - a) - before @ before.T))
+            inverse = np.linalg.inv(np.linalg.cholesky(rest[:, : e - a].T + r * np.eye(e - a)))
         except np.linalg.LinAlgError:
             return None
-        L[e:, a:e] = (A[e:, a:e] - L[e:, :a] @ before.T) @ inverse.T
-        x[a:e] = inverse @ (x[a:e] - before @ x[:a])
+        work[a:e, e:] = inverse @ rest[:, e - a :]
         inverses.append((a, e, inverse))
+    x = work[:, n:].copy()
     for a, e, inverse in reversed(inverses):
-        x[a:e] = inverse.T @ (x[a:e] - L[e:, a:e].T @ x[e:])
+        x[a:e] = inverse.T @ (x[a:e] - work[a:e, e:n] @ x[e:])
     return x
