@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic import Active, LeastSquares, problems
+from emphatic.learning import checkpoint
+from emphatic.learning.tensors import TensorPart
 
 Array = NDArray[np.float64]
 
@@ -171,6 +173,113 @@ def test_learners_share_a_matrix_until_they_differ_in_more_than_the_cumulant() -
     ridges.run(**stream.keywords)
     for k, ridge in enumerate((0.1, 10.0)):
         assert np.allclose(ridges.theta[k], stream.direct(False, ridge, 1.0), atol=1e-10)
+
+
+class Telescoping:
+    """Three learners with a γ each, λ = 1 and ρ = 1, in a log whose φ follow each other, with episodes that end."""
+
+    def __init__(self, T: int, n: int) -> None:
+        rng = np.random.default_rng(5)
+        self.Phi = rng.normal(size=(T + 1, n)) * (rng.random((T + 1, n)) < 0.7)
+        self.R, self.I = rng.normal(size=(T, 3)), rng.choice([0.0, 0.5, 1.0, 2.0], T)
+        self.gamma_next = np.where(rng.random((T, 1)) < 0.02, 0.0, [[0.5, 0.9, 1.0]])
+
+    def part(self, begin: int, end: int, k: Any = slice(None)) -> dict[str, Any]:
+        own = {"R": self.R[begin:end, k], "gamma_next": self.gamma_next[begin:end, k]}
+        return own | {"Phi": self.Phi[begin : end + 1], "I": self.I[begin:end], "lambda_": 1.0}
+
+    def direct(self, T: int, k: int, ridge: float) -> Array:
+        """θ of the sums as the equations have them."""
+        A, b, e, gamma = ridge * np.eye(self.Phi.shape[1]), 0.0, 0.0, 0.0
+        for phi, after, R, I, gamma_next in zip(
+            self.Phi[:T], self.Phi[1:], self.R[:, k], self.I, self.gamma_next[:, k], strict=False
+        ):
+            e = gamma * e + I * phi
+            gamma = gamma_next
+            A, b = A + np.outer(e, phi - gamma * after), b + e * R
+        return np.asarray(np.linalg.solve(A, b), np.float64)
+
+
+@pytest.mark.parametrize("ridge", [0.5, 1e-9])
+@pytest.mark.parametrize("emphasis", [False, True])
+def test_learners_with_different_gammas_share_a_matrix_where_lambda_is_1(emphasis: bool, ridge: float) -> None:
+    log = Telescoping(1300, 6)
+    shared, alone = (LeastSquares(6, K, emphatic=emphasis, ridge=ridge) for K in (3, None))
+    made = np.concatenate([shared.run(**log.part(a, b)) for a, b in ((0, 1), (1, 300), (300, 1300))])
+    assert shared.matrices == 1
+    assert shared.nbytes < 2 * alone.nbytes
+    for k in range(3):
+        alone = LeastSquares(6, emphatic=emphasis, ridge=ridge)
+        own = alone.run(**log.part(0, 1300, k))
+        assert np.abs(own[12:] - made[12:, k]).max() < 1e-10 * np.abs(own).max()
+        assert np.abs(shared.theta[k] - log.direct(1300, k, ridge)).max() < 1e-10
+        for ours, its in ((shared.A[k], alone.A), (shared.b[k], alone.b), (shared.e[k], alone.e)):
+            np.testing.assert_allclose(ours, its, rtol=1e-10, atol=1e-10)
+    single = LeastSquares(6, 3, emphatic=emphasis, ridge=ridge)
+    for t in range(300):
+        p = log.part(t, t + 1)
+        single.learn(p["I"][0], 1.0, p["Phi"][0], 1.0, p["R"][0], p["Phi"][1], p["gamma_next"][0])
+    assert single.matrices == 1
+    assert np.abs(single.theta - [log.direct(300, k, ridge) for k in range(3)]).max() < 1e-10
+
+
+@pytest.mark.parametrize("change", ["lambda_", "rho", "I", "cut", "Phi", "diverged"])
+def test_learners_that_no_longer_telescope_get_a_matrix_each(change: str) -> None:
+    log = Telescoping(400, 4)
+    log.gamma_next[199] = [0.5, 0.9, 1.0]  # in the middle of an episode
+    shared, alone = LeastSquares(4, 3, emphatic=True), [LeastSquares(4, emphatic=True) for _ in range(3)]
+    each: list[Any] = [slice(None), 0, 1, 2]
+    for learner, k in zip((shared, *alone), each, strict=True):
+        learner.run(**log.part(0, 200, k))
+    assert shared.matrices == 1
+    for learner, k in zip((shared, *alone), each, strict=True):
+        own = log.part(201 if change == "Phi" else 200, 400, k)
+        if change == "cut":
+            learner.cut()
+        elif change == "diverged":
+            learner.learn(1.0, 1.0, log.Phi[200], 1.0, log.R[200, k], log.Phi[201], log.gamma_next[200, k])
+            own = log.part(201, 400, k) | {"on_divergence": "freeze"}
+            own["R"] = own["R"].copy()
+            own["R"][50, *((1,) if learner is shared else ())] = 1e200 if learner is shared or k == 1 else own["R"][50]
+        elif change in ("lambda_", "rho", "I"):
+            own[change] = np.array([0.5, 0.7, 1.0])[k]
+        learner.run(**own)
+    assert shared.matrices == 3
+    assert shared.frozen.tolist() == [False, change == "diverged", False]
+    for k in range(3):
+        np.testing.assert_allclose(shared.theta[k], alone[k].theta, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(shared.A[k], alone[k].A, rtol=1e-9, atol=1e-9)
+        assert shared.steps_taken[k] == alone[k].steps_taken
+
+
+def test_a_cut_after_an_episode_keeps_the_matrix_in_common() -> None:
+    log = Telescoping(100, 4)
+    log.gamma_next[49] = 0.0
+    shared, whole = LeastSquares(4, 3), LeastSquares(4, 3)
+    shared.run(**log.part(0, 50))
+    shared.cut()
+    shared.run(**log.part(50, 100))
+    whole.run(**log.part(0, 100))
+    assert shared.matrices == whole.matrices == 1
+    assert np.array_equal(shared.theta, whole.theta)
+
+
+def test_a_matrix_in_common_is_saved_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    log = Telescoping(900, 3)
+    learner = LeastSquares(3, 3, emphatic=True)
+    learner.run(**log.part(0, 400))
+    learner.save(tmp_path / "model.safetensors")
+    loaded, copied = emphatic.load(tmp_path / "model.safetensors"), learner.copy()
+    want = learner.run(**log.part(400, 900))
+    for other in (loaded, copied):
+        assert np.array_equal(other.run(**log.part(400, 900)), want)
+        assert other.matrices == 1
+    header, arrays = {"n": 3, "K": 3, "emphatic": True, "limit": 4000, "steps": 900}, learner._arrays()
+    learner._split()
+    parts = {name: TensorPart.of(array) for name, array in (arrays | learner._arrays()).items()}
+    checkpoint.write(tmp_path / "both.safetensors", {"least_squares": header, "more": {}}, parts)
+    with pytest.raises(ValueError, match="both a matrix in common and one for each"):
+        emphatic.load(tmp_path / "both.safetensors")
 
 
 def test_active_and_csr_features_are_those_of_an_array() -> None:

@@ -62,6 +62,33 @@ def within(v: float, low: float, high: float, mean: float) -> float:
 
 
 @register_jitable
+def note(s: Floats, x: float, known: bool, h: float) -> tuple[float, float, float]:
+    """Add a reading to a question's mean, trace and range; returns it, or the last one, and the bounds of answers."""
+    if not known:
+        x = s[LAST]
+    if s[SEEN] == 0.0:
+        s[TRACE] = s[LOWEST] = s[HIGHEST] = x
+    s[LAST] = x
+    if known:
+        s[SEEN] += 1.0
+        s[MEAN] += (x - s[MEAN]) / s[SEEN]
+    s[TRACE] += (x - s[TRACE]) / h
+    s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
+    room = 0.5 * (s[HIGHEST] - s[LOWEST])
+    return x, s[LOWEST] - room, s[HIGHEST] + room
+
+
+@register_jitable
+def td_error(s: Floats, x: float, p: float, g: float) -> tuple[float, float]:
+    """d of the step to a row with the reading x and the prediction p, and the weight of that step in the averages."""
+    d = (1.0 - g) * x + g * p - s[BEFORE]
+    s[LEARNED] += 1.0
+    a = 2.0 / (s[LEARNED] + 1.0)
+    s[NOISE] += a * (d * d - s[NOISE])
+    return d, a
+
+
+@register_jitable
 def shrink_towards(C: Floats, b: Floats, weights: Floats, ridge: float) -> Floats:
     """argmin wᵀCw − 2 bᵀw + ridge |w − weights|², of a symmetric C whose lower half is read."""
     E = len(b)
@@ -123,19 +150,8 @@ def combine(
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
                 single[t, q] = out[t, q]
                 continue
-            if not known:
-                x = s[LAST]
-            if first:
-                s[TRACE] = s[LOWEST] = s[HIGHEST] = x
-            s[LAST] = x
-            if known:
-                s[SEEN] += 1.0
-                s[MEAN] += (x - s[MEAN]) / s[SEEN]
-            s[TRACE] += (x - s[TRACE]) / h
-            s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
+            x, low, high = note(s, x, known, h)
             mean = s[MEAN]
-            room = 0.5 * (s[HIGHEST] - s[LOWEST])
-            low, high = s[LOWEST] - room, s[HIGHEST] + room
             p = mean
             for i in range(E):
                 v = x if i == E - 2 else s[TRACE] if i == E - 1 else within(V[t, q, i], low, high, mean)
@@ -154,10 +170,7 @@ def combine(
                 z[:] = 0.0
                 s[OWN_TRACE] = 0.0
             elif not first:  # u, BEFORE and ABOVE are still those of the row before
-                d = (1.0 - g) * x + g * p - s[BEFORE]
-                s[LEARNED] += 1.0
-                a = 2.0 / (s[LEARNED] + 1.0)
-                s[NOISE] += a * (d * d - s[NOISE])
+                d, a = td_error(s, x, p, g)
                 for i in range(E + J):
                     z[i] = g * z[i] + u[i]
                     b[i] += a * (d * z[i] + s[ABOVE] * u[i] - b[i])
@@ -193,19 +206,8 @@ def blend(
                 p = V[t, q, E // 2]
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
                 continue
-            if not known:
-                x = s[LAST]
-            if first:
-                s[TRACE] = s[LOWEST] = s[HIGHEST] = x
-            s[LAST] = x
-            if known:
-                s[SEEN] += 1.0
-                s[MEAN] += (x - s[MEAN]) / s[SEEN]
-            s[TRACE] += (x - s[TRACE]) / h
-            s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
+            x, low, high = note(s, x, known, h)
             mean = s[MEAN]
-            room = 0.5 * (s[HIGHEST] - s[LOWEST])
-            low, high = s[LOWEST] - room, s[HIGHEST] + room
             p = mean + w[E] * (x - mean) + w[E + 1] * (s[TRACE] - mean)
             for i in range(E):
                 p += w[i] * (within(V[t, q, i], low, high, mean) - mean)
@@ -214,10 +216,7 @@ def blend(
             if not (known and follows[t]):
                 z[:] = 0.0
             elif not first:  # u, BEFORE and ABOVE are still those of the row before
-                d = (1.0 - g) * x + g * p - s[BEFORE]
-                s[LEARNED] += 1.0
-                a = 2.0 / (s[LEARNED] + 1.0)
-                s[NOISE] += a * (d * d - s[NOISE])
+                d, a = td_error(s, x, p, g)
                 for i in range(E + 2):
                     z[i] = g * z[i] + u[i]
                     b[i] += a * (d * z[i] + s[ABOVE] * u[i] - b[i])

@@ -24,8 +24,9 @@ _b1 = types.Array(types.boolean, 1, "C", readonly=True)
 
 # What is counted: rows, those of them that wait, Σ w, the squares of active values, their number, and rows when solved.
 ROWS, WAITING, WEIGHT, SQUARES, ACTIVE, SOLVED = range(6)
-# Of each question: the prediction at the last row, the last reading, Σ w G, and the return of the rows that wait.
-BEFORE, HELD, RETURNS, AHEAD = range(4)
+# Of each question: the prediction at the last row, the mean reading before the first solution, Σ w G, and the return of
+# the rows that wait.
+BEFORE, MEAN, RETURNS, AHEAD = range(4)
 #: A reading beyond this is not used.
 LARGEST = 1e100
 
@@ -140,10 +141,10 @@ def rows(
     for t in range(begin, B):
         solved = counts[SOLVED] > 0.0
         for q in range(Q):
-            if abs(X[t, q]) <= LARGEST:
-                each[HELD, q] = X[t, q]
+            if learn and not solved and abs(X[t, q]) <= LARGEST:
+                each[MEAN, q] += (X[t, q] - each[MEAN, q]) / (counts[ROWS] + 1.0)
             for s in range(S):
-                out[t, q * S + s] = intercept[q * S + s] if solved else each[HELD, q]
+                out[t, q * S + s] = intercept[q * S + s] if solved else each[MEAN, q]
         if solved:
             for a in range(m):
                 i = index[t, a]

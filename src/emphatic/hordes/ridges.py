@@ -10,11 +10,13 @@ known of a return yet is replaced by the prediction v at the last row,
 
     Σ_t w φ_t G_t = Σ_t w φ_t (what was read) + z v,   z = Σ_t γ^(s−t) w φ_t
 
-and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. Only what was read before a
-row is used for its answers. A row costs m² operations for m active features and m Q for Q questions, a solution k³ for
-the k features that have been active so far: the others have θ = 0. It is found again when the rows have grown by a
-tenth, and at least every 1,000 rows; where n is large, when they have grown by a half or by (n/40)² rows. Rows are
-added, and solutions found, at fixed places of the stream: bits do not depend on how it is cut into blocks.
+and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. The prediction before the
+first solution is the mean reading so far: where the horizon is long, that of the first rows is most of every return.
+Only what was read before a row is used for its answers. A row costs m² operations for m active features and m Q for Q
+questions, a solution k³ for the k features that have been active so far: the others have θ = 0. It is found again when
+the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have grown by a half or by
+(n/40)² rows. Rows are added, and solutions found, at fixed places of the stream: bits do not depend on how it is cut
+into blocks.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _GROWTH, _AT_MOST, _LARGE = 0.1, 0.5, 40
 _BLOCK = 48
 #: Of ``ridge_kernels``: what is counted.
 _ROWS, _WAITING, _WEIGHT, _SQUARES, _ACTIVE, _SOLVED = range(6)
-_BEFORE, _HELD, _RETURNS, _AHEAD = range(4)
+_BEFORE, _MEAN, _RETURNS, _AHEAD = range(4)
 
 
 class Ridges:

@@ -10,6 +10,10 @@ Morrison's formula), so that a step takes n² operations and not n³:
 
     k = Pe / (f + (φ − γ'φ')ᵀPe),   θ ← θ + δk,   P ← (P − k (φ − γ'φ')ᵀP) / f
 
+Where λ = 1 and ρ = 1 the sum telescopes: A = S − γ' e φ'ᵀ at the last step with S = ridge · 𝟙 + Σ I φφᵀ, whatever γ.
+Learners with different γ then have S and its inverse P in common, and θ = Pb + Pe γ'φ'·Pb / (1 − γ'φ'·Pe): the
+prediction stands for what is not known of the return. Pb and Pe are kept: a step takes n² + nK operations, not Kn².
+
 Rounding errors do not grow: A and b are kept, and after every so many steps, and where the denominator costs digits, P
 and θ are computed from them directly. With f < 1 the ridge is then renewed, before less than 1e-12 of it is left: what
 is no longer active would otherwise leave A singular.
@@ -45,9 +49,11 @@ class LeastSquares(LeastSquaresState):
     ``forgetting`` is the factor by which everything before a step counts less after it; 1 forgets nothing. Both may be
     (K,), one for each learner.
 
-    Learners that share λ, γ, ρ and I share one matrix as well, and differ in R only. From the first step on in which
-    they do not, or where ridge or forgetting are (K,), each has its own. A matrix takes 16 n² bytes and about 8 n²
-    operations a step (``nbytes``, ``matrices``); more features than ``limit`` are refused.
+    Learners that share λ, γ, ρ and I share one matrix as well, and differ in R only. So do learners with different γ
+    whose λ and ρ have been 1 from the first step on, with a common I, without forgetting, and where φ follows φ'. From
+    the first step on in which that does not hold, or where ridge or forgetting are (K,), each has its own. A matrix
+    takes 16 n² bytes and about 8 n² operations a step (``nbytes``, ``matrices``); more features than ``limit`` are
+    refused.
 
     >>> import numpy as np
     >>> learner = LeastSquares(1, ridge=1e-9)
@@ -140,9 +146,12 @@ class LeastSquares(LeastSquaresState):
 
     def cut(self) -> None:
         """Start a new sequence: forget the traces, and keep what has been learned."""
+        from emphatic.learning import least_squares_kernels as kernels
+
         with self._guard:
-            self._e[:] = 0.0
-            self._memory[:] = 0.0
+            if self._is_common and kernels.is_open(self._e, self._memory, self._phi_next):
+                self._split()
+            self._e[:], self._Pe[:], self._memory[:] = 0.0, 0.0, 0.0
 
     # ------------------------------------------------------------------ inside
 
@@ -156,9 +165,14 @@ class LeastSquares(LeastSquaresState):
             inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)
         ]  # fmt: skip
         rewards = np.ascontiguousarray(inputs.series(function, T, self._K, rule, "R", R))
-        if len(self._A) < (self._K or 1) and not all(p.strides[1] == 0 or (p == p[:, :1]).all() for p in found):
-            self._split()
-        return np.stack([p[:, : len(self._A)] for p in found]), rewards
+        if len(self._A) < (self._K or 1):
+            differ = [p.strides[1] != 0 and bool((p != p[:, :1]).any()) for p in found]
+            telescopes = not any(differ[1:]) and (found[1] == 1.0).all() and (found[2] == 1.0).all()
+            if telescopes and differ[0] and not self._steps and self._forgetting[0] == 1.0:
+                self._share()
+            elif not telescopes if self._is_common else any(differ):
+                self._split()
+        return np.stack([p[:, : len(self._e)] for p in found]), rewards
 
     def _run(
         self, now: Features, following: Features, parameters: Array, R: Array, on_divergence: str,
@@ -173,18 +187,27 @@ class LeastSquares(LeastSquaresState):
         parameters, period, t, after = np.ascontiguousarray(parameters), self._period, 0, -1
         while t < len(Phi):
             due = min(len(Phi), t + period - self._steps % period)
-            done, how, g = kernels.steps(
-                Phi[:due], Phi_next[:due], parameters[:, :due].copy(), R[:due], t, after, self.emphatic,
-                self._forgetting, self._A, self._P, self._b, self._theta, self._e, self._memory, self._frozen, made,
-                weights, every, skip, self._delta,
-            )  # fmt: skip
+            data = Phi[:due], Phi_next[:due], parameters[:, :due].copy(), R[:due], t
+            if self._is_common:
+                done, how, g = kernels.common_steps(
+                    *data, self.emphatic, self._A[0], self._P[0], self._b, self._theta, self._e, self._memory, self._Pb,
+                    self._Pe, self._phi_next, self._frozen, made, weights, every, skip, self._delta,
+                )  # fmt: skip
+            else:
+                done, how, g = kernels.steps(
+                    *data, after, self.emphatic, self._forgetting, self._A, self._P, self._b, self._theta, self._e,
+                    self._memory, self._frozen, made, weights, every, skip, self._delta,
+                )  # fmt: skip
             self._pass(done - t)
             t, after = done, -1
+            if how == kernels.APART or (how == kernels.DIVERGED and self._is_common and on_divergence == "freeze"):
+                self._split()
+                continue
             if how == kernels.SINGULAR:
-                how, after = kernels.DONE if self._solve(g) else kernels.DIVERGED, g
+                how, after = kernels.DONE if self._solve(g) else kernels.DIVERGED, -1 if self._is_common else g
             if how == kernels.DIVERGED:
                 if on_divergence == "raise":
-                    raise Diverged(offset + t, 0 if len(self._A) == 1 else g, remedy=_REMEDY)
+                    raise Diverged(offset + t, g, remedy=_REMEDY)
                 self._frozen[g] = True
             if how == kernels.DONE and t == due and self._steps % period == 0:
                 for g in np.flatnonzero(~self._frozen).tolist():
@@ -202,6 +225,7 @@ class LeastSquares(LeastSquaresState):
         Where A is singular θ stays as it is, and P is NaN: the next step solves directly again.
         """
         from emphatic.engines.compiled import blas_threads
+        from emphatic.learning import least_squares_kernels as kernels
 
         own = slice(None) if len(self._A) == 1 else slice(g, g + 1)
         with blas_threads(1), np.errstate(all="ignore"):
@@ -212,7 +236,10 @@ class LeastSquares(LeastSquaresState):
             except np.linalg.LinAlgError:
                 P = np.full((self.n, self.n), np.nan)
             theta = self._b[own] @ P.T
-        self._P[g] = P
-        if np.isfinite(theta).all():
-            self._theta[own] = theta
+            self._P[g] = P
+            if self._is_common:
+                self._Pb[:], self._Pe[:] = theta, self._e @ P.T
+                kernels.solve_common(self._memory, self._Pb, self._Pe, self._phi_next, self._theta)
+            elif np.isfinite(theta).all():
+                self._theta[own] = theta
         return True

@@ -27,6 +27,7 @@ _LEFT = 1e-12
 #: Prefix of the names of arrays that a user saves with a learner.
 _MORE = "more."
 #: The arrays of the state, in the order of ``_arrays``.
+_COMMON = ("Pb", "Pe", "phi_next")
 _ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "steps_taken")
 
 
@@ -65,6 +66,8 @@ class LeastSquaresState:
                 np.fill_diagonal(self._P[g], 1.0 / self._ridge[g])
         self._b, self._theta = np.zeros((count, n)), np.zeros((count, n))
         self._e, self._memory = np.zeros((G, n)), np.zeros((G, 2))
+        #: Of learners with a matrix in common: Pb, Pe and φ' of the last step.
+        self._Pb, self._Pe, self._phi_next = (np.zeros(shape) for shape in ((0, n), (0, n), (0,)))
         self._frozen, self._delta = np.zeros(G, bool), np.zeros(count)
         self._taken = np.zeros(count, np.int64)
         self._steps = 0
@@ -92,8 +95,8 @@ class LeastSquaresState:
 
     @property
     def A(self) -> Array:
-        """A, with the ridge: (n, n), or (K, n, n); a copy, except that learners with one matrix see the same one."""
-        return self._of_each(self._A)
+        """A, with the ridge: (n, n), or (K, n, n): a copy."""
+        return self._of_each(self._A) - self._open() if self._is_common else self._of_each(self._A)
 
     @property
     def e(self) -> Array:
@@ -177,12 +180,16 @@ class LeastSquaresState:
         learner = cls(header["n"], header["K"], emphatic=header["emphatic"], limit=header["limit"], **options)
         if len(learner._A) < G[0]:
             learner._split()
+        if "phi_next" in stored:
+            if G[0] != 1:
+                raise ValueError("it has both a matrix in common and one for each learner")
+            learner._share()
         for name, own in learner._arrays().items():
             held = stored[name]
             if (held.dtype, held.shape) != (own.dtype.name, own.shape):
                 raise ValueError(f"its {name!r} is {held.dtype} of shape {held.shape}")
             held.into(own)
-            if name != "P" and not np.isfinite(own).all():
+            if name not in ("P", "Pb", "Pe") and not np.isfinite(own).all():
                 raise ValueError(f"its {name!r} is not finite")
         steps = header["steps"]
         if not (type(steps) is int and 0 <= learner._taken.min() <= learner._taken.max() <= steps):
@@ -195,12 +202,12 @@ class LeastSquaresState:
     def _state(self) -> dict[str, NDArray[Any]]:
         """The arrays that change, by the names of their attributes."""
         names = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
-        return {name: getattr(self, f"_{name}") for name in names}
+        return {name: getattr(self, f"_{name}") for name in (*names, *(_COMMON if self._is_common else ()))}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """The same as files name and hold them."""
         arrays = [array.view(np.uint8) if array.dtype == bool else array for array in self._state().values()]
-        return dict(zip(_ARRAYS, arrays, strict=True))
+        return dict(zip((*_ARRAYS, *(_COMMON if self._is_common else ())), arrays, strict=True))
 
     def _first(self, array: Array) -> Array:
         return np.array(array[0] if self._K is None else array)
@@ -212,12 +219,34 @@ class LeastSquaresState:
     def _without_K(self, array: Array) -> Array:
         return array[:, 0] if self._K is None else array
 
+    @property
+    def _is_common(self) -> bool:
+        """Whether learners with γ and traces of their own have S = A + γ' e φ'ᵀ in common."""
+        return len(self._phi_next) > 0
+
+    def _open(self) -> Array:
+        """γ' e φ'ᵀ of each learner with a matrix in common, (K, n, n)."""
+        return (self._memory[:, :1] * self._e)[:, :, None] * self._phi_next
+
+    def _share(self) -> None:
+        """Before the first step: what learners with λ = 1 need beside a matrix in common."""
+        count = self._K or 1
+        self._e, self._memory = np.zeros((count, self.n)), np.zeros((count, 2))
+        self._Pb, self._Pe, self._phi_next = np.zeros((count, self.n)), np.zeros((count, self.n)), np.zeros(self.n)
+
     def _split(self) -> None:
-        """Give each learner its own matrix, all the same up to now."""
-        K = self._K or 1
-        for name in ("forgetting", "ridge", "A", "P", "e", "memory", "frozen"):
+        """Give each learner its own matrix, as it is now."""
+        common, K = self._is_common, self._K or 1
+        for name in ("forgetting", "ridge", "A", "P", "frozen", *(() if common else ("e", "memory"))):
             shared = getattr(self, f"_{name}")
             setattr(self, f"_{name}", np.repeat(shared, K, axis=0))
+        if common:
+            self._A -= self._open()
+            with np.errstate(all="ignore"):  # where A is singular P is not finite, and the next step solves directly
+                rest = 1.0 - self._memory[:, 0] * (self._Pe @ self._phi_next)
+                along = self._memory[:, :1] * (self._phi_next @ self._P[0]) / rest[:, None]
+                self._P += self._Pe[:, :, None] * along[:, None]
+            self._Pb, self._Pe, self._phi_next = (np.zeros(shape) for shape in ((0, self.n), (0, self.n), (0,)))
 
 
 def _option(name: str, value: Any, K: int | None, most: float) -> Array:
