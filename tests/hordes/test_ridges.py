@@ -196,6 +196,17 @@ def test_a_horde_has_ridges_where_it_is_asked_for_them() -> None:
         horde(record=True)
 
 
+def test_predictions_do_not_get_worse_at_the_first_solution() -> None:
+    """Nothing is known of a regression before it: it must not be trusted for what stands in its place."""
+    table = {"wave": log(160)["wave"], "walk": np.zeros(160)}
+    made, x = horde().warm_up(table, 20).observe_many(table)[:, 0], np.nan_to_num(table["wave"])
+    G = np.zeros(160)
+    for t in range(158, -1, -1):
+        G[t] = 0.5 * (x[t + 1] + G[t + 1])
+    error = np.abs(made - G)
+    assert error[64:96].mean() < 1.2 * error[32:64].mean()
+
+
 def test_a_saved_horde_goes_on_bit_for_bit_with_its_ridges(tmp_path: Path) -> None:
     table, path = log(), tmp_path / "model.safetensors"
     first, last = ({name: column[rows] for name, column in table.items()} for rows in (slice(0, 777), slice(777, None)))
