@@ -144,7 +144,9 @@ def test_intervals_go_on_with_the_model(tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.derived.state()[name], array)
     assert predictor.derived.state()["intervals.scalars"].any()
     predictor.horde.save(tmp_path / "m", **state | {"intervals.scalars": np.zeros((1, 30))})
-    with pytest.raises(CheckpointError, match=r"m' is not a sound model: its 'scalars' of the intervals do not fit"):
+    with pytest.raises(
+        CheckpointError, match=r"m' is not a sound model: the array 'scalars' of the intervals does not fit"
+    ):
         Predictor.load(tmp_path / "m")
 
 

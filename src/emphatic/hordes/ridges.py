@@ -65,7 +65,7 @@ class Ridges:
         self.steps = np.zeros((_TOGETHER, Q + 1))
 
     def __call__(self, phi: Active, x: Array, follows: NDArray[np.bool_], learn: bool = True) -> Array:
-        """The answers (B, Q, S) at B rows, learned from unless told otherwise.
+        """The answers (B, Q, S) at B rows; learns from them if ``learn``.
 
         ``x`` are the readings (B, Q), NaN where missing; ``follows`` (B,) marks rows that follow the row before.
         """
@@ -135,17 +135,17 @@ class Ridges:
         for name, own in self.arrays().items():
             stored = arrays[name]
             if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
-                raise ValueError(f"its {name!r} of the ridges do not fit")
+                raise ValueError(f"the array {name!r} of the ridges does not fit")
             own[:] = stored
         waiting = self.counts[_WAITING]
         if (
             not (waiting == int(waiting) and 0 <= waiting < _TOGETHER)
             or not ((self.index >= -1) & (self.index < len(self.sums))).all()
         ):
-            raise ValueError("its rows of the ridges that wait do not fit")
+            raise ValueError("the waiting rows of the ridges do not fit")
 
     def join(self, parts: Sequence[Ridges]) -> None:
-        """Take over the state of regressions on the same rows, which together have these questions, in order."""
+        """Join the states of regressions on the same rows that have these questions between them, in order."""
         arrays = parts[0].arrays()
         for name in ("theta", "intercept", "each", "b"):
             arrays[name] = np.concatenate([part.arrays()[name] for part in parts], axis=-1)

@@ -44,7 +44,7 @@ class Live:
     sink: int = 1
 
     def run(self) -> None:
-        """Until the pipe ends, a signal comes, or the consumer goes away; ValueError if no line could be read."""
+        """Predict until the pipe ends, a signal comes, or the consumer goes away; ValueError if no line can be read."""
         for descriptor, name in ((self.source, "input"), (self.sink, "output")):
             try:
                 os.fstat(descriptor)
@@ -104,7 +104,7 @@ class Live:
         yield list(readings.finish())
 
     def _write(self, text: bytes, wake: int) -> None:
-        """All of it, unless a signal comes first: then it stays pending."""
+        """Write the text; if a signal comes first, the rest of it stays pending."""
         at = 0
         while at < len(text):
             signalled, writable, _ = select.select([wake], [self.sink], [])
@@ -176,7 +176,7 @@ def _signals() -> Iterator[int]:
 
 @contextmanager
 def _log_to_stderr() -> Iterator[None]:
-    """What is logged goes to standard error in plain lines; errors only, where that is the log level of the package."""
+    """Log to standard error in plain lines: errors only, if that is the log level of the package."""
     handler, before = logging.StreamHandler(), (logger.level, logger.propagate)
     handler.setFormatter(logging.Formatter("emphatic: %(message)s"))
     quiet = logging.getLogger("emphatic").getEffectiveLevel() > logging.WARNING
