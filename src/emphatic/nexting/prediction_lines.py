@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ __all__ = ["ENDS", "OF_A_SIGNAL", "Every", "LineFormat", "Prediction", "format_l
 ENDS = ("low", "high")
 #: And for each signal: how surprising its reading is, and whether that is an alarm.
 OF_A_SIGNAL = ("anomaly", "alarm")
+#: Lines that are written together: more would take memory, and hardly less time.
+_TOGETHER = 256
 
 
 class Every:
@@ -139,8 +141,11 @@ class Prediction(NamedTuple):
 
 def format_lines(predictions: Iterable[Prediction]) -> list[bytes]:
     """Predictions as lines of JSON, all together: in little more than half the time that they take one by one."""
-    alike = groupby(predictions, key=lambda each: (each.format, bool(each.derived)))
-    return [line for (form, _), own in alike for line in form.lines(list(own))]
+    lines: list[bytes] = []
+    for (form, _), alike in groupby(predictions, key=lambda each: (each.format, bool(each.derived))):
+        while some := list(islice(alike, _TOGETHER)):
+            lines += form.lines(some)
+    return lines
 
 
 def _texts(values: NDArray[np.float64]) -> list[str]:
