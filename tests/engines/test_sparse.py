@@ -249,3 +249,15 @@ def test_time_begins_anew() -> None:
     assert horde._engine._clock[0] <= 60  # type: ignore[attr-defined]
     assert relative_error(horde.theta, dense.theta) <= BOUND
     assert relative_error(horde.e, dense.e) <= BOUND
+
+
+@pytest.mark.plain
+def test_rows_of_predict_are_answered_one_by_one() -> None:
+    """As plain Python too, where a kernel does not look at dimensions itself."""
+    learner = emphatic.Learner("td", n, engine="sparse")
+    learner.run(features(np.random.default_rng(0), 50, False), 1.0, 0.9, alpha=0.1)
+    Phi = features(np.random.default_rng(1), 2, True)
+    want = [learner.predict(Phi[t]) for t in range(3)]
+    assert learner.predict(Phi).tolist() == want
+    for rows in (0, 1):
+        assert learner.predict(Phi[:rows]).shape == (rows,)

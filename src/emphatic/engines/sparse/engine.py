@@ -13,6 +13,7 @@ A column's values and stamps lie side by side in memory. For θ and e that is 20
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -93,6 +94,8 @@ class Sparse(Engine):
 
     def predictor(self) -> Any:
         value = functools.partial(self._compiled("predict_one"), *self._state)
+        if compiled.interpreted():  # (compiled, it refuses arrays of two dimensions itself)
+            return lambda phi: value(phi.indices, phi.values) if phi.indices.ndim == 1 else math.nan
         return lambda phi: value(phi.indices, phi.values)
 
     def take(
