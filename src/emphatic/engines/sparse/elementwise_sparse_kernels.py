@@ -187,7 +187,7 @@ def move(
         left, decay, drop = 0, decay_of(c), drop_of(memory)
         for a in range(count):
             column = columns[active[a]]
-            column["L"] = 1.0 if phi[0, a] != 0.0 else column["L"] * decay
+            column["L"] = 1.0 if phi[0, a] != 0.0 else min(column["L"] * decay, LIMIT)
             if column["L"] > drop:
                 live[k, left] = active[a]
                 left += 1
@@ -246,6 +246,7 @@ def take_step(
             memory, size, c = decisions(made, k)
             if not is_small(c, size, NEAR_THE_END):
                 fine, size_all = stays_within(columns[k], scale[k], epoch[k], table[k], c)
+                settle(columns[k], scale[k], epoch[k], table[k])  # C has grown, even if no column has
                 for a in range(count):
                     size_all = larger(size_all, magnitudes(z_at(work[k], a)))
                 keep_decisions(made, k, memory, size_all, c)
