@@ -76,9 +76,7 @@ class ElementwiseFunctions(Functions):
         numbers = [f"memory[{i}]" for i in range(u.M)] + [f"np.float64(s[{i}])" for i in range(s)]
         finite = " and ".join(f"abs({number}) <= {HUGE!r}" for number in ("delta", *numbers))
         add("are_finite(delta, memory, s)", f"return {finite}")
-        floors = [f"size{r} = max(size{r}, 1.0)" for r in u.vectors]  # C is bounded too, where there is no feature
-        bounds = f"return {tuple_of(u.bound(r) for r in u.vectors)}"
-        add("bounds_of(c, size)", *self.unpack("c", "size"), *floors, bounds)
+        add("bounds_of(c, size)", *self.unpack("c", "size"), f"return {tuple_of(u.bound(r) for r in u.vectors)}")
         coefficients = [f"abs(c[{i}])" for i in range(len(u.coefficients))]
         total = " + ".join([*(f"size[{r}]" for r in u.vectors), *coefficients])
         add("is_small(c, size, limit)", f"return {total} <= limit")

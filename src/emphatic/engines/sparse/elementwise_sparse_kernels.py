@@ -63,7 +63,16 @@ if TYPE_CHECKING:
         set_z,
         z_at,
     )
-    from emphatic.engines.sparse.sparse_functions import HIGH, LOW, NEAR_THE_END, advance, epochs, place, present
+    from emphatic.engines.sparse.sparse_functions import (
+        HIGH,
+        LOW,
+        NEAR_THE_END,
+        advance,
+        at_least_one,
+        epochs,
+        place,
+        present,
+    )
     from emphatic.engines.sparse.sparse_kernels import are_sound, close_epoch, is_over, settle, start_over, value_of
     from emphatic.rules import Scalars
 
@@ -155,7 +164,7 @@ def find(
     if amiss > 0.0 or not (are_finite(delta, memory, s) and abs(change) <= HUGE):
         return False, delta, v
     if not EAGER:
-        size = bounds_of(c, size)
+        size = bounds_of(c, at_least_one(size))
         for a in range(count):
             size = larger(size, magnitudes(z_at(work, a)))
     keep_decisions(made, k, memory, size, c)
