@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -119,7 +121,8 @@ class Incoming:
     def piped(self, path: Path) -> float:
         """Readings a second through a process, from the 256th answer to the last."""
         lines = json_lines(WARM_UP + self.T, self.C)[WARM_UP:]
-        command = [sys.executable, "-m", "emphatic.cli", "nexting", "-", "--model", str(path), "--save-every", "1h"]
+        model = shutil.copy(path, path.with_name("piped.safetensors"))  # which goes on: the next round begins again
+        command = [sys.executable, "-m", "emphatic.cli", "nexting", "-", "--model", str(model), "--save-every", "1h"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
             assert process.stdin is not None
@@ -136,9 +139,10 @@ class Incoming:
             for _ in range(first):
                 out.readline()
             begin = perf_counter()
-            rest = sum(1 for _ in out)
-            seconds = perf_counter() - begin
+            rest = sum(1 for _ in islice(out, self.T - first))
+            seconds = perf_counter() - begin  # without the end, at which the model is saved
+            answers = first + rest + sum(1 for _ in out)
             thread.join()
-        if rest != self.T - first:
-            raise RuntimeError(f"{rest + first} answers to {self.T} readings")
+        if answers != self.T:
+            raise RuntimeError(f"{answers} answers to {self.T} readings")
         return rest / seconds

@@ -9,20 +9,23 @@ class Diverged(ArithmeticError):
     """A step would have made a number infinite or NaN; the learner is left as it was before that step.
 
     ``step`` counts the rows of the call to ``run`` (from 0); in ``learn`` it is ``learner.steps``, the steps
-    learned so far. ``learner`` is the index k of the first learner to diverge.
+    learned so far. ``learner`` is the index k of the first learner to diverge. ``remedy`` is what the message suggests.
     """
 
-    def __init__(self, step: int, learner: int = 0, of: str = "run") -> None:
+    def __init__(
+        self, step: int, learner: int = 0, of: str = "run", remedy: str = "a smaller alpha, or smaller rho or I"
+    ) -> None:
         super().__init__(
             f"Learner {learner} diverged at step {step} of {of}: its update is no longer a finite number. "
-            "Every learner is left as it was before that step. Try a smaller alpha, or smaller rho or I."
+            f"Every learner is left as it was before that step. Try {remedy}."
         )
         self.step = step
         self.learner = learner
         self.of = of
+        self.remedy = remedy
 
-    def __reduce__(self) -> tuple[type[Diverged], tuple[int, int, str]]:
-        return type(self), (self.step, self.learner, self.of)
+    def __reduce__(self) -> tuple[type[Diverged], tuple[int, int, str, str]]:
+        return type(self), (self.step, self.learner, self.of, self.remedy)
 
 
 class CheckpointError(ValueError):

@@ -15,6 +15,7 @@ import pytest
 
 from emphatic import rules
 from emphatic.engines.base import Engine
+from emphatic.engines.chunked.chunked_room import Room
 from emphatic.engines.chunked.engine import LANES, STEPS, Chunked
 from emphatic.engines.dense.engine import Dense
 from emphatic.engines.watch import Watch
@@ -129,6 +130,25 @@ def test_what_a_later_step_forgets_may_be_beyond_the_range(dtype: str) -> None:
     alpha[rho[:, 0] == 0.0] = large**6  # ραM = 0, however large α
     log = Log(Phi, rng.normal(size=(2, 3, 3)).astype(dtype), alpha=alpha, rho=np.where(rho > 0.0, 1.0, 0.0))
     assert_same(run(Chunked, log), run(Dense, log), {"float32": 1e-4, "float64": 1e-12}[dtype])
+
+
+@every_dtype
+def test_what_has_faded_is_left_out_and_what_is_small_is_not(dtype: str) -> None:
+    """Products with numbers at the end of the range can take a hundred times as long; those in W are what is left of
+    steps long past. A trace that is small from the start, and one that fades without a step after it, are kept."""
+    rng, T = np.random.default_rng(2), STEPS
+    tiny, decay = float(np.finfo(dtype).tiny), {"float32": 0.4, "float64": 0.003}[dtype]
+    Phi, X = rng.normal(size=(T + 1, 4)), rng.normal(size=(2, 3, 4)).astype(dtype)
+    tolerance = {"float32": 1e-4, "float64": 1e-12}[dtype]
+    log = Log(Phi, X, lambda_=decay)
+    got = run(Chunked, log)
+    assert_same(got, run(Dense, log), tolerance)
+    assert decay**T < tiny
+    W = Room.of(got.engine, T, T + 1).W
+    assert (W[:, 1] == 0.0).mean() > 0.1
+    assert not ((np.abs(W) < tiny) & (W != 0.0)).any()
+    for small in (replace(log, alpha=1e3 * tiny, lambda_=1.0), replace(log, I=np.eye(T)[:, :1], lambda_=decay**0.5)):
+        assert_same(run(Chunked, small), run(Dense, small), tolerance)
 
 
 @every_dtype

@@ -419,7 +419,7 @@ def test_with_a_probe() -> None:
 
 def test_the_exception_travels() -> None:
     """Between processes, as cluster and multiprocessing send it."""
-    error = Diverged(7, 3, of="learning")
+    error = Diverged(7, 3, of="learning", remedy="another log")
     other = pickle.loads(pickle.dumps(error))
     assert (str(other), other.step, other.learner) == (str(error), 7, 3)
     assert isinstance(error, ArithmeticError)

@@ -90,6 +90,18 @@ def test_answers_are_those_of_the_sums_written_out() -> None:
                 assert made[s, q, i] == pytest.approx(direct(rows, made, s, q, strength, s), abs=1e-9), (s, q, i)
 
 
+def test_features_that_were_never_active_change_nothing() -> None:
+    rows = Rows()
+    want = rows.run()
+    rows.n = 13
+    rows.phi = Active(np.where(rows.phi.indices > 4, rows.phi.indices + 3, rows.phi.indices), rows.phi.values)
+    made = rows.ridges()
+    assert np.array_equal(rows.run(ridges=made), want)
+    assert not made.theta[[5, 6, 7, 12]].any()
+    rows.phi = Active(np.full((700, 1), -1), np.zeros((700, 1)))
+    assert np.isfinite(rows.run(ridges=Ridges(GAMMA, np.full(3, 7.0), rows.n, 1))).all()
+
+
 def test_a_long_horizon_starts_from_the_mean_and_not_from_one_reading() -> None:
     """Noise about 7, and a horizon ten times the rows: what is not known yet of a return counts most of it."""
     rows = Rows(400)
@@ -184,6 +196,17 @@ def test_a_horde_has_ridges_where_it_is_asked_for_them() -> None:
         horde(record=True)
 
 
+def test_predictions_do_not_get_worse_at_the_first_solution() -> None:
+    """Nothing is known of a regression before it: it must not be trusted for what stands in its place."""
+    table = {"wave": log(160)["wave"], "walk": np.zeros(160)}
+    made, x = horde().warm_up(table, 20).observe_many(table)[:, 0], np.nan_to_num(table["wave"])
+    G = np.zeros(160)
+    for t in range(158, -1, -1):
+        G[t] = 0.5 * (x[t + 1] + G[t + 1])
+    error = np.abs(made - G)
+    assert error[64:96].mean() < 1.2 * error[32:64].mean()
+
+
 def test_a_saved_horde_goes_on_bit_for_bit_with_its_ridges(tmp_path: Path) -> None:
     table, path = log(), tmp_path / "model.safetensors"
     first, last = ({name: column[rows] for name, column in table.items()} for rows in (slice(0, 777), slice(777, None)))
@@ -247,7 +270,7 @@ def test_questions_with_features_of_their_own_have_ridges_of_their_own(monkeypat
 def test_a_matrix_that_is_not_positive_definite_has_no_solution() -> None:
     rng = np.random.default_rng(0)
     X, b = rng.normal(size=(90, 100)), rng.normal(size=(100, 2))
-    found = module._ridge(np.tril(X.T @ X), b, 0.1)
+    found = module._ridge(np.hstack([np.triu(X.T @ X), b]), 0.1, np.empty((100, 102)))
     assert found is not None
     assert np.allclose(found, np.linalg.solve(X.T @ X + 0.1 * np.eye(100), b))
-    assert module._ridge(-np.eye(3), np.ones((3, 1)), 0.5) is None
+    assert module._ridge(np.hstack([-np.eye(3), np.ones((3, 1))]), 0.5, np.empty((3, 4))) is None

@@ -422,7 +422,7 @@ def test_a_feature_that_is_never_active_does_no_harm_to_forgetting() -> None:
 
 def test_what_is_no_longer_finite_diverges_or_is_frozen() -> None:
     Phi = np.full((5, 1), 1e80)
-    with pytest.raises(emphatic.Diverged, match="step 0"):
+    with pytest.raises(emphatic.Diverged, match=r"step 0 of run: (?!.*alpha)"):
         LeastSquares(1).run(Phi, 1.0, 0.5, rho=1e30)
     learner = LeastSquares(1, 2)
     made = learner.run(np.ones((5, 1)), 1.0, 0.5, rho=np.array([1.0, 1e200]), on_divergence="freeze")
@@ -450,7 +450,7 @@ def test_a_step_that_diverges_changes_nothing(phi_next: float, tmp_path: Path) -
     learner = LeastSquares(2)
     learner.learn(1.0, 0.5, [1.0, 2.0], 1.0, 0.0, [1.0, 0.0], 0.9)
     before = [array.copy() for array in (learner.A, learner.b, learner.theta, learner.e)]
-    with pytest.raises(emphatic.Diverged, match="step 1 of learn"):
+    with pytest.raises(emphatic.Diverged, match=r"step 1 of learn: .* Try smaller rho, lambda_ or I, or smaller feat"):
         learner.learn(1.0, 0.5, [1e20, 2.0], 1.0, 1.0, [phi_next, 0.0], 0.9)
     for was, now in zip(before, (learner.A, learner.b, learner.theta, learner.e), strict=True):
         np.testing.assert_array_equal(was, now)

@@ -136,7 +136,7 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
         alarms.arrays() | {"tails": np.zeros((1, 2, 5))},
         alarms.arrays() | {"errors": np.full((1, 1, 4), np.nan)},
     ):
-        with pytest.raises(ValueError, match="of the alarms do not fit"):
+        with pytest.raises(ValueError, match="of the alarms does not fit"):
             alarms.restore(wrong)
 
 

@@ -266,5 +266,5 @@ def test_a_damaged_state_is_refused() -> None:
     made = Intervals([0], np.array([0.5]), 0.8)
     arrays = {name: array.copy() for name, array in made.arrays().items()}
     for name, wrong in (("scalars", np.zeros((2, 30))), ("kept", np.full(made.kept.shape, np.nan))):
-        with pytest.raises(ValueError, match=f"'{name}' of the intervals do not fit"):
+        with pytest.raises(ValueError, match=f"'{name}' of the intervals does not fit"):
             made.restore(arrays | {name: wrong})

@@ -15,7 +15,7 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.prediction_lines import LineFormat, _texts
+from emphatic.nexting.prediction_lines import LineFormat, _texts, format_lines
 from emphatic.nexting.predictor import ENGINE, Every, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
@@ -144,7 +144,9 @@ def test_intervals_go_on_with_the_model(tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.derived.state()[name], array)
     assert predictor.derived.state()["intervals.scalars"].any()
     predictor.horde.save(tmp_path / "m", **state | {"intervals.scalars": np.zeros((1, 30))})
-    with pytest.raises(CheckpointError, match=r"m' is not a sound model: its 'scalars' of the intervals do not fit"):
+    with pytest.raises(
+        CheckpointError, match=r"m' is not a sound model: the array 'scalars' of the intervals does not fit"
+    ):
         Predictor.load(tmp_path / "m")
 
 
@@ -291,6 +293,15 @@ def test_each_value_is_under_its_own_name() -> None:
         "high": {"x": {"2": 2.0, "9": 6.0}, "y": {"2": 4.0, "9": 8.0}},
         "anomaly": {"x": 4.5, "y": 0.0}, "alarm": {"x": True, "y": False},
     }  # fmt: skip
+
+
+def test_lines_together_are_those_one_by_one() -> None:
+    """Those of a warm-up, which have no intervals yet and another form, among them."""
+    predictor = Predictor(SETTINGS, warm_up=40)
+    made = [one for one in predictor.take(Readings(lines(100))) if isinstance(one, Prediction)]
+    assert len({id(one.format) for one in made}) > 1
+    assert format_lines(made * 6) == [one.line for one in made] * 6
+    assert format_lines([]) == []
 
 
 def test_numbers_are_written_as_repr_writes_them() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -32,11 +32,38 @@ LARGEST = 1e100
 
 
 @register_jitable
+def pack(index: Integers, value: Floats, n: int) -> tuple[Integers, Floats]:
+    """The features (k,) that are active in some of L rows, in rising order, and their values in each row, (L, k)."""
+    L, m = index.shape
+    place, k = np.full(n, -1), 0
+    for t in range(L):
+        for a in range(m):
+            if index[t, a] >= 0:
+                place[index[t, a]] = 0
+    for i in range(n):
+        if place[i] == 0:
+            place[i] = k
+            k += 1
+    active, Phi = np.empty(k, np.int64), np.zeros((L, k))
+    for t in range(L):
+        for a in range(m):
+            i = index[t, a]
+            if i >= 0:
+                active[place[i]] = i
+                Phi[t, place[i]] += value[t, a]
+    return active, Phi
+
+
+@register_jitable
 def add_waiting(
     gamma: Floats, horizon: Integers, counts: Floats, each: Floats, sums: Floats, A: Floats, z: Floats,
     weights: Floats, b: Floats, index: Integers, value: Floats, steps: Floats,
 ) -> None:  # fmt: skip
-    """Add the rows that wait to the sums: their returns are summed backwards, as far as they are known."""
+    """Add the rows that wait to the sums.
+
+    Returns are summed backwards, as far as they are known, and take the place of ``steps``. All rows are added to one
+    row of A before the next: its columns that they share are gathered and scattered once, and added to side by side.
+    """
     n, Q, H = A.shape[0], b.shape[1], len(gamma)
     L, m = index.shape
     last = counts[ROWS]
@@ -44,47 +71,54 @@ def add_waiting(
         each[AHEAD, q] = 0.0
     for h in range(H):
         weights[h + H] = 1.0  # by how much what comes before a row counts at the last one
+    recent = np.empty((L, H))  # the weight of each row in z
     for t in range(L - 1, -1, -1):
         w = last - (L - 1 - t)
-        for a in range(m):
-            i = index[t, a]
-            if i < 0:
-                continue
-            v = value[t, a]
-            wv = w * v
-            counts[SQUARES] += v * v
-            counts[ACTIVE] += 1.0
-            sums[i] += wv
-            for q in range(Q):
-                b[i, q] += wv * each[AHEAD, q]
-            for c in range(a + 1):
-                j = index[t, c]
-                if j >= 0:
-                    A[max(i, j), min(i, j)] += wv * value[t, c]
         counts[WEIGHT] += w
+        for a in range(m):
+            if index[t, a] >= 0:
+                counts[SQUARES] += value[t, a] * value[t, a]
+                counts[ACTIVE] += 1.0
         follows = steps[t, Q] > 0.0
         for q in range(Q):
-            each[RETURNS, q] += w * each[AHEAD, q]
-            each[AHEAD, q] = steps[t, q] + (gamma[horizon[q]] * each[AHEAD, q] if follows else 0.0)
+            known = each[AHEAD, q]
+            each[RETURNS, q] += w * known
+            each[AHEAD, q] = steps[t, q] + (gamma[horizon[q]] * known if follows else 0.0)
+            steps[t, q] = known
         for h in range(H):
+            recent[t, h] = weights[h + H] * w
             weights[h + H] *= gamma[h] if follows else 0.0
+    active, Phi = pack(index, value, n)
+    own = np.empty(len(active))
+    for k in range(len(active)):
+        i = active[k]
+        for c in range(k + 1):
+            own[c] = A[i, active[c]]
+        for t in range(L - 1, -1, -1):
+            if Phi[t, k] != 0.0:
+                wv = (last - (L - 1 - t)) * Phi[t, k]
+                sums[i] += wv
+                for q in range(Q):
+                    b[i, q] += wv * steps[t, q]
+                for c in range(k + 1):
+                    own[c] += wv * Phi[t, c]
+        for c in range(k + 1):
+            A[i, active[c]] = own[c]
     for i in range(n):  # the rows before these
         for q in range(Q):
             b[i, q] += each[AHEAD, q] * z[i, horizon[q]]
         for h in range(H):
             z[i, h] *= weights[h + H]
+    for k in range(len(active)):
+        for t in range(L - 1, -1, -1):
+            for h in range(H):
+                z[active[k], h] += recent[t, h] * Phi[t, k]
     for q in range(Q):
         each[RETURNS, q] += each[AHEAD, q] * weights[horizon[q]]
     for h in range(H):
         weights[h] *= weights[h + H]
-        d = 1.0
         for t in range(L - 1, -1, -1):
-            w = d * (last - (L - 1 - t))
-            weights[h] += w
-            for a in range(m):
-                if index[t, a] >= 0:
-                    z[index[t, a], h] += w * value[t, a]
-            d *= gamma[h] if steps[t, Q] > 0.0 else 0.0
+            weights[h] += recent[t, h]
 
 
 @jit_for((

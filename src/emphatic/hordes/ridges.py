@@ -13,9 +13,10 @@ known of a return yet is replaced by the prediction v at the last row,
 and so is what lies beyond a gap; a missing reading adds nothing: it counts as predicted. The prediction before the
 first solution is the mean reading so far: where the horizon is long, that of the first rows is most of every return.
 Only what was read before a row is used for its answers. A row costs m² operations for m active features and m Q for Q
-questions, the solution n³; it is found again when the rows have grown by a tenth, and at least every 1,000 rows; where
-n is large, when they have grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed places of
-the stream: bits do not depend on how it is cut into blocks.
+questions, a solution k³ for the k features that have been active so far: the others have θ = 0. It is found again when
+the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have grown by a half or by
+(n/40)² rows. Rows are added, and solutions found, at fixed places of the stream: bits do not depend on how it is cut
+into blocks.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Ridges:
         self.steps = np.zeros((_TOGETHER, Q + 1))
 
     def __call__(self, phi: Active, x: Array, follows: NDArray[np.bool_], learn: bool = True) -> Array:
-        """The answers (B, Q, S) at B rows, learned from unless told otherwise.
+        """The answers (B, Q, S) at B rows; learns from them if ``learn``.
 
         ``x`` are the readings (B, Q), NaN where missing; ``follows`` (B,) marks rows that follow the row before.
         """
@@ -94,26 +95,35 @@ class Ridges:
         return solved + max(large, min(_MOST, int(_GROWTH * solved)))
 
     def _solve(self) -> None:
-        """θ and c of every question and strength, from the sums, of which w is t and not yet t/s."""
+        """θ and c of every question and strength, from the sums, of which w is t and not yet t/s.
+
+        A feature that was never active has θ = 0: the others are solved for without it.
+        """
         from emphatic.engines.compiled import blas_threads
 
         rows, N, Q = self.counts[_ROWS], self.counts[_WEIGHT], self.b.shape[1]
         self.counts[_SOLVED] = rows
         scale = self.counts[_SQUARES] / self.counts[_ACTIVE] if self.counts[_SQUARES] > 0.0 else 1.0
-        before, mean = self.each[_BEFORE], self.sums / N
+        active = np.flatnonzero(self.A.diagonal())
+        before, mean = self.each[_BEFORE], self.sums[active] / N
+        weights, intercepts = self.theta[active].reshape(-1, Q, len(STRENGTHS)), self.intercept.reshape(Q, -1)
         with np.errstate(all="ignore"), blas_threads(1):  # the bits depend on how many there are
             y = self.each[_RETURNS] + before * self.weights[self._horizon]
-            b = self.b + before * self.z[:, self._horizon] - np.outer(mean, y)
-            centred = np.outer(-N * mean, mean)
-            centred += self.A
+            system, work = np.empty((2, len(active), len(active) + Q))
+            system[:, len(active) :] = self.b[active] + before * self.z[active][:, self._horizon] - np.outer(mean, y)
+            for a in range(0, len(active), _BLOCK):
+                e = min(a + _BLOCK, len(active))
+                system[a:e, a : len(active)] = self.A.take(active[a:e], 1).take(active[a:], 0).T
+                system[a:e, a : len(active)] -= np.outer(N * mean[a:e], mean[a:])
             for s, strength in enumerate(STRENGTHS):
-                theta = _ridge(centred, b, strength * scale * rows)
+                theta = _ridge(system, strength * scale * rows, work)
                 if theta is None:
                     continue
                 intercept = y / N - mean @ theta
                 sound = np.isfinite(intercept) & np.isfinite(theta).all(axis=0)
-                self.theta.reshape(-1, Q, len(STRENGTHS))[:, sound, s] = theta[:, sound]
-                self.intercept.reshape(Q, -1)[sound, s] = intercept[sound]
+                weights[:, sound, s] = theta[:, sound]
+                intercepts[sound, s] = intercept[sound]
+        self.theta[active] = weights.reshape(-1, self.theta.shape[1])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
@@ -125,17 +135,17 @@ class Ridges:
         for name, own in self.arrays().items():
             stored = arrays[name]
             if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
-                raise ValueError(f"its {name!r} of the ridges do not fit")
+                raise ValueError(f"the array {name!r} of the ridges does not fit")
             own[:] = stored
         waiting = self.counts[_WAITING]
         if (
             not (waiting == int(waiting) and 0 <= waiting < _TOGETHER)
             or not ((self.index >= -1) & (self.index < len(self.sums))).all()
         ):
-            raise ValueError("its rows of the ridges that wait do not fit")
+            raise ValueError("the waiting rows of the ridges do not fit")
 
     def join(self, parts: Sequence[Ridges]) -> None:
-        """Take over the state of regressions on the same rows, which together have these questions, in order."""
+        """Join the states of regressions on the same rows that have these questions between them, in order."""
         arrays = parts[0].arrays()
         for name in ("theta", "intercept", "each", "b"):
             arrays[name] = np.concatenate([part.arrays()[name] for part in parts], axis=-1)
@@ -147,23 +157,23 @@ class Ridges:
         self.restore(arrays)
 
 
-def _ridge(A: Array, b: Array, r: float) -> Array | None:
-    """(A + r 𝟙)⁻¹ b of a symmetric A, of which the lower half is read; None if that is not positive definite.
+def _ridge(system: Array, r: float, work: Array) -> Array | None:
+    """(A + r 𝟙)⁻¹ b of the system [A b] with a symmetric A, of which the upper half is read.
 
-    By Cholesky's factor, in blocks of columns, for NumPy has matrix products but no triangular solver.
+    None if that is not positive definite. By Cholesky's factor, in blocks of rows, for NumPy has matrix products but no
+    triangular solver; ``work`` is of the system's shape.
     """
-    n, L, x, inverses = len(A), A.copy(), b.copy(), []
-    L.flat[:: n + 1] += r
+    n, inverses = len(system), []
     for a in range(0, n, _BLOCK):
         e = min(a + _BLOCK, n)
-        before = L[a:e, :a]
+        rest = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
         try:
-            inverse = np.linalg.inv(np.linalg.cholesky(L[a:e, a:e] - before @ before.T))
+            inverse = np.linalg.inv(np.linalg.cholesky(rest[:, : e - a].T + r * np.eye(e - a)))
         except np.linalg.LinAlgError:
             return None
-        L[e:, a:e] = (L[e:, a:e] - L[e:, :a] @ before.T) @ inverse.T
-        x[a:e] = inverse @ (x[a:e] - before @ x[:a])
+        work[a:e, e:] = inverse @ rest[:, e - a :]
         inverses.append((a, e, inverse))
+    x = work[:, n:].copy()
     for a, e, inverse in reversed(inverses):
-        x[a:e] = inverse.T @ (x[a:e] - L[e:, a:e].T @ x[e:])
+        x[a:e] = inverse.T @ (x[a:e] - work[a:e, e:n] @ x[e:])
     return x

@@ -38,6 +38,8 @@ __all__ = ["LIMIT", "LeastSquares"]
 
 #: Weights that are kept at a time for a probe, and components of φ that are converted at a time.
 _KEPT = 1 << 20
+#: What may keep A and b finite: there is no alpha.
+_REMEDY = "smaller rho, lambda_ or I, or smaller features and rewards"
 
 
 class LeastSquares(LeastSquaresState):
@@ -73,7 +75,7 @@ class LeastSquares(LeastSquaresState):
             try:
                 self._run(now, following, *parameters, "raise")
             except Diverged as error:
-                raise Diverged(self._steps, error.learner, "learn") from None
+                raise Diverged(self._steps, error.learner, "learn", error.remedy) from None
             return float(self._delta[0]) if self._K is None else self._delta.copy()
 
     def run(
@@ -205,7 +207,7 @@ class LeastSquares(LeastSquaresState):
                 how, after = kernels.DONE if self._solve(g) else kernels.DIVERGED, -1 if self._is_common else g
             if how == kernels.DIVERGED:
                 if on_divergence == "raise":
-                    raise Diverged(offset + t, g)
+                    raise Diverged(offset + t, g, remedy=_REMEDY)
                 self._frozen[g] = True
             if how == kernels.DONE and t == due and self._steps % period == 0:
                 for g in np.flatnonzero(~self._frozen).tolist():

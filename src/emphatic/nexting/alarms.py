@@ -40,7 +40,7 @@ __all__ = ["FALSE_ALARM_RATE", "LEAST_RATE", "Alarms"]
 
 Array = NDArray[np.float64]
 
-#: False alarms per row and signal by default; and the least that can be asked for: the score ends soon after.
+#: False alarms per row and signal by default; and the least that is allowed: scores end soon after.
 FALSE_ALARM_RATE, LEAST_RATE = 1e-4, 1e-15
 #: The state of a signal, of a question and of a tail: see the kernel.
 _SCALARS, _ERRORS, _TAIL = 6, 4, 5
@@ -50,7 +50,7 @@ class Alarms:
     """The alarms of S signals that have Q questions in all, and their state from row to row.
 
     ``signals`` are the places of the questions' signals among the readings, ``gamma`` the questions' discounts, below
-    1. ``rate`` is the number of false alarms per row and signal that is put up with. ``places`` (S,) are the signals.
+    1. ``rate`` is the number of false alarms per row and signal that is tolerated. ``places`` (S,) are the signals.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(5000, 1))
@@ -103,5 +103,5 @@ class Alarms:
         for name, own in self.arrays().items():
             stored = np.asarray(arrays.get(name))
             if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
-                raise ValueError(f"its {name!r} of the alarms do not fit")
+                raise ValueError(f"the array {name!r} of the alarms does not fit")
             own[:] = stored

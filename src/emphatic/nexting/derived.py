@@ -27,9 +27,8 @@ Array = NDArray[np.float64]
 class Derived:
     """What is derived for the questions of a horde, and its state from row to row.
 
-    Intervals are there for the questions about a signal that have a constant γ < 1 and no policy: ``questions`` are
-    their places among the horde's. Alarms are there for their ``signals``. ValueError if a column would have the name
-    of a question.
+    Questions about a signal that have a constant γ < 1 and no policy get intervals: ``questions`` are their places
+    among the horde's. Their ``signals`` get alarms. ValueError if a column would have the name of a question.
     """
 
     def __init__(self, horde: Horde, coverage: float, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:

@@ -123,7 +123,7 @@ class Intervals:
         for name, own in self.arrays().items():
             stored = np.asarray(arrays.get(name))
             if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
-                raise ValueError(f"its {name!r} of the intervals do not fit")
+                raise ValueError(f"the array {name!r} of the intervals does not fit")
             own[:] = stored
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emphatic.common.locks import hold_lock
+from emphatic.nexting.prediction_lines import format_lines
 from emphatic.nexting.predictor import WARM_UP, Every, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.tables.delimited import LOOK_LINES
@@ -43,7 +44,7 @@ class Live:
     sink: int = 1
 
     def run(self) -> None:
-        """Until the pipe ends, a signal comes, or the consumer goes away; ValueError if no line could be read."""
+        """Predict until the pipe ends, a signal comes, or the consumer goes away; ValueError if no line can be read."""
         for descriptor, name in ((self.source, "input"), (self.sink, "output")):
             try:
                 os.fstat(descriptor)
@@ -87,7 +88,7 @@ class Live:
         readings = Readings((), predictor.columns, predictor.delimiter, look, predictor.header)
         for block in self._blocks(readings, wake):
             outcomes = predictor.take(block, readings.form)
-            self._pending = b"".join(each.line for each in outcomes if isinstance(each, Prediction))
+            self._pending = b"".join(format_lines(each for each in outcomes if isinstance(each, Prediction)))
             self._write(self._pending, wake)
             if self._stop:
                 return
@@ -103,7 +104,7 @@ class Live:
         yield list(readings.finish())
 
     def _write(self, text: bytes, wake: int) -> None:
-        """All of it, unless a signal comes first: then it stays pending."""
+        """Write the text; if a signal comes first, the rest of it stays pending."""
         at = 0
         while at < len(text):
             signalled, writable, _ = select.select([wake], [self.sink], [])
@@ -175,7 +176,7 @@ def _signals() -> Iterator[int]:
 
 @contextmanager
 def _log_to_stderr() -> Iterator[None]:
-    """What is logged goes to standard error in plain lines; errors only, where that is the log level of the package."""
+    """Log to standard error in plain lines: errors only, if that is the log level of the package."""
     handler, before = logging.StreamHandler(), (logger.level, logger.propagate)
     handler.setFormatter(logging.Formatter("emphatic: %(message)s"))
     quiet = logging.getLogger("emphatic").getEffectiveLevel() > logging.WARNING

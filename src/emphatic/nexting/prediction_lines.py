@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 
-__all__ = ["ENDS", "OF_A_SIGNAL", "Every", "LineFormat", "Prediction", "question_keys"]
+__all__ = ["ENDS", "OF_A_SIGNAL", "Every", "LineFormat", "Prediction", "format_lines", "question_keys"]
 
 #: What a line has beside the predictions, for each question: the ends of its interval.
 ENDS = ("low", "high")
 #: And for each signal: how surprising its reading is, and whether that is an alarm.
 OF_A_SIGNAL = ("anomaly", "alarm")
+#: Lines that are written together: more would take memory, and hardly less time.
+_TOGETHER = 256
 
 
 class Every:
@@ -90,21 +93,26 @@ class LineFormat:
         entries += "".join(f', "{kind}": {{{body}}}' for kind in OF_A_SIGNAL)
         self._template = '{"step": %d, "time": %s' + entries + "}\n"
 
-    def line(self, prediction: Prediction) -> bytes:
-        """A prediction as a line of JSON; a value that is not finite is null."""
-        derived = prediction.derived
-        if derived:
-            of_questions = [prediction.values, *(derived[kind] for kind in ENDS)]
-            values = _texts(np.concatenate([*map(self._ordered, of_questions), derived["anomaly"]]))
-            values += ["true" if raised else "false" for raised in derived["alarm"].tolist()]
-        else:
-            values = _texts(self._ordered(prediction.values))
-            values += ["null"] * (len(ENDS) * len(self.keys) + len(OF_A_SIGNAL) * len(self.signals))
-        return (self._template % (prediction.step, json.dumps(prediction.time), *values)).encode()
+    def lines(self, predictions: Sequence[Prediction]) -> list[bytes]:
+        """Predictions as lines of JSON; a value that is not finite is null. All or none of them have ``derived``."""
+        arrays = [self._ordered(np.array([each.values for each in predictions]))]
+        rest = [["null"] * (len(ENDS) * len(self.keys) + len(OF_A_SIGNAL) * len(self.signals))] * len(predictions)
+        if predictions[0].derived:
+            found = {kind: np.array([each.derived[kind] for each in predictions]) for kind in (*ENDS, *OF_A_SIGNAL)}
+            arrays += [*(self._ordered(found[kind]) for kind in ENDS), found["anomaly"]]
+            rest = [["true" if raised else "false" for raised in row] for row in found["alarm"].tolist()]
+        values = np.hstack(arrays)
+        texts, width = _texts(values.reshape(-1)), values.shape[1]
+        return [
+            (
+                self._template % (each.step, json.dumps(each.time), *texts[i * width : (i + 1) * width], *rest[i])
+            ).encode()
+            for i, each in enumerate(predictions)
+        ]
 
     def _ordered(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The values of all questions in the order of the line."""
-        return array if self._in_order else array[self._order]
+        """Values (B, Q) of all questions in the order of a line."""
+        return array if self._in_order else array[:, self._order]
 
 
 class Prediction(NamedTuple):
@@ -128,7 +136,16 @@ class Prediction(NamedTuple):
     @property
     def line(self) -> bytes:
         """The prediction as a line of JSON."""
-        return self.format.line(self)
+        return format_lines([self])[0]
+
+
+def format_lines(predictions: Iterable[Prediction]) -> list[bytes]:
+    """Predictions as lines of JSON, all together: in little more than half the time that they take one by one."""
+    lines: list[bytes] = []
+    for (form, _), alike in groupby(predictions, key=lambda each: (each.format, bool(each.derived))):
+        while some := list(islice(alike, _TOGETHER)):
+            lines += form.lines(some)
+    return lines
 
 
 def _texts(values: NDArray[np.float64]) -> list[str]:

@@ -124,7 +124,7 @@ class Predictor:
         return self._parser.notation.header
 
     def take(self, readings: Iterable[tuple[int, Reading | Malformed]], form: TextForm = JSON) -> list[Outcome]:
-        """What becomes of each of these numbered readings; a prediction is made once its reading is learned from.
+        """Learn from numbered readings; returns the outcome of each, a prediction once its reading is learned from.
 
         The readings may be cut into any batches without changing a bit of what is learned or predicted. ``form`` is
         how they were written.
@@ -217,7 +217,7 @@ class Predictor:
             self.step += 1
 
     def _follow(self, block: list[_Waiting], clock: Clock | None) -> None:
-        """Go on to the clock after these readings; log the first reading of all that comes too late."""
+        """Advance to the clock after these readings; log the first reading of all that is out of order."""
         before, self.clock = self.clock, clock
         if before is None or clock is None or clock.backwards == before.backwards:
             return
@@ -331,7 +331,7 @@ class Predictor:
         )  # fmt: skip
 
     def _ready(self, horde: Horde, clock: Clock | None, notation: Notation) -> None:
-        """All that a reading needs, made once."""
+        """Set up what every reading needs."""
         self._parser = RowParser(horde.makers[0].signals, horde.categories, notation)
         self.derived = Derived(horde, self.settings.coverage, self.settings.false_alarm_rate)
         self.format = LineFormat(horde.questions, self.derived.signals)
@@ -344,7 +344,7 @@ class Predictor:
         save_warm_up(path, self._waiting, self._form.delimiter, self.settings, more)
 
     def load_warm_up(self, path: Path) -> dict[str, Any]:
-        """Go on from such readings, with the settings that they began with where none are given now.
+        """Continue a warm-up from its saved readings, with the settings it began with where none are given now.
 
         Returns the ``more`` that was saved with them.
         """
@@ -369,7 +369,7 @@ class Predictor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **options: Any) -> tuple[Predictor, dict[str, Any]]:
-        """From a model in a file, and all that was saved with it; ``options`` are those of ``restore``.
+        """The predictor of a model in a file, and all that was saved with it; ``options`` are those of ``restore``.
 
         A model that was learned by another engine goes on with ``ENGINE``.
         """
@@ -389,7 +389,7 @@ class Predictor:
         every: Every | None = None,
         unit: str = "line",
     ) -> Predictor:
-        """From a horde and what was saved with it, by ``state`` or by a run on a table, or nothing."""
+        """The predictor of a horde and what was saved with it, by ``state``, by a run on a table, or nothing."""
         predictor = cls(Settings.of(state.get("settings", {})), learn=learn, every=every, unit=unit)
         live = state.get("live", {})
         predictor.step = int(live.get("step", horde.rows))

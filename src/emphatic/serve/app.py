@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from emphatic.nexting.prediction_lines import Prediction
+from emphatic.nexting.prediction_lines import Prediction, format_lines
 from emphatic.serve.bodies import LONGEST, NotJson, read_json, read_lines
 from emphatic.serve.descriptions import describe_interface, describe_signals, write_metrics
 from emphatic.serve.events import EventStream
@@ -238,16 +238,18 @@ async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
 
 
 def _lines(replies: Sequence[Receipt]) -> bytes:
-    return b"".join(_line(number, reply) for number, reply in enumerate(replies, start=1))
-
-
-def _line(number: int, reply: Receipt) -> bytes:
-    outcome = reply.outcome
-    if isinstance(outcome, Prediction):
-        return outcome.line
-    if isinstance(outcome, Malformed):
-        return json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n"
-    return _NONE
+    """A line for each reading."""
+    outcomes = [reply.outcome for reply in replies]
+    predicted = iter(format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)))
+    lines = []
+    for number, outcome in enumerate(outcomes, start=1):
+        if isinstance(outcome, Prediction):
+            lines.append(next(predicted))
+        elif isinstance(outcome, Malformed):
+            lines.append(json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n")
+        else:
+            lines.append(_NONE)
+    return b"".join(lines)
 
 
 def _taken(count: int) -> JSONResponse:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.prediction_lines import Prediction
+from emphatic.nexting.prediction_lines import Prediction, format_lines
 from emphatic.nexting.predictor import WARM_UP, Outcome, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.serve.bodies import is_deep
@@ -282,8 +282,9 @@ class Service:
         for one, reply in done:
             if one.acknowledge is not None:
                 one.acknowledge(reply)
-            if self.publish is not None and isinstance(reply.outcome, Prediction):
-                self.publish(reply.outcome.line)
+        if self.publish is not None:
+            for line in format_lines(reply.outcome for _, reply in done if isinstance(reply.outcome, Prediction)):
+                self.publish(line)
 
     def _save(self) -> bool:
         """Save the model with the position in the journal, and cut that; False if the disk does not take it."""

@@ -42,8 +42,11 @@ OVER: tuple[float, ...]
 PRODUCTS: tuple[tuple[int, int], ...]
 SHARES: tuple[tuple[int, int], ...]
 
-#: If φ·φ is less than this, its last digits are beyond the range.
+#: If φ·φ is less than this, its last digits are beyond the range. A share less than this is left out if a trace has
+#: faded to ``FADED`` since: it counts for nothing, and products with numbers at the end of the range can take a
+#: hundred times as long as others.
 SHORTEST: float
+FADED: float
 #: Whether rows of V go in pairs, which share what is read of Q: faster, as long as LLVM makes vectors of the loop.
 PAIRED: bool
 
@@ -109,6 +112,7 @@ def chunked_functions(rule: Rule, dtype: str) -> Functions:
     made.constant("TAILS", len(tails))
     made.constant("GROWING", len(growing))
     made.constant("SHORTEST", float(np.finfo(dtype).tiny) / precision)
+    made.constant("FADED", precision**2)
     written = 2 * u.m
     made.constant("PAIRED", written * (written - 1) // 2 + written * len(u.coefficients) <= _COMPARED)
     made.constant("OVER", tuple(float(f"a{r}_{c}" in u.scales) for r, c in pairs(u)))
@@ -161,7 +165,9 @@ def _scan(u: Unrolled) -> tuple[list[tuple[int, int]], list[str]]:
             terms = [f"T{r}_{c} * {u.entry(f'{name}{c}')}" for row, c in pairs(u) if row == r and u.B[c][side] != 0.0]
             if terms:
                 shares.append((r, side))
-                lines.append(f"w{side}_{r} = {' + '.join(terms)}")
+                w, faded = f"w{side}_{r}", _sum(f"abs({term.split(' ', 1)[0]})" for term in terms)
+                lines.append(f"{w} = {' + '.join(terms)}")
+                lines.append(f"{w} = {w} if abs({w}) >= SHORTEST or {faded} >= FADED else 0.0")
     for r, c in reversed(pairs(u)):  # what a weight takes needs the weight's own scale as it was
         entry = f"a{r}_{c}"
         if entry in u.scales:
