@@ -267,7 +267,7 @@ def test_growth_where_there_is_no_trace_is_saved_and_loaded(rule: str, dtype: st
     for engine in ("reference", "sparse"):
         learner = emphatic.Learner(rule, 4, dtype=dtype, engine=engine)
         for begin, end in ((0, 995), (995, T)):
-            given = {"rho": rho[begin:end], "I": I[begin:end]}
+            given: dict[str, Any] = {"rho": rho[begin:end], "I": I[begin:end]}
             learner.run(emphatic.Active(index[begin : end + 1]), R[begin:end], 0.9, alpha=0.1, lambda_=1.0, **given)
             learner.save(tmp_path / "model.safetensors")
             learner = emphatic.load(tmp_path / "model.safetensors")
