@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -261,3 +262,27 @@ def test_rows_of_predict_are_answered_one_by_one() -> None:
     assert learner.predict(Phi).tolist() == want
     for rows in (0, 1):
         assert learner.predict(Phi[:rows]).shape == (rows,)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("rule", ["td", "proximal_gtd2"])
+def test_growth_where_there_is_no_trace_is_saved_and_loaded(rule: str, dtype: str, tmp_path: Path) -> None:
+    """ργλ = 3.6 for 1,000 steps after one of no interest: X is 0 all the while, and C must not overflow instead."""
+    rng, T = np.random.default_rng(9), 1040
+    index = np.full((T + 1, 2), -1)
+    index[0, 0] = 2
+    index[1000:] = [rng.permutation(4)[:2] for _ in range(41)]
+    late = np.arange(T) >= 1000
+    R, rho, I = np.where(late, rng.normal(size=T), 0.0), np.where(late, 0.5, 4.0), np.where(late, 1.0, 0.0)
+    theta = {}
+    for engine in ("reference", "sparse"):
+        learner = emphatic.Learner(rule, 4, dtype=dtype, engine=engine)
+        for begin, end in ((0, 995), (995, T)):
+            given: dict[str, Any] = {"rho": rho[begin:end], "I": I[begin:end]}
+            learner.run(emphatic.Active(index[begin : end + 1]), R[begin:end], 0.9, alpha=0.1, lambda_=1.0, **given)
+            learner.save(tmp_path / "model.safetensors")
+            learner = emphatic.load(tmp_path / "model.safetensors")
+        theta[engine] = learner.theta
+    assert np.abs(theta["reference"]).max() > 1e-3
+    assert np.allclose(theta["sparse"], theta["reference"], rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)

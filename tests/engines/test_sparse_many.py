@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numba.core.config
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from emphatic import rules
+from emphatic import Learner, load, rules
 from emphatic.engines.reference import Reference
 from emphatic.engines.rows import Rows
 from emphatic.engines.sparse.columns_kernels import LANES, NEVER
@@ -283,3 +284,24 @@ def test_time_begins_anew(by_step: bool) -> None:
             log.run(engine, t, t + 10)
     assert engine.pending()["clock"][0] <= 60
     assert apart(engine, reference) <= SAME["float64"]
+
+
+@pytest.mark.usefixtures("interpreted")
+@every_dtype
+@pytest.mark.parametrize("overflown", [False, True], ids=["now", "as saved until 0.2"])
+def test_growth_without_features_is_saved_and_loaded(dtype: str, overflown: bool, tmp_path: Path) -> None:
+    """ργλ = 3.6 for 600 steps, in which φ = 0: nothing grows but a factor that would overflow, and the file loads."""
+    rng, T = np.random.default_rng(7), 640
+    Phi = np.zeros((T + 1, 4))
+    Phi[600:] = rng.normal(size=(41, 4)) / 2
+    R, rho = rng.normal(size=T), np.where(np.arange(T) < 600, 4.0, 0.5)
+    learner, reference = (Learner("td", 4, 3, dtype=dtype, engine=engine) for engine in ("sparse", "reference"))
+    for each in (learner, reference):
+        each.run(Phi[:601], R[:600], 0.9, alpha=0.1, lambda_=1.0, rho=rho[:600])
+    if overflown:
+        cast(SparseMany, learner._engine).pending()["left"][:] = np.inf
+    learner.save(tmp_path / "model.safetensors")
+    learner = load(tmp_path / "model.safetensors")
+    for each in (learner, reference):
+        each.run(Phi[600:], R[600:], 0.9, alpha=0.1, lambda_=1.0, rho=rho[600:])
+    assert np.allclose(learner.theta, reference.theta, rtol=0, atol=SAME[dtype])

@@ -158,7 +158,9 @@ def test_the_command_imports_a_rule(tmp_path: Path) -> None:
     [
         ("no_such_module:x", "--rule no_such_module:x: the module 'no_such_module' cannot be imported"),
         ("emphatic:no_such_rule", "--rule emphatic:no_such_rule: the module 'emphatic' has no 'no_such_rule'"),
-        ("emphatic:GVF", "'rule' parameter must be one of td"),
+        ("emphatic:GVF", "--rule emphatic:GVF: must be an emphatic.Rule or ElementwiseRule. Got <class"),
+        (":x", "--rule :x: a rule of your own is given as MODULE:NAME"),
+        ("emphatic:", "--rule emphatic:: a rule of your own is given as MODULE:NAME"),
     ],
 )
 def test_rules_that_the_command_cannot_import(rule: str, said: str, tmp_path: Path, monkeypatch: Any) -> None:

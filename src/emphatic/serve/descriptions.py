@@ -93,7 +93,9 @@ def describe_interface(version: str) -> dict[str, Any]:
     taken = {"type": "object", "properties": {"taken": {"type": "integer"}}}
     anything = {"type": "object"}
     refusals = {
-        "400": answer("The body is not JSON.", error),
+        "400": answer("The body is not JSON, or the Host header names another service.", error),
+        "401": answer("A token is required.", error),
+        "408": answer("The body took too long.", error),
         "413": answer("The body is longer than 1 MiB.", error),
         "415": answer("The body is of another type.", error),
         "422": answer("A single reading that cannot be used, and why; nothing is learned from it.", error),
@@ -103,10 +105,12 @@ def describe_interface(version: str) -> dict[str, Any]:
         "application/json": {"schema": {"oneOf": [reading, {"type": "array", "items": reading}]}},
         "application/x-ndjson": {"schema": {"type": "string", "description": "one JSON object a line"}},
     }
+    lines = answer("The predictions; of a list or of lines, a line for each reading.", line)
+    lines["content"]["application/x-ndjson"] = {"schema": {"type": "string", "description": "a Prediction a line"}}
     post = {
         "summary": "Learn from readings; a line for each, once it is safe.",
         "requestBody": {"required": True, "content": forms},
-        "responses": {"200": answer("The predictions, a line for each reading.", line), **refusals},
+        "responses": {"200": lines, **refusals},
     }
     which = {"name": "signal", "in": "query", "required": False, "schema": {"type": "string"}}
     stream = get("Rows and status as they come: server-sent events.", "text/event-stream", {"type": "string"})

@@ -140,11 +140,16 @@ def resolve(rule: Any) -> Any:
     if not isinstance(rule, str) or ":" not in rule:
         return find_rule(rule) if isinstance(rule, str) and rule in (*rules.names(), *LEAST_SQUARES) else rule
     module, _, name = rule.partition(":")
+    if not (module and name):
+        raise ValueError(f"--rule {rule}: a rule of your own is given as MODULE:NAME.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return find_rule(getattr(importlib.import_module(module), name))
+        found = getattr(importlib.import_module(module), name)
     except ImportError as error:
         raise ValueError(f"--rule {rule}: the module {module!r} cannot be imported: {error}.") from error
     except AttributeError:
         raise ValueError(f"--rule {rule}: the module {module!r} has no {name!r}.") from None
+    if not isinstance(found, rules.AnyRule):
+        raise ValueError(f"--rule {rule}: must be an emphatic.Rule or ElementwiseRule. Got {found!r:.100} instead.")
+    return found

@@ -63,7 +63,16 @@ if TYPE_CHECKING:
         set_z,
         z_at,
     )
-    from emphatic.engines.sparse.sparse_functions import HIGH, LOW, NEAR_THE_END, advance, epochs, place, present
+    from emphatic.engines.sparse.sparse_functions import (
+        HIGH,
+        LOW,
+        NEAR_THE_END,
+        advance,
+        at_least_one,
+        epochs,
+        place,
+        present,
+    )
     from emphatic.engines.sparse.sparse_kernels import are_sound, close_epoch, is_over, settle, start_over, value_of
     from emphatic.rules import Scalars
 
@@ -155,7 +164,7 @@ def find(
     if amiss > 0.0 or not (are_finite(delta, memory, s) and abs(change) <= HUGE):
         return False, delta, v
     if not EAGER:
-        size = bounds_of(c, size)
+        size = bounds_of(c, at_least_one(size))
         for a in range(count):
             size = larger(size, magnitudes(z_at(work, a)))
     keep_decisions(made, k, memory, size, c)
@@ -187,7 +196,7 @@ def move(
         left, decay, drop = 0, decay_of(c), drop_of(memory)
         for a in range(count):
             column = columns[active[a]]
-            column["L"] = 1.0 if phi[0, a] != 0.0 else column["L"] * decay
+            column["L"] = 1.0 if phi[0, a] != 0.0 else min(column["L"] * decay, LIMIT)
             if column["L"] > drop:
                 live[k, left] = active[a]
                 left += 1
@@ -246,6 +255,7 @@ def take_step(
             memory, size, c = decisions(made, k)
             if not is_small(c, size, NEAR_THE_END):
                 fine, size_all = stays_within(columns[k], scale[k], epoch[k], table[k], c)
+                settle(columns[k], scale[k], epoch[k], table[k])  # C has grown, even if no column has
                 for a in range(count):
                     size_all = larger(size_all, magnitudes(z_at(work[k], a)))
                 keep_decisions(made, k, memory, size_all, c)

@@ -52,6 +52,8 @@ add_phi_next: Callable[[np.void, Scalars, Any], None]
 mark: Callable[[np.void, int], None]
 marked: Callable[[np.void], int]
 
+#: (size) → bounds on |X| that are 1 or more, so that they bound what C grows to as well, also where X is 0.
+at_least_one: Callable[[Scalars], Scalars]
 #: (scale, h) → C h.
 combine: Callable[[Floats, Scalars], Scalars]
 #: (scale, c): C ← A C.
@@ -96,6 +98,7 @@ def sparse_functions(rule: AnyRule, dtype: str, kind: type[Functions] = Function
     """The functions of this rule that ``sparse_kernels`` calls, beside those of this kind."""
     functions, at = kind(rule, dtype), Layout(rule)
     add_limits(functions)
+    functions.add("at_least_one(size)", f"return {tuple_of(f'max(size[{r}], 1.0)' for r in functions.u.vectors)}")
     functions.constant("PEAKS", at.peaks)
     functions.constant("PERIOD", int(np.iinfo(STAMP[dtype]).max))
     _of_columns(functions, at)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         add_phi,
         add_phi_next,
         advance,
+        at_least_one,
         combine,
         epochs,
         fetch,
@@ -234,7 +235,7 @@ def take_step(
     )
     memory, size = load(scalars, 0)
     delta, c, memory = decide(step, memory, x, x_next, g)
-    size = bounds(c, size, 1.0 + g[0], 1.0 + g[2])
+    size = bounds(c, at_least_one(size), 1.0 + g[0], 1.0 + g[2])
     # The sums are float64; what a prediction in the learner's dtype could not hold has diverged.
     if not (is_finite(delta, memory) and abs(x[0]) <= LIMIT and abs(x_next[0]) <= LIMIT):
         return np.nan, x[0]
