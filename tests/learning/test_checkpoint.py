@@ -896,7 +896,8 @@ def tampered_horde() -> Iterator[tuple[str, Callable[[Arrays], object]]]:
     yield from tampered(dict.fromkeys(("theta", "e", "gamma", "D", "F"), True))
     for name in ("theta", "e", "gamma", "D", "F"):
         yield f"{name} in int64", remake(name, lambda a: a.astype(np.int64))
-    yield from tampered({f"sparse.{name}": True for name in ("H", "diag", "take", "peak", "left", "bounds")})
+    real = tampered({f"sparse.{name}": True for name in ("H", "diag", "take", "peak", "left", "bounds")})
+    yield from ((what, change) for what, change in real if what != "sparse.left = inf")  # it is taken for the largest
     yield from tampered({f"sparse.{name}": False for name in ("since", "mark", "touch", "clock")})
     for name in ("since", "mark", "touch"):
         yield f"{name} before time", put(f"sparse.{name}", -1, -1)
