@@ -194,9 +194,17 @@ def share_out_the_learners(path: str) -> None:
 
 
 def take_other_arrays() -> None:
-    """DLPack in, and out; tensors of a graph of gradients."""
+    """DLPack in, and out; tensors of a graph of gradients; arrays that go backwards in memory, which torch has not."""
     stream = make(5, 17, 6, 2, rule="td")
     expected = stream.expected("td")
+    learner = Learner("td", 6, 2, engine="cuda")
+    backwards: dict[str, Any] = {name: p.copy()[::-1].copy()[::-1] for name, p in stream.parameters().items()}
+    backwards["R"] = backwards["R"].astype(np.float32)[::-1].copy()[::-1]
+    Phi = stream.Phi[::-1, ::-1].copy()[::-1, ::-1]
+    assert relative_error(learner.run(Phi, **backwards), expected.predictions) < 1e-6
+    assert np.array_equal(learner.predict(Phi), learner.predict(stream.Phi))
+    assert np.array_equal(learner.predict(Phi[0]), learner.predict(stream.Phi)[0])
+    learner.run(stream.Phi, np.float32(1.0), np.array(0.9, np.float32), alpha=0.1)
     for kind in (Foreign, lambda value: torch.tensor(value, requires_grad=True)):
         learner = Learner("td", 6, 2, engine="cuda")
         given: dict[str, Any] = {name: kind(value) for name, value in stream.parameters().items()}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from emphatic.engines.cuda.cuda_blocks import tensor_of
 from emphatic.learning import inputs
 from emphatic.rules import AnyRule
 
@@ -63,7 +64,7 @@ def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value
     single = isinstance(value, np.ndarray) and value.dtype == np.float32
     if not isinstance(value, torch.Tensor) and not single:
         return inputs.series(function, T, K, rule, name, value)
-    tensor = torch.as_tensor(inputs.numbers(name, value, function)) if single else value
+    tensor = tensor_of(inputs.numbers(name, value, function)) if single else value
     view = tensor.reshape(inputs.shape_of(name, tuple(value.shape), function, T, K))
     view = view if view.is_floating_point() else view.double()
     if view.numel():

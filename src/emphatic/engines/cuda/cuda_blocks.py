@@ -15,7 +15,7 @@ from emphatic.engines.cuda.cuda_functions import GROUP
 if TYPE_CHECKING:
     from emphatic.engines.cuda.cuda_part import CudaPart
 
-__all__ = ["ROWS", "CudaBlock", "CudaLog"]
+__all__ = ["ROWS", "CudaBlock", "CudaLog", "tensor_of"]
 
 #: Feature rows in a chunk.
 ROWS = 64
@@ -116,8 +116,8 @@ class CudaLog:
         self.part, self.keep, self.T = part, keep, len(phi)
         self.top = torch.tensor(top, dtype=torch.float64, device=part.device)
         self.apart = not _one_log(phi, phi_next)
-        self.phi, self.phi_next = _tensor(phi), _tensor(phi_next)
-        self.parameters = [_tensor(_reduced(p)) for p in parameters]
+        self.phi, self.phi_next = tensor_of(phi), tensor_of(phi_next)
+        self.parameters = [tensor_of(_reduced(p)) for p in parameters]
         # What is the same at every step is copied once, in float64.
         self.constant = [
             p.to(part.device, torch.float64) if len(p) == 1 or self.T == 1 else None for p in self.parameters
@@ -190,10 +190,11 @@ class CudaLog:
         return pinned.to(device, non_blocking=True)
 
 
-def _tensor(value: Any) -> torch.Tensor:
+def tensor_of(value: Any) -> torch.Tensor:
+    """An array as a tensor in the same memory, if torch can have it there."""
     if isinstance(value, torch.Tensor):
         return value
-    if min(value.strides) < 0 or not value.flags.aligned:  # which torch does not have
+    if min(value.strides, default=0) < 0 or not value.flags.aligned:  # which torch does not have
         value = value.copy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it may be read-only, and is only read

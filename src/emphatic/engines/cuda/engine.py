@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.names import refusal
 from emphatic.engines.base import Arrays, Engine, Features
-from emphatic.engines.cuda.cuda_blocks import ROWS, CudaBlock, CudaLog
+from emphatic.engines.cuda.cuda_blocks import ROWS, CudaBlock, CudaLog, tensor_of
 from emphatic.engines.cuda.cuda_part import CudaPart
 from emphatic.engines.cuda.cuda_steps import stand_still, take_steps
 from emphatic.engines.watch import Watch
@@ -190,7 +190,7 @@ class Cuda(Engine):
     def predict(self, phi: Features) -> NDArray[Any]:
         made = []
         for part in self.parts:
-            rows = torch.as_tensor(phi, device=part.device, dtype=part.real)
+            rows = tensor_of(phi).to(part.device, part.real)
             made.append((rows @ part.X[0, :, : self.n].T).cpu().numpy())
         return np.concatenate(made, axis=1)
 
