@@ -207,7 +207,7 @@ def _findings(kind: str, delays: Mapping[str, list[float]]) -> list[Check]:
 def _figure(delays: Mapping[str, Mapping[str, list[float]]]) -> Figure:
     panels, names = [], list(next(iter(delays.values())))
     for kind, found in delays.items():
-        x = np.arange(max(2, FAULTS[kind] + 1), dtype=float)
+        x = np.arange(1, max(3, FAULTS[kind] + 1), dtype=float)
         lines = [
             Line(
                 x,
@@ -218,6 +218,6 @@ def _figure(delays: Mapping[str, Mapping[str, list[float]]]) -> Figure:
             for j, name in enumerate(names)
         ]
         panels.append(Panel(kind, lines, y_range=(0.0, 1.0)))
-    plot = Plot({"all": panels}, "alarms", 2, 1, x=Axis("rows since the fault began"), y=Axis("share found"))
+    plot = Plot({"all": panels}, "alarms", 2, 1, x=Axis("rows of the fault read", "log"), y=Axis("share found"))
     caption = "At equal false alarms, but for the default threshold."
     return Figure("Faults found", plot, caption, [Key(category(j), name) for j, name in enumerate(names)])
