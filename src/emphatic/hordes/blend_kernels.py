@@ -62,7 +62,7 @@ def within(v: float, low: float, high: float, mean: float) -> float:
 
 
 @register_jitable
-def note(s: Floats, x: float, known: bool, h: float) -> tuple[float, float, float]:
+def add_reading(s: Floats, x: float, known: bool, h: float) -> tuple[float, float, float]:
     """Add a reading to a question's mean, trace and range; returns it, or the last one, and the bounds of answers."""
     if not known:
         x = s[LAST]
@@ -150,7 +150,7 @@ def combine(
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
                 single[t, q] = out[t, q]
                 continue
-            x, low, high = note(s, x, known, h)
+            x, low, high = add_reading(s, x, known, h)
             mean = s[MEAN]
             p = mean
             for i in range(E):
@@ -206,7 +206,7 @@ def blend(
                 p = V[t, q, E // 2]
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
                 continue
-            x, low, high = note(s, x, known, h)
+            x, low, high = add_reading(s, x, known, h)
             mean = s[MEAN]
             p = mean + w[E] * (x - mean) + w[E + 1] * (s[TRACE] - mean)
             for i in range(E):

@@ -159,7 +159,10 @@ class LeastSquares(LeastSquaresState):
         return inputs.features(name, inputs.import_array(name, value, function), function, self.n, "float64")[0]
 
     def _parameters(self, function: str, T: int, values: tuple[Any, ...], R: Any) -> tuple[Array, Array]:
-        """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get matrices each."""
+        """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get a matrix each.
+
+        If they differ in γ alone, and sums telescope from the first step on, they get one in common.
+        """
         rule, names = rules.get("etd"), ("gamma_next", "lambda_", "rho", "I")
         found = [
             inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)

@@ -31,7 +31,7 @@ LOST = 1e6
 
 
 @register_jitable
-def note_step(
+def record_step(
     t: int, Phi: Floats, Phi_next: Floats, parameters: Floats, R: Floats, theta: Floats, e: Floats, memory: Floats,
     frozen: NDArray[np.bool_], predictions: Floats, weights: Floats, every: int, skip: int, delta: Floats,
 ) -> int:  # fmt: skip
@@ -83,7 +83,7 @@ def steps(
     for t in range(begin, T):
         resumed = t == begin and after >= 0
         if not resumed:
-            g = note_step(
+            g = record_step(
                 t, Phi, Phi_next, parameters, R, theta, e, memory, frozen, predictions, weights, every, skip, delta
             )
             if g >= 0:
@@ -187,7 +187,7 @@ def common_steps(
             follows = follows and Phi[t, i] == last[i]
         if not follows and is_open(e, memory, last):
             return t, APART, 0
-        g = note_step(
+        g = record_step(
             t, Phi, Phi_next, parameters, R, theta, e, memory, frozen, predictions, weights, every, skip, delta
         )
         if g >= 0:

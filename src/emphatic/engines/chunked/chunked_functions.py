@@ -162,12 +162,12 @@ def _scan(u: Unrolled) -> tuple[list[tuple[int, int]], list[str]]:
     shares, lines = [], []
     for side, name in enumerate("bd"):
         for r in u.vectors:
-            terms = [f"T{r}_{c} * {u.entry(f'{name}{c}')}" for row, c in pairs(u) if row == r and u.B[c][side] != 0.0]
-            if terms:
+            columns = [c for row, c in pairs(u) if row == r and u.B[c][side] != 0.0]
+            if columns:
                 shares.append((r, side))
-                w, faded = f"w{side}_{r}", _sum(f"abs({term.split(' ', 1)[0]})" for term in terms)
-                lines.append(f"{w} = {' + '.join(terms)}")
-                lines.append(f"{w} = {w} if abs({w}) >= SHORTEST or {faded} >= FADED else 0.0")
+                w, left = f"w{side}_{r}", _sum(f"abs(T{r}_{c})" for c in columns)
+                lines.append(f"{w} = {_sum(f'T{r}_{c} * ' + u.entry(f'{name}{c}') for c in columns)}")
+                lines.append(f"{w} = {w} if abs({w}) >= SHORTEST or {left} >= FADED else 0.0")
     for r, c in reversed(pairs(u)):  # what a weight takes needs the weight's own scale as it was
         entry = f"a{r}_{c}"
         if entry in u.scales:

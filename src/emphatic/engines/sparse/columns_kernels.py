@@ -109,7 +109,7 @@ def compact(places: Times, log: Times, clock: Integers) -> None:
 
 
 @exact
-def shrink_left(scale: Floats, j: int, k: int, factor: float) -> None:
+def scale_left(scale: Floats, j: int, k: int, factor: float) -> None:
     """What is left of trace j of old columns, times the factor; at most LIMIT, above which no finite trace is."""
     left = scale[LEFT + j, k] * abs(factor)
     scale[LEFT + j, k] = left if left <= LIMIT else LIMIT
@@ -131,7 +131,7 @@ def settle(H: Array, scale: Floats, since: Times, places: Times, first: int, las
                 H[i, r * K + k] = z
     for k in range(first, last):
         for j in range(TRACES):
-            shrink_left(scale, j, k, scale[WEIGHTS + j, k])
+            scale_left(scale, j, k, scale[WEIGHTS + j, k])
             scale[PEAK + j, k] = 1.0
         for row in range(PEAK):
             scale[row, k] = 1.0 if row < VECTORS else 0.0
@@ -197,7 +197,7 @@ def close(
             for r in range(WEIGHTS):
                 scale[TAKE + r * TRACES + j, k] = 0.0
             scale[WEIGHTS + j, k] = scale[PEAK + j, k] = 1.0
-            shrink_left(scale, j, k, scaled)
+            scale_left(scale, j, k, scaled)
             if scale[LEFT + j, k] < DEAD:
                 later[k] = now if scaled == 0.0 else marks[j, k]
                 marks[j, k], scale[LEFT + j, k] = now, 1.0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         step_at,
         store,
     )
-    from emphatic.engines.sparse.columns_kernels import add, close, fold, look, settle, settle_weights, shrink_left
+    from emphatic.engines.sparse.columns_kernels import add, close, fold, look, scale_left, settle, settle_weights
     from emphatic.engines.sparse.sparse_many_functions import (
         NEAR_THE_END,
         NEXT,
@@ -266,7 +266,7 @@ def advance(
                 for r in range(VECTORS):  # weights first: they use the traces from before the step
                     H[i, r * K + k] = component(H[i], form, r, k, K, phi[i], phi_next[i])
             for j in range(TRACES):
-                shrink_left(scale, j, k, form[WEIGHTS + j, k])
+                scale_left(scale, j, k, form[WEIGHTS + j, k])
             stand_still(form, k)
         if not frozen[k]:
             for i in range(COUNTER):
