@@ -301,11 +301,9 @@ class Horde(HordeSteps):
         if (tuple(table.names), tuple(table.categories)) != (self.signals, self.categories):
             wanted = f"have the columns {', '.join((*self.signals, *self.categories))}"
             raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
-        clock = clock or table.clock()
-        for block in table.blocks(BLOCK, start):
-            gap = block.find_gaps(clock)
+        for block in table.blocks(BLOCK, start, clock):
             with self._guard:
-                answers = self._learn_rows(block.values, block.time, block.labels, None, None, gap)
+                answers = self._learn_rows(block.values, block.time, block.labels, None, None, block.gap)
             yield block, answers
 
     # ------------------------------------------------------------------ transitions

@@ -310,10 +310,9 @@ class Predictor:
         horde.warm_up(table, len(rows))
         self.settings = settings
         self._ready(horde, clock, table.notation)
-        again = copy(clock)  # the horde's own finds the gaps once
         for block, predictions in horde.blocks(table, clock):
             self.step += len(predictions)
-            derived = self.derived(predictions, block.values, block.find_gaps(again))
+            derived = self.derived(predictions, block.values, block.gap)
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
