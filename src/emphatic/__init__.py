@@ -14,8 +14,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from emphatic import _moved
-
 if TYPE_CHECKING:
     from functools import partial
 
@@ -71,8 +69,6 @@ if TYPE_CHECKING:
     ResidualGradient: partial[Learner]
 
 __version__ = "0.2.0"
-
-_moved.install()
 
 _HOME = {
     "errors": ("CheckpointError", "Diverged"),
