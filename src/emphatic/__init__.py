@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     ABTD: partial[Learner]
     ResidualGradient: partial[Learner]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME = {
     "errors": ("CheckpointError", "Diverged"),
