@@ -8,7 +8,6 @@ A test holds the page against the declarations.
 from __future__ import annotations
 
 import typing
-from dataclasses import MISSING
 from pathlib import Path
 
 from emphatic.common.settings import declared_settings
@@ -24,13 +23,14 @@ def with_settings(page: str) -> str:
     """The page with a row for each setting between its marks."""
     rows = ["| setting | flag | type | default | must be | meaning |", "|---|---|---|---|---|---|"]
     types = typing.get_type_hints(Settings)
-    for name, (entry, declaration) in declared_settings(Settings).items():
-        default = entry.default if entry.default is not MISSING else entry.default_factory()  # type: ignore[misc]
+    for name, (_, declaration) in declared_settings(Settings).items():
+        default = getattr(Settings(), name)
         flag = f"`{declaration.flag or '--' + name.replace('_', '-')}`" if declaration.commands else ""
         kind = str(types[name]).replace("collections.abc.", "").replace("typing.", "").replace("<class 'str'>", "str")
         kind = kind.replace("<class 'float'>", "float").replace("|", "\\|")
         help_text, _, written_default = declaration.help.rstrip(".").partition("; default: ")
-        shown = written_default or ("none" if default is None else f"`{default}`")
+        absent = "no" if declaration.flag_type is bool else "found from the table"
+        shown = written_default or (absent if default is None else f"`{default}`")
         rows.append(f"| `{name}` | {flag} | `{kind}` | {shown} | {declaration.must} | {help_text}. |")
     start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
     return page[:start] + "\n".join(rows) + "\n" + page[end:]
