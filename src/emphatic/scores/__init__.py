@@ -8,9 +8,8 @@ in the signal's own unit, and it is scored only where nearly all of that was see
 ordered by signal, then horizon: question q = c·H + h.
 """
 
-from emphatic.scores.measures import measures, running_mean
-from emphatic.scores.offline import STRENGTHS, offline
+from emphatic.scores.baselines import STRENGTHS, offline, running_mean
+from emphatic.scores.measures import PIECES, Summary, measures, summary
 from emphatic.scores.returns import KNOWN, known_return
-from emphatic.scores.summary import PIECES, Summary, summary
 
 __all__ = ["KNOWN", "PIECES", "STRENGTHS", "Summary", "known_return", "measures", "offline", "running_mean", "summary"]
