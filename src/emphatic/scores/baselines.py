@@ -1,5 +1,8 @@
 """Baselines: what predicts a return without learning online.
 
+A baseline is one ``Baseline`` in ``__all__`` of a module of this package, or an entry point of another package in the
+group ``emphatic.baselines``. Every score of a log has it under its name.
+
 *Persistence* is the present reading, the *running mean* that of all readings so far. Neither learns.
 
 The *offline ridge fit* is made in hindsight: ridge regression of the returns on the inputs of the online predictions,
@@ -19,22 +22,29 @@ Returns near the end of the first half reach into the second, and are used too: 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic.common.discovery import discover
 from emphatic.engines.compiled import blas_threads
 from emphatic.learning.active import Active
 from emphatic.learning.inputs import refusal
 from emphatic.scores.returns import Bits, count_bits, share_masks, unpack_bits
 
-__all__ = ["STRENGTHS", "FirstHalf", "OfflineFit", "PlainAnswers", "RunningMean", "blocks", "offline", "running_mean"]
+# The scores have the baselines in this order.
+__all__ = ["PERSISTENCE", "MEAN", "OFFLINE", "STRENGTHS", "Baseline", "FirstHalf", "OfflineFit", "PlainAnswers"]  # noqa: RUF022
+__all__ += ["RunningMean", "blocks", "find_baselines", "offline", "running_mean"]
 
 Array = NDArray[np.float64]
 Features = Callable[[], Iterator[Active]]
+#: Predictions (Q, B) of the next rows, from their readings (B, C) and where these are missing.
+Predictor = Callable[[Array, NDArray[np.bool_]], Array]
 
 #: Ridge strengths, in rows.
 STRENGTHS = 10.0 ** np.arange(-2, 7)
@@ -44,9 +54,104 @@ _FEATURES = 4096
 ROOM = 2**28
 #: What is added to the square of an answer, in its own unit: two answers may be the same.
 _SLIGHT = 1e-6
+#: The keys of a question's scores that are no baseline and no measure.
+RESERVED = {
+    *("signal", "horizon", "gamma", "skill", "first_half", "answers", "ratio_to_offline", "known", "reasons"),
+    *("coverage", "interval_score", "calibrated", "alarms", "alarm_rows", "reading"),  # added by nexting
+}
+
+
+# ------------------------------------------------------------------ declarations
+
+
+class HindsightFit(Protocol):
+    """A fit to the first half of a log that predicts the second half, as ``OfflineFit`` is one.
+
+    The rows are passed in order ``passes`` times or more, all but the last time those of the first half only; what
+    exceeds its own passes it ignores.
+    """
+
+    #: How often it needs the rows.
+    passes: int
+
+    @property
+    def room(self) -> int:
+        """The bytes that it takes."""
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why there is no fit, of each question; "" where there is."""
+
+    def add(self, start: int, index: NDArray[np.int64], value: Array, G: Array, answers: Array | None = None) -> Array:
+        """The next rows: active features (B, k), returns (Q, B) and plain answers (a, Q, B).
+
+        Returns predictions (Q, B), NaN in the first half.
+        """
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A prediction that needs no online learning, with which the learned ones are compared.
+
+    It is computed either from readings, by ``start``, or in hindsight from returns and features, by ``fit``. Questions
+    are ordered by signal, then horizon.
+
+    Args:
+        name: Its key in the scores.
+        start: ``start(gammas, C)``, with the discounts of the H horizons and the number of signals, begins a log. The
+            function that it returns is called with the readings (B, C) of the next rows, in which the last one is held
+            where one is missing, and with where they are missing (B, C). It returns predictions (C·H, B), in which
+            row t depends on rows up to t.
+        fit: ``fit(n, T, H, half, a)``, with the numbers of features, rows, horizons and plain answers and the
+            ``FirstHalf``, begins a fit such as ``OfflineFit``.
+    """
+
+    name: str
+    start: Callable[[Array, int], Predictor] | None = None
+    fit: Callable[[int, int, int, FirstHalf, int], HindsightFit] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.start is None) == (self.fit is None):
+            raise refusal("start", "Baseline", "be given, or else 'fit'", "both" if self.start else "neither")
+
+
+@functools.cache
+def find_baselines() -> dict[str, Baseline]:
+    """All baselines by name: those of this package, then those of others."""
+    return find_members("emphatic.baselines", Baseline, "a Baseline")
+
+
+def find_members(group: str, kind: type[Any], wanted: str) -> dict[str, Any]:
+    """The declarations of a kind in the modules of this package and in a group of entry points, by name.
+
+    Raises:
+        ValueError: if two have one name, or one has the name of another key of the scores.
+    """
+    plugins = discover("emphatic.scores", group)
+    members: dict[str, Any] = {}
+    for plugin in plugins:
+        if plugin == "kernels":  # numba is imported on first use
+            continue
+        for member in plugins.objects(plugin, lambda value: isinstance(value, kind), wanted):
+            if member.name in members or member.name in RESERVED:
+                where = plugin if plugin in plugins.files else f"the entry point {plugin!r} of {group!r}"
+                raise ValueError(f"The name {member.name!r} of {wanted} in {where} is taken: scores have it already.")
+            members[member.name] = member
+    return members
 
 
 # ------------------------------------------------------------------ without learning
+
+
+def _persist(gammas: Array, C: int) -> Predictor:
+    """The present reading."""
+    return lambda held, missing: np.repeat(held.T, len(gammas), axis=0)
+
+
+def _average(gammas: Array, C: int) -> Predictor:
+    """The mean of the readings so far."""
+    mean = RunningMean(C)
+    return lambda held, missing: np.repeat(mean(held, missing).T, len(gammas), axis=0)
 
 
 class PlainAnswers:
@@ -452,3 +557,8 @@ def blocks(phi: Features, T: int) -> Iterator[tuple[int, int, NDArray[np.int64],
             return
     if start < T:
         raise refusal("phi", "offline", f"give {T} rows", f"{start}")
+
+
+PERSISTENCE = Baseline("persistence", start=_persist)
+MEAN = Baseline("mean", start=_average)
+OFFLINE = Baseline("offline", fit=OfflineFit)

@@ -1,13 +1,18 @@
 """Measures of predictions against the actual returns, and the scores of a whole log.
 
+A measure is one ``Measure`` in ``__all__`` of a module of this package, or an entry point of another package in the
+group ``emphatic.measures``. Every score has it under its name, beside the root mean square error.
+
 ``measures`` takes arrays. ``LogScores``, ``IntervalScores`` and ``WorstErrors`` take blocks of rows in order and keep
 sums only; ``summary`` scores a log that is in memory.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
-from emphatic.scores.baselines import Array, Features, FirstHalf, OfflineFit, PlainAnswers, RunningMean, blocks
+from emphatic.scores.baselines import Array, Features, FirstHalf, PlainAnswers, blocks, find_baselines, find_members
 from emphatic.scores.returns import Returns, rows_to_score
 
-__all__ = ["PIECES", "IntervalScores", "LogScores", "Summary", "WorstErrors", "finite", "measures", "summary"]
+# The scores have the measures in this order.
+__all__ = ["RMSE", "VARIANCE_EXPLAINED", "PIECES", "IntervalScores", "LogScores", "Measure", "Moments", "Summary"]  # noqa: RUF022
+__all__ += ["WorstErrors", "find_measures", "finite", "measures", "summary"]
 
 Measures = dict[str, float | None]
 
@@ -26,12 +33,81 @@ Measures = dict[str, float | None]
 _NEGLIGIBLE = 1e-12
 #: Points of a learning curve. An even number: half of them cover the first half of the log.
 PIECES = 20
-#: The predictions that are scored, by the names that the scores have for them.
-_RIVALS = ("", "persistence", "mean", "offline")
 #: Why there are no scores.
 UNKNOWN = "no return is known in the second half: it reaches beyond the end or a gap, or too little of it was read"
 TOO_SHORT = "no return is known in the second half: the log is too short, {:,} rows would do"
 STILL = "the return does not vary in the second half"
+
+
+class Moments(NamedTuple):
+    """Means over the rows that are scored, from which measures are computed."""
+
+    #: The number of rows, 1 or more.
+    rows: int
+    #: The mean squared error.
+    error: float
+    #: The variance of the return, and its mean square.
+    variance: float
+    square: float
+    #: The mean of the measure's ``loss``; NaN for a measure without one.
+    loss: float = math.nan
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How good predictions are: one number, from means over the rows whose return is known.
+
+    Args:
+        name: Its key in the scores.
+        compute: From the moments of predictions and returns to the number; NaN where it is undefined.
+        loss: Of predictions and returns, an array of the same shape, whose mean is ``Moments.loss``. A measure that
+            needs only the squared error and the return's variance has none.
+    """
+
+    name: str
+    compute: Callable[[Moments], float]
+    loss: Callable[[Array, Array], Array] | None = None
+
+
+def _explain(moments: Moments) -> float:
+    varies = moments.variance > _NEGLIGIBLE * moments.square
+    return 1 - moments.error / moments.variance if varies else math.nan
+
+
+RMSE = Measure("rmse", lambda moments: math.sqrt(moments.error))
+VARIANCE_EXPLAINED = Measure("variance_explained", _explain)
+
+
+@functools.cache
+def find_measures() -> dict[str, Measure]:
+    """All measures by name: those of this package, then those of others."""
+    members: dict[str, Measure] = find_members("emphatic.measures", Measure, "a Measure")
+    for name in members:
+        if name in find_baselines():
+            raise ValueError(f"The name {name!r} of a Measure is taken: there is a Baseline of that name.")
+    return members
+
+
+def _losses() -> list[Callable[[Array, Array], Array]]:
+    """What is averaged over rows: the squared error, then the losses of measures."""
+    return [_squared_error, *(measure.loss for measure in find_measures().values() if measure.loss is not None)]
+
+
+def _squared_error(prediction: Array, G: Array) -> Array:
+    error: Array = (prediction - G) ** 2
+    return error
+
+
+def _evaluate(rows: int, means: Sequence[float], variance: float, square: float) -> Measures:
+    """All measures of this many rows, from the means of ``_losses`` and the return's variance and mean square."""
+    if not rows:
+        return dict.fromkeys(find_measures())
+    losses = iter(means[1:])
+    scores = {}
+    for name, measure in find_measures().items():
+        loss = math.nan if measure.loss is None else next(losses)
+        scores[name] = finite(float(measure.compute(Moments(rows, means[0], variance, square, loss))))
+    return scores
 
 
 def measures(
@@ -41,7 +117,8 @@ def measures(
 
         rmse = √MSE,   variance_explained = 1 − MSE / Var(G)
 
-    None where undefined: without rows; variance explained also where the return does not vary.
+    None where undefined: without rows; variance explained also where the return does not vary. Measures of other
+    packages (``Measure``) follow.
 
     Args:
         prediction: The predictions, (T,).
@@ -55,18 +132,10 @@ def measures(
     """
     outcome = np.asarray(G[use], np.float64)
     if not len(outcome):
-        return from_moments(0, math.nan, math.nan, math.nan)
+        return _evaluate(0, (), math.nan, math.nan)
     with np.errstate(over="ignore", invalid="ignore"):
-        error = np.mean((prediction[use] - outcome) ** 2)
-        return from_moments(len(outcome), float(error), float(np.var(outcome)), float(np.mean(outcome**2)))
-
-
-def from_moments(rows: int, error: float, variance: float, square: float) -> Measures:
-    """The measures of so many rows from the mean squared error, and the return's variance and mean square."""
-    if not rows:
-        return {"rmse": None, "variance_explained": None}
-    explained = 1 - error / variance if variance > _NEGLIGIBLE * square else math.nan
-    return {"rmse": finite(math.sqrt(error)), "variance_explained": finite(explained)}
+        means = [float(np.mean(loss(prediction[use], outcome))) for loss in _losses()]
+        return _evaluate(len(outcome), means, float(np.var(outcome)), float(np.mean(outcome**2)))
 
 
 def finite(number: float) -> float | None:
@@ -171,10 +240,14 @@ class LogScores:
         self._signals, self._horizons, self._gammas = signals, horizons, gammas
         self._ends = np.arange(1, PIECES + 1) * T // PIECES
         Q = len(signals) * len(horizons)
-        self._running = RunningMean(len(signals))
         self._N = np.zeros((PIECES, Q), np.int64)
         self._mean, self._M2 = np.zeros((PIECES, Q)), np.zeros((PIECES, Q))
-        self._errors = np.zeros((len(_RIVALS), PIECES, Q))
+        self._losses = _losses()
+        baselines = find_baselines().values()
+        self._causal = {known.name: known.start(gammas, len(signals)) for known in baselines if known.start}
+        self._fitted = [known.name for known in baselines if known.fit]
+        #: The sums of each loss, (losses, pieces, Q), of the online predictions ("") and of each baseline.
+        self._errors = {name: np.zeros((len(self._losses), PIECES, Q)) for name in ("", *find_baselines())}
         self._answers: dict[str, Array] = {}
 
     def add(
@@ -183,26 +256,36 @@ class LogScores:
         held: Array,
         missing: NDArray[np.bool_],
         predictions: NDArray[Any],
-        offline: Array,
+        offline: Array | Mapping[str, Array],
         G: Array,
         known: NDArray[np.bool_],
     ) -> None:
-        """The next B rows, from ``start`` on.
+        """The next B rows.
 
-        Readings (B, C), the last one held where one is ``missing``; predictions (B, Q); the offline fit's, the returns
-        and where they are known, (Q, B) each.
+        Args:
+            start: The number of the first of them.
+            held: Readings (B, C), the last one held where one is missing.
+            missing: Where they are missing, (B, C).
+            predictions: The online predictions, (B, Q).
+            offline: The predictions of the baselines that are fitted in hindsight, (Q, B) each, by name; or those of
+                the offline fit alone. Where a fit is not passed, it has no scores.
+            G: The returns, (Q, B).
+            known: Where they are known, (Q, B).
         """
-        H = len(self._horizons)
-        simple = (held, self._running(held, missing))
-        guesses = (np.asarray(predictions, np.float64).T, *(np.repeat(p.T, H, axis=0) for p in simple), offline)
+        fits = offline if isinstance(offline, Mapping) else {"offline": offline}
+        absent = np.full(G.shape, np.nan)
+        guesses = {"": np.asarray(predictions, np.float64).T}
+        guesses |= {name: _checked(name, predict(held, missing), G) for name, predict in self._causal.items()}
+        guesses |= {name: _checked(name, fits.get(name, absent), G) for name in self._fitted}
         stop = start + len(held)
         inner = self._ends[(self._ends > start) & (self._ends < stop)].tolist()
         with np.errstate(over="ignore", invalid="ignore"):
             for a, b in pairwise([start, *inner, stop]):
                 piece, rows = int(np.searchsorted(self._ends, a, "right")), slice(a - start, b - start)
                 use, g = known[:, rows], G[:, rows]
-                for i, guess in enumerate(guesses):
-                    self._errors[i, piece] += np.where(use, (guess[:, rows] - g) ** 2, 0.0).sum(axis=1)
+                for name, guess in guesses.items():
+                    for sums, loss in zip(self._errors[name], self._losses, strict=True):
+                        sums[piece] += np.where(use, loss(guess[:, rows], g), 0.0).sum(axis=1)
                 self._merge(piece, use, g)
 
     def add_answers(self, start: int, answers: Mapping[str, Array], G: Array, known: NDArray[np.bool_]) -> None:
@@ -228,12 +311,20 @@ class LogScores:
         self._M2[piece] += np.where(N > 0, M2 + delta**2 * (earlier * (N / both)), 0.0)
         self._N[piece] += N
 
-    def scores(self, offline: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """One object per question, as ``summary`` describes it; ``offline`` has the reasons for missing fits."""
+    def scores(self, offline: Sequence[str] | Mapping[str, Sequence[str]] = ()) -> list[dict[str, Any]]:
+        """One object per question, as ``summary`` describes it.
+
+        Args:
+            offline: Why there is no fit of a question, "" where there is: a list for each baseline that is fitted in
+                hindsight, by name; or that of the offline fit alone.
+        """
+        faults = offline if isinstance(offline, Mapping) else {"offline": offline}
         objects: list[dict[str, Any]] = []
         early, late = slice(0, PIECES // 2), slice(PIECES // 2, PIECES)
         for q, (signal, horizon, gamma) in enumerate(self._questions()):
-            ours, persistence, mean, fit = (self._measures(i, q, late) for i in range(len(_RIVALS)))
+            ours = self._measures("", q, late)
+            baselines = {name: self._measures(name, q, late) for name in find_baselines()}
+            best = baselines["offline"]["variance_explained"]
             objects.append(
                 {
                     "signal": signal,
@@ -241,50 +332,49 @@ class LogScores:
                     "gamma": gamma,
                     **ours,
                     "skill": self._skill(q, late),
-                    "first_half": self._measures(0, q, early),
-                    "persistence": persistence,
-                    "mean": mean,
-                    "offline": fit,
+                    "first_half": self._measures("", q, early),
+                    **baselines,
                     "answers": self._single(q, late),
-                    "ratio_to_offline": _ratio(ours["variance_explained"], fit["variance_explained"]),
+                    "ratio_to_offline": _ratio(ours["variance_explained"], best),
                     "known": int(self._N[late, q].sum()),
-                    "reasons": self._reasons(q, ours, fit, offline[q] if offline else ""),
+                    "reasons": self._reasons(q, ours, baselines, faults),
                 }
             )
         return objects
 
-    def _reasons(self, q: int, ours: Measures, fit: Measures, offline: str) -> dict[str, str]:
+    def _reasons(
+        self, q: int, ours: Measures, baselines: Mapping[str, Measures], faults: Mapping[str, Sequence[str]]
+    ) -> dict[str, str]:
         """Why a number is None, by its name; empty if none is."""
         if not self._N[PIECES // 2 :, q].any():
             gamma = float(self._gammas[q % len(self._horizons)])
             short = gamma < 1.0 and self._ends[-1] < rows_to_score(gamma)
             why = TOO_SHORT.format(rows_to_score(gamma)) if short else UNKNOWN
-            return dict.fromkeys(("variance_explained", "skill", "offline"), why)
+            return dict.fromkeys(("variance_explained", "skill", *self._fitted), why)
         reasons = {}
         if ours["variance_explained"] is None:
             reasons["variance_explained"] = STILL
         if self._skill(q, slice(PIECES // 2, PIECES)) is None:
             reasons["skill"] = "persistence makes no error"
-        if fit["variance_explained"] is None:
-            reasons["offline"] = offline or reasons.get("variance_explained", "its errors overflow")
+        for name in self._fitted:
+            if baselines[name]["variance_explained"] is None:
+                fault = faults[name][q] if faults.get(name) else ""
+                reasons[name] = fault or reasons.get("variance_explained", "its errors overflow")
         return reasons
 
     def _skill(self, q: int, pieces: slice) -> float | None:
         """1 − MSE / MSE(persistence); None where persistence makes no error."""
-        ours, persistence = (float(np.sum(self._errors[i, pieces, q])) for i in (0, 1))
+        ours, persistence = (float(np.sum(self._errors[name][0, pieces, q])) for name in ("", "persistence"))
         return finite(1.0 - ours / persistence) if persistence > 0.0 else None
 
     def curves(self) -> list[dict[str, Any]]:
         """The errors in each piece of the log, and the row where it ends, for each question."""
         rows = self._ends.tolist()
         with np.errstate(invalid="ignore", divide="ignore"):
-            errors = np.sqrt(self._errors / self._N)
+            errors = {name: np.sqrt(self._errors[name][0] / self._N) for name in ("", *self._causal)}
         return [
             {"signal": signal, "horizon": horizon, "rows": rows}
-            | {
-                name or "rmse": [finite(error) for error in errors[i, :, q].tolist()]
-                for i, name in enumerate(_RIVALS[:3])
-            }
+            | {name or "rmse": [finite(error) for error in array[:, q].tolist()] for name, array in errors.items()}
             for q, (signal, horizon, _) in enumerate(self._questions())
         ]
 
@@ -294,24 +384,36 @@ class LogScores:
 
     def _single(self, q: int, pieces: slice) -> dict[str, float | None]:
         """The variance that each single answer explains; a question may not have all of them (NaN)."""
+        rows, variance, square = self._moments(q, pieces)
         sums = {name: float(errors[q]) for name, errors in self._answers.items() if not np.isnan(errors[q])}
-        return {name: self._moments(error, q, pieces)["variance_explained"] for name, error in sums.items()}
+        if not rows:
+            return dict.fromkeys(sums)
+        return {name: finite(_explain(Moments(rows, total / rows, variance, square))) for name, total in sums.items()}
 
-    def _measures(self, rival: int, q: int, pieces: slice) -> Measures:
-        return self._moments(float(np.sum(self._errors[rival, pieces, q])), q, pieces)
+    def _measures(self, name: str, q: int, pieces: slice) -> Measures:
+        rows, variance, square = self._moments(q, pieces)
+        means = [float(np.sum(sums[pieces, q])) / max(1, rows) for sums in self._errors[name]]
+        return _evaluate(rows, means, variance, square)
 
-    def _moments(self, squares: float, q: int, pieces: slice) -> Measures:
-        """The measures of predictions whose squared errors add up to this."""
+    def _moments(self, q: int, pieces: slice) -> tuple[int, float, float]:
+        """The rows whose return is known, and the return's variance and mean square."""
         N, means = self._N[pieces, q], self._mean[pieces, q]
         rows = int(N.sum())
         if not rows:
-            return from_moments(0, np.nan, np.nan, np.nan)
+            return 0, math.nan, math.nan
         with np.errstate(over="ignore", invalid="ignore"):
             level = means[np.argmax(N > 0)]
             mean = level + np.sum(np.where(N > 0, N * (means - level), 0.0)) / rows
             M2 = np.sum(self._M2[pieces, q]) + np.sum(np.where(N > 0, N * (means - mean) ** 2, 0.0))
-            error, variance = squares / rows, M2 / rows
-            return from_moments(rows, float(error), float(variance), float(variance + mean**2))
+            variance = M2 / rows
+            return rows, float(variance), float(variance + mean**2)
+
+
+def _checked(name: str, guess: Array, G: Array) -> Array:
+    """A baseline's predictions, if they have the shape of the returns."""
+    if np.shape(guess) != G.shape:
+        raise ValueError(f"The baseline {name!r} must return predictions of shape {G.shape}. Got {np.shape(guess)}.")
+    return guess
 
 
 def summary(
@@ -326,14 +428,14 @@ def summary(
     n: int,
     progress: Callable[[float], None] | None = None,
 ) -> Summary:
-    """Score the predictions of a log of C signals at H horizons, together with three baselines.
+    """Score the predictions of a log of C signals at H horizons, together with the baselines.
 
     Each object has the measures of the second half, ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the
-    second half ``persistence`` (the last reading), ``mean`` (of the readings so far) and ``offline`` (see
-    ``emphatic.scores.baselines``), then ``ratio_to_offline``, of the variance explained, ``known``, the rows of the
-    second half that could be scored, and ``reasons``, why a number is None. All are scored on the same rows: where the
-    return is known and the signal has been seen. A curve has the errors in each of 20 pieces of the log, and the row
-    where each ends.
+    second half ``persistence`` (the last reading), ``mean`` (of the readings so far), ``offline`` (see
+    ``emphatic.scores.baselines``) and the baselines of other packages; then ``ratio_to_offline``, of the variance
+    explained, ``known``, the rows of the second half that could be scored, and ``reasons``, why a number is None. All
+    are scored on the same rows: where the return is known and the signal has been seen. A curve has the errors in each
+    of 20 pieces of the log, and the row where each ends.
 
     Args:
         signals: The names of the C signals.
@@ -358,19 +460,22 @@ def summary(
     known &= np.repeat(seen.T, H, axis=0)
     half = FirstHalf(T, np.repeat(centres, H))
     half.add(0, G, known)
-    fit, scored = OfflineFit(n, T, H, half, 2), LogScores(signals, horizons, gammas, T)
-    steps, done = (fit.passes - 1) * fit.half + T, 0
-    for length in [fit.half] * (fit.passes - 1) + [T]:
+    fits = {known.name: known.fit(n, T, H, half, 2) for known in find_baselines().values() if known.fit}
+    scored = LogScores(signals, horizons, gammas, T)
+    lengths = [half.half] * (max(fit.passes for fit in fits.values()) - 1) + [T]
+    steps, done = sum(lengths), 0
+    for length in lengths:
         answers = PlainAnswers(gammas, C)
         for start, stop, index, value in blocks(phi, length):
             rows = slice(start, stop)
-            batch = fit.add(start, index, value, G[:, rows], answers(values[rows]))
+            u = answers(values[rows])
+            batch = {name: fit.add(start, index, value, G[:, rows], u) for name, fit in fits.items()}
             if length == T:
                 scored.add(start, values[rows], missing[rows], predictions[rows], batch, G[:, rows], known[:, rows])
             done += stop - start
             if progress is not None:
                 progress(done / steps)
-    return Summary(scored.scores(fit.reasons), scored.curves(), G.T, known.T)
+    return Summary(scored.scores({name: fit.reasons for name, fit in fits.items()}), scored.curves(), G.T, known.T)
 
 
 def _ratio(ours: float | None, best: float | None) -> float | None:
