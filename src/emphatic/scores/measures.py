@@ -40,16 +40,20 @@ STILL = "the return does not vary in the second half"
 
 
 class Moments(NamedTuple):
-    """Means over the rows that are scored, from which measures are computed."""
+    """Means over the rows that are scored, from which measures are computed.
 
-    #: The number of rows, 1 or more.
+    Args:
+        rows: The number of rows, 1 or more.
+        error: The mean squared error.
+        variance: The variance of the return.
+        square: The mean square of the return.
+        loss: The mean of the measure's ``loss``; NaN for a measure without one.
+    """
+
     rows: int
-    #: The mean squared error.
     error: float
-    #: The variance of the return, and its mean square.
     variance: float
     square: float
-    #: The mean of the measure's ``loss``; NaN for a measure without one.
     loss: float = math.nan
 
 
@@ -217,7 +221,14 @@ class WorstErrors:
 
 
 class Summary(NamedTuple):
-    """Scores and curves, one dict per question; the returns and where they are known, both (T, Q)."""
+    """What ``summary`` returns.
+
+    Args:
+        scores: One dict per question.
+        curves: The learning curves, one dict per question.
+        G: The actual returns, (T, Q).
+        known: Where they are known, (T, Q).
+    """
 
     scores: list[dict[str, Any]]
     curves: list[dict[str, Any]]
