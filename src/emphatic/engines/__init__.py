@@ -112,15 +112,15 @@ def make(
 
         return Reference(rule, n, K or 1, dtype)
     if name == "dense":
-        from emphatic.engines.dense.engine import Dense
+        from emphatic.engines.dense import Dense
 
         return Dense(rule, n, K or 1, dtype)
     if name == "chunked":
-        from emphatic.engines.chunked.engine import Chunked
+        from emphatic.engines.chunked import Chunked
 
         return Chunked(rule, n, K or 1, dtype, threads)
     if K is None:
-        from emphatic.engines.sparse.engine import Sparse
+        from emphatic.engines.sparse import Sparse
 
         return Sparse(rule, n, 1, dtype)
     from emphatic.engines.sparse.sparse_many import SparseMany
@@ -131,11 +131,11 @@ def make(
 def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype: str) -> Engine:
     """The same for a rule with a step size for each weight."""
     if name == "reference":
-        from emphatic.engines.reference_elementwise import ReferenceElementwise
+        from emphatic.engines.reference import ReferenceElementwise
 
         return ReferenceElementwise(rule, n, K or 1, dtype)
     if name == "dense":
-        from emphatic.engines.dense.elementwise import DenseElementwise
+        from emphatic.engines.dense import DenseElementwise
 
         return DenseElementwise(rule, n, K or 1, dtype)
     if name == "sparse":

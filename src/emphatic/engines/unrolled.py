@@ -23,7 +23,7 @@ import numpy as np
 
 from emphatic.rules import AnyRule
 
-__all__ = ["HUGE", "Functions", "Unrolled", "tuple_of", "unrolled"]
+__all__ = ["HUGE", "Functions", "Slots", "Unrolled", "tuple_of", "unrolled"]
 
 #: The largest float64.
 HUGE = float(np.finfo(np.float64).max)
@@ -256,3 +256,30 @@ class Functions:
 def tuple_of(items: Iterable[str]) -> str:
     """The text of a tuple."""
     return "(" + "".join(f"{item}, " for item in items) + ")"
+
+
+class Slots:
+    """Groups of scalars of learners that go side by side, each scalar with a place in every lane of one flat array.
+
+    At constant distances from each other in one array is a form of which LLVM makes vectors.
+
+    Adds the constants LANES, SLOTS (places in a lane) and, for each group, AT_GROUP: where in S the first lane has it.
+    """
+
+    def __init__(self, functions: Functions, lanes: int, **counts: int) -> None:
+        functions.constant("LANES", lanes)
+        self.places: dict[str, list[str]] = {}
+        taken = 0
+        for group, count in counts.items():
+            functions.constant(f"AT_{group.upper()}", taken * lanes)
+            self.places[group] = [f"S[{slot * lanes} + k]" for slot in range(taken, taken + count)]
+            taken += count
+        functions.constant("SLOTS", taken)
+
+    def get(self, *groups: str) -> str:
+        """The text that returns these groups of lane k."""
+        return "return " + ", ".join(tuple_of(self.places[group]) for group in groups)
+
+    def put(self, *groups: str) -> list[str]:
+        """The lines that put tuples of these names into lane k."""
+        return [f"{place} = {group}[{i}]" for group in groups for i, place in enumerate(self.places[group])]

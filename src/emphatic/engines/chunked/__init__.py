@@ -1,5 +1,242 @@
-"""A chunk of steps at a time, as matrix products (CHUNKED.md)."""
+"""chunked: many learners on one stream of features at matrix-multiply speed, and exact.  Derived in CHUNKED.md.
 
-from emphatic.engines.chunked.engine import Chunked
+A chunk of L steps is run in *dual* coordinates: all that happens inside it stays in the span of its feature rows P and
+of the old X, so the rule needs only V = X Pᵀ and G = P Pᵀ. One product gives V, the steps are run on V, and one
+product puts the result back into X. Learners are processed in blocks, side by side in the lanes of the processor;
+nothing of size T·K·n is allocated.
+"""
 
-__all__ = ["Chunked"]
+from __future__ import annotations
+
+import functools
+import math
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from emphatic.engines import compiled
+from emphatic.engines.base import Arrays, Engine, Features, Watch
+from emphatic.engines.chunked.chunked_functions import LANES, functions_for, pairs
+from emphatic.engines.dense import Dense
+from emphatic.engines.unrolled import unrolled
+
+if TYPE_CHECKING:
+    from emphatic.rules import Rule
+
+__all__ = ["LANES", "STEPS", "Chunked"]
+
+#: Steps a chunk.
+STEPS = 127
+#: Fewer steps than this are run one by one.
+_FEW_STEPS = 8
+#: Overflow warnings are off: the bounds detect it.
+_quiet = functools.partial(np.errstate, all="ignore")
+#: A room of so many bytes is kept for the next run.
+_KEEP = 1 << 22
+#: Bytes of a cache line.
+_LINE = 64
+
+
+@functools.cache
+def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
+    """One of the functions of ``chunked_kernels``, for this rule."""
+    real, f8, i8 = getattr(types, dtype), types.float64, types.int64
+    text = compiled.compose(functions_for(rule, dtype), "chunked.chunked_kernels")
+    module = compiled.module(f"chunked_{rule.name}_{dtype}", text)
+    X, table, scalars, flags = (
+        types.Array(of, ndim, "C") for of, ndim in ((real, 3), (real, 2), (f8, 2), (types.boolean, 1))
+    )
+    parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), len(rule.parameters))
+    signature = {
+        "dual": (
+            X, X, X, table, table, table, types.Array(i8, 1, "C"), f8, scalars, scalars, types.Array(f8, 1, "C"), flags,
+            i8, i8, i8, i8, parameters, table,
+        ),
+        "fold": (X, scalars, X, table, scalars, flags, i8, i8),
+    }  # fmt: skip
+    return compiled.kernel(module, name, *signature[name])
+
+
+class Chunked(Dense):
+    """X as in the dense engine, moved once per chunk."""
+
+    name = "chunked"
+    #: Steps a chunk.
+    length = STEPS
+
+    def __init__(self, rule: Rule, n: int, K: int, dtype: str, threads: int = 1) -> None:
+        super().__init__(rule, n, K, dtype)
+        self.threads = threads
+
+    def make_kernel(self, name: str) -> Any:
+        if name in ("dual", "fold"):
+            return kernel(self.rule, self.dtype, name, compiled.interpreted())
+        return super().make_kernel(name)
+
+    @property
+    def grain(self) -> tuple[int, int]:
+        return self.length, LANES
+
+    @property
+    def looks_over(self) -> bool:
+        return False
+
+    def like(self, K: int) -> Chunked:
+        return Chunked(self.rule, self.n, K, self.dtype, self.threads)
+
+    #: Between two recorded errors it runs all steps at once, in chunks.
+    run = Engine.run
+
+    def take(
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    ) -> int:
+        assert isinstance(phi, np.ndarray)
+        assert isinstance(phi_next, np.ndarray)
+        T, given = len(phi), (phi, phi_next, top, parameters, predictions, watch)
+        if T < _FEW_STEPS:
+            return super().take(*given)
+        one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
+        steps = min(self.length, T)
+        room = Room.of(self, steps, steps + 1 if one_log else 2 * steps)
+        frozen = bool(watch.frozen.any())
+        blocks = _moving(room, watch) if frozen else room.blocks
+        # A pool of one thread would cost more than it gives.
+        workers = ThreadPoolExecutor(len(room.scratch)) if len(room.scratch) > 1 else nullcontext()
+        with compiled.blas_threads(1), workers as pool:
+            for_each = pool.map if pool else map
+            for t0 in range(0, T, self.length):
+                t1 = min(t0 + self.length, T)
+                if one_log:
+                    P, at = np.concatenate([phi[t0:t1], phi_next[t1 - 1 : t1]]), np.arange(t1 - t0)
+                else:
+                    P, at = _merged(phi[t0:t1], phi_next[t0:t1])
+                with _quiet():
+                    G = P @ P.T
+                look = functools.partial(self._look, room, P, G, at, top, t0, parameters, predictions)
+                amiss, apart = sum(for_each(look, blocks)), room.amiss
+                if amiss or frozen:
+                    apart = room.amiss | watch.frozen
+                    status = self._take_apart(apart, t0, t1, *given)
+                    if status != -1:
+                        return status
+                deque(for_each(functools.partial(self._move, room, P, apart), blocks), 0)
+                if amiss and watch.freeze:
+                    frozen, blocks = bool(watch.frozen.any()), _moving(room, watch)
+        room.leave()
+        return -1
+
+    @_quiet()
+    def _look(
+        self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
+        predictions: NDArray[Any], block: slice,
+    ) -> int:  # fmt: skip
+        """Project a block of learners on P and run the chunk's steps there; returns how many may overflow."""
+        lanes, rows = block.stop - block.start, len(P)
+        V, Q, new = room.scratch.pop()
+        for r, v in enumerate(V):
+            np.matmul(P, self.X[r, block].T, out=v[:rows, :lanes])
+        count: int = self._compiled("dual")(
+            V, room.W[block.start // LANES], Q, room.tail, P, G, at, top, self.scalars, room.after, self.delta,
+            room.amiss, block.start, lanes, t0, rows, parameters, predictions,
+        )  # fmt: skip
+        room.scratch.append((V, Q, new))
+        return count
+
+    def _take_apart(
+        self, apart: NDArray[np.bool_], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
+        parameters: Arrays, predictions: NDArray[Any], watch: Watch,
+    ) -> int:  # fmt: skip
+        """The chunk's steps of learners that are frozen, and step by step of those that the chunk may lose."""
+        given = (t0, t1, phi, phi_next, top, parameters, predictions, watch)
+        frozen, unsure = np.flatnonzero(watch.frozen), np.flatnonzero(apart & ~watch.frozen)
+        self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
+        X, scalars = self.X[:, unsure], self.scalars[unsure]
+        status = self._step_by_step(unsure, *given)
+        if status != -1:  # all must be before the same step
+            self.X[:, unsure], self.scalars[unsure] = X, scalars
+            status = self._step_by_step(np.flatnonzero(~watch.frozen), *given)
+        return status
+
+    @_quiet()
+    def _move(self, room: Room, P: NDArray[Any], apart: NDArray[np.bool_], block: slice) -> None:
+        """Put a block's outcome back into X and the scalars."""
+        lanes, rows = block.stop - block.start, len(P)
+        V, Q, new = room.scratch.pop()
+        for r, w in enumerate(room.W[block.start // LANES]):
+            np.matmul(w[:rows, :lanes].T, P, out=new[r, :lanes])
+        self._compiled("fold")(self.X, self.scalars, new, room.tail, room.after, apart, block.start, lanes)
+        room.scratch.append((V, Q, new))
+
+
+def _merged(phi: NDArray[Any], phi_next: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The rows of P in time order, φ' after its φ and shared with the next φ where they are equal; and where φ_t is."""
+    shared = (phi_next[:-1] == phi[1:]).all(axis=1)
+    at = np.concatenate(([0], np.cumsum(2 - shared)))
+    P = np.empty((at[-1] + 2, phi.shape[1]), phi.dtype)
+    P[at], P[at + 1] = phi, phi_next
+    return P, at
+
+
+def _moving(room: Room, watch: Watch) -> list[slice]:
+    """The blocks in which not all learners are frozen."""
+    return [block for block in room.blocks if not watch.frozen[block].all()]
+
+
+class Room:
+    """Every block's outcome, and scratch for each thread."""
+
+    def __init__(self, engine: Chunked, steps: int, rows: int) -> None:
+        self.fits = _fits(engine, steps, rows)
+        u, K, dtype = unrolled(engine.rule), engine.K, engine.dtype
+        lanes = min(LANES, K)
+        self.blocks = [slice(first, min(first + LANES, K)) for first in range(0, K, LANES)]
+        self.W = _aligned((len(self.blocks), u.m, rows, lanes), dtype)
+        self.tail = np.empty((len(pairs(u)), K), dtype)
+        self.after = np.empty_like(engine.scalars)
+        self.amiss = np.empty(K, np.bool_)
+        #: (V, Q, new): a thread takes one and puts it back.
+        self.scratch = deque(
+            (
+                _aligned((u.m, rows, lanes), dtype),
+                _aligned((len(u.coefficients), steps, lanes), dtype),
+                _aligned((u.m, lanes, engine.n), dtype),
+            )
+            for _ in range(min(engine.threads, len(self.blocks)))
+        )
+        every = (self.W, self.tail, self.after, *(array for some in self.scratch for array in some))
+        self.nbytes = sum(array.nbytes for array in every)
+
+    @staticmethod
+    def of(engine: Chunked, steps: int, rows: int) -> Room:
+        """The one kept from a run of the same kind, or another."""
+        with suppress(IndexError):
+            room = _kept.pop()
+            if room.fits == _fits(engine, steps, rows):
+                return room
+        return Room(engine, steps, rows)
+
+    def leave(self) -> None:
+        """Keep it, if it is small."""
+        if self.nbytes <= _KEEP:
+            _kept.append(self)
+
+
+#: The work arrays of the last run: to allocate them each time can take as long as a short run.
+_kept: deque[Room] = deque(maxlen=1)
+
+
+def _fits(engine: Chunked, steps: int, rows: int) -> tuple[object, ...]:
+    return engine.rule, engine.n, engine.K, engine.dtype, engine.threads, steps, rows
+
+
+def _aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """An array that begins with a cache line: the steps on one that does not take a third longer."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _LINE, np.uint8)
+    begin = -memory.ctypes.data % _LINE
+    return memory[begin : begin + size].view(dtype).reshape(shape)

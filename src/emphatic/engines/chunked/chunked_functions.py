@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.slots import Slots
-from emphatic.engines.unrolled import Functions, Unrolled, tuple_of
+from emphatic.engines.unrolled import Functions, Slots, Unrolled, tuple_of
 from emphatic.rules import Rule, Scalars
 
 Array = NDArray[Any]
@@ -84,7 +83,7 @@ def pairs(u: Unrolled) -> list[tuple[int, int]]:
     return [(r, r) for r in u.vectors] + [(r, j) for r in u.weights for j in u.feeds[r]]
 
 
-def chunked_functions(rule: Rule, dtype: str) -> Functions:
+def functions_for(rule: Rule, dtype: str) -> Functions:
     """The rule's functions, with those that ``chunked_kernels`` declares."""
     made = Functions(rule, dtype)
     u, add = made.u, made.add

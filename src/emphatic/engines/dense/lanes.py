@@ -16,8 +16,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.dense.lanes_functions import LANES, lanes_functions
-from emphatic.engines.watch import Watch
+from emphatic.engines.base import Watch
+from emphatic.engines.dense.lanes_functions import LANES, functions_for
 
 if TYPE_CHECKING:
     from emphatic.engines.base import Arrays
@@ -35,7 +35,7 @@ STEPS = 256
 def kernel(rule: Rule, dtype: str, n: int, probed: bool, interpreted: bool) -> Any:
     """``lanes_kernels.run_lanes`` for this rule and so many features."""
     real, f8, i8 = getattr(types, dtype), types.float64, types.int64
-    text = compiled.compose(lanes_functions(rule, dtype, n, probed=probed), "dense.lanes_kernels")
+    text = compiled.compose(functions_for(rule, dtype, n, probed=probed), "dense.lanes_kernels")
     module = compiled.module(f"lanes_{rule.name}_{dtype}_{n}{'_probed' * probed}", text)
     table, some = types.Array(f8, 2, "C"), types.Array(i8, 1, "C")
     Phi = types.Array(real, 2, "C", readonly=True)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.slots import Slots
-from emphatic.engines.unrolled import HUGE, Functions, tuple_of
+from emphatic.engines.unrolled import HUGE, Functions, Slots, tuple_of
 from emphatic.rules import Rule, Scalars
 
 Array = NDArray[Any]
@@ -52,7 +51,7 @@ goal_of: Callable[[Floats], Scalars]
 lane_error: Callable[[Scalars, Array, int], float]
 
 
-def lanes_functions(rule: Rule, dtype: str, n: int, *, probed: bool) -> Functions:
+def functions_for(rule: Rule, dtype: str, n: int, *, probed: bool) -> Functions:
     """The rule's functions, with those that are declared here."""
     made = Functions(rule, dtype)
     u, add, parameters, features = made.u, made.add, range(len(rule.parameters)), range(n)

@@ -17,13 +17,11 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features
+from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch
 from emphatic.engines.elementwise_functions import ElementwiseFunctions
-from emphatic.engines.rows import Rows
-from emphatic.engines.sparse.engine import choose_bounds, hold
-from emphatic.engines.sparse.sparse_functions import STAMP, Layout, sparse_functions
+from emphatic.engines.sparse import choose_bounds, hold
+from emphatic.engines.sparse.sparse_functions import STAMP, Layout, functions_for
 from emphatic.engines.unrolled import Functions, tuple_of
-from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
     from emphatic.rules import ElementwiseRule, Scalars
@@ -52,7 +50,7 @@ decisions: Callable[[Floats, int], tuple[Scalars, Scalars, Scalars]]
 
 def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
     """The rule's functions, with those that are declared here."""
-    made, at = sparse_functions(rule, dtype, ElementwiseFunctions), Layout(rule)
+    made, at = functions_for(rule, dtype, ElementwiseFunctions), Layout(rule)
     u, add = made.u, made.add
     made.constant("EAGER", bool(rule.eager))
     lines = []

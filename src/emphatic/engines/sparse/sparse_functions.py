@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.sparse.lazy import add_limits
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
@@ -20,16 +19,18 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["STAMP", "Layout", "sparse_functions"]
+__all__ = ["HIGH", "LOW", "SHRUNK", "STAMP", "Layout", "add_limits", "functions_for"]
 
 #: The type of stamps, which holds a position in φ too (modulo its largest value).
 STAMP = {"float64": "int32", "float32": "int16"}
 
-#: The limits of ``lazy``, for the learner's dtype.
-SHRUNK: float
-LOW: float
-HIGH: float
+#: A trace's scale is reset when it is below this part of its peak: the error is about 4e-16 divided by it.
+SHRUNK = 1e-2
+#: Outside these it is reset in any case; traces that feed no weight do so only here.
+LOW, HIGH = 1e-10, 1e10
+#: Beyond this, steps are run on plain columns (C = 1), as the dense engine does: C and H need room that X does not.
 NEAR_THE_END: float
+_NEAR_THE_END = {"float64": 1e280, "float32": 1e25}
 #: Where ``scale`` has the peak of the first trace's scale.
 PEAKS: int
 #: How many positions in φ a mark can tell apart.
@@ -94,7 +95,15 @@ class Layout:
         return scale
 
 
-def sparse_functions(rule: AnyRule, dtype: str, kind: type[Functions] = Functions) -> Functions:
+def add_limits(functions: Functions) -> None:
+    """Give a kernel SHRUNK, LOW, HIGH and NEAR_THE_END of its dtype by value, so that its hash includes them."""
+    functions.constant("SHRUNK", SHRUNK)
+    functions.constant("LOW", LOW)
+    functions.constant("HIGH", HIGH)
+    functions.constant("NEAR_THE_END", _NEAR_THE_END[functions.dtype])
+
+
+def functions_for(rule: AnyRule, dtype: str, kind: type[Functions] = Functions) -> Functions:
     """The functions of this rule that ``sparse_kernels`` calls, beside those of this kind."""
     functions, at = kind(rule, dtype), Layout(rule)
     add_limits(functions)

@@ -20,13 +20,11 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features
-from emphatic.engines.rows import Rows
+from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch
+from emphatic.engines.sparse import choose_bounds, hold
 from emphatic.engines.sparse.columns_kernels import LANES, NEVER
-from emphatic.engines.sparse.engine import choose_bounds, hold
-from emphatic.engines.sparse.sparse_many_functions import rows_of, sparse_many_functions
+from emphatic.engines.sparse.sparse_many_functions import functions_for, rows_of
 from emphatic.engines.unrolled import unrolled
-from emphatic.engines.watch import Watch
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -38,7 +36,7 @@ __all__ = ["SparseMany"]
 def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     """One of the functions of ``sparse_many_kernels``, for this rule."""
     real, f8, i8, i4, flag = getattr(types, dtype), types.float64, types.int64, types.int32, types.boolean
-    text = compiled.compose(sparse_many_functions(rule, dtype), "sparse.columns_kernels", "sparse.sparse_many_kernels")
+    text = compiled.compose(functions_for(rule, dtype), "sparse.columns_kernels", "sparse.sparse_many_kernels")
     module = compiled.module(f"sparse_many_{rule.name}_{dtype}", text)
 
     def array(of: Any, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.sparse.lazy import HIGH, LOW, SHRUNK, add_limits
+from emphatic.engines.sparse.sparse_functions import HIGH, LOW, SHRUNK, add_limits
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule, Scalars
 
-__all__ = ["HIGH", "LOW", "SHRUNK", "rows_of", "sparse_many_functions"]
+__all__ = ["HIGH", "LOW", "SHRUNK", "functions_for", "rows_of"]
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ def rows_of(rule: Rule) -> dict[str, int]:
     return names | last | {"NEXT": max(u.takes_next, default=-1) + 1}
 
 
-def sparse_many_functions(rule: Rule, dtype: str) -> Functions:
+def functions_for(rule: Rule, dtype: str) -> Functions:
     """The functions of this rule for ``columns_kernels`` and ``sparse_many_kernels``."""
     functions, rows = Functions(rule, dtype), rows_of(rule)
     u, add = functions.u, functions.add
