@@ -16,8 +16,7 @@ from emphatic.stepsizes.idbd import IDBD, TIDBD
 from emphatic.stepsizes.meta_gradient import Emphatic, SwiftTD
 from emphatic.stepsizes.method import StepSize, parse_number
 from emphatic.stepsizes.rprop import RPROP
-from emphatic.stepsizes.scalar import AlphaBound, Auto, Constant, Decaying, Scaled
-from emphatic.stepsizes.schedules import constant, decaying
+from emphatic.stepsizes.scalar import AlphaBound, Auto, Constant, Decaying, Scaled, constant, decaying
 
 __all__ = [
     "IDBD",
@@ -54,7 +53,14 @@ def names() -> tuple[str, ...]:
 
 
 def get(stepsize: Any) -> StepSize:
-    """The method of a name, with default options, or of {"name": …, option: …}; a method itself is returned as it is.
+    """The step-size method that an argument ``stepsize`` names.
+
+    Args:
+        stepsize: a name from ``names()``, for the default options; {"name": …, option: …}, as ``StepSize.config``
+            writes it; or a method, which is returned as it is.
+
+    Raises:
+        ValueError: if there is no such method, or it has no such option.
 
     >>> get({"name": "autostep", "mu": 0.1})
     Autostep(alpha=0.01, mu=0.1, tau=10000.0)
