@@ -105,4 +105,4 @@ class Autostep(WeightwiseStepSize):
     build: ClassVar[Build] = staticmethod(_build)
 
     def __post_init__(self) -> None:
-        self._check(positive=("alpha", "tau"), not_negative=("mu",))
+        self.check(positive=("alpha", "tau"), not_negative=("mu",))

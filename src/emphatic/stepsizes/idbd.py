@@ -92,7 +92,7 @@ class IDBD(WeightwiseStepSize):
     build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, online, 0.0))
 
     def __post_init__(self) -> None:
-        self._check(not_negative=("mu",))
+        self.check(not_negative=("mu",))
 
 
 @dataclass(frozen=True, eq=False)

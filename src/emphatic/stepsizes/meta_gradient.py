@@ -142,7 +142,7 @@ class MetaGradient(WeightwiseStepSize):
     options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "mu", "inverse_eta", "log_decay", "drop")
 
     def __post_init__(self) -> None:
-        self._check(not_negative=("mu", "drop"))
+        self.check(not_negative=("mu", "drop"))
         check_number(self, "eta", 0.0, float("inf"), "greater than 0")
         check_number(self, "decay", 0.0, 1.0, "greater than 0 and at most 1")
 

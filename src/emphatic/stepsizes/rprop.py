@@ -104,7 +104,7 @@ class RPROP(WeightwiseStepSize):
     build: ClassVar[Build] = staticmethod(_build)
 
     def __post_init__(self) -> None:
-        self._check(positive=("alpha", "smallest", "largest"))
+        self.check(positive=("alpha", "smallest", "largest"))
         finite = float(np.finfo(np.float64).max)
         check_number(self, "grow", np.nextafter(1.0, 0.0), finite, "1 or more, and finite")
         check_number(self, "shrink", 0.0, 1.0, "greater than 0 and at most 1")

@@ -41,9 +41,10 @@ class ScalarStepSize(StepSize):
     def rule(self, base: AnyRule) -> AnyRule:
         if not isinstance(base, Rule):
             raise ValueError(f"The 'stepsize' parameter must be None for {base.name!r}, which has its own step sizes.")
-        return compose(base, self._method())
+        return compose(base, self.method())
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
+        """How α is computed."""
         raise NotImplementedError
 
     def memory(self) -> dict[str, Any]:
@@ -59,7 +60,8 @@ class ScalarStepSize(StepSize):
         bound = None if not inverse.any() else float(bounds) if bounds.ndim == 0 else bounds
         return super().restored(header, {**memory, "stepsize_bound": bound})
 
-    def _check(self, *names: str) -> None:
+    def check(self, *names: str) -> None:
+        """Check that these options are positive and finite, and the bound, if there is one."""
         for name in names:
             check_number(self, name, 0.0, _FINITE, _POSITIVE)
         if getattr(self, "bound", None) is not None:
@@ -87,9 +89,9 @@ class Constant(ScalarStepSize):
     name: ClassVar[str] = "constant"
 
     def __post_init__(self) -> None:
-        self._check("alpha")
+        self.check("alpha")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _CONSTANT
 
 
@@ -112,11 +114,11 @@ class Scaled(ScalarStepSize):
     name: ClassVar[str] = "scaled"
 
     def __post_init__(self) -> None:
-        self._check("c")
+        self.check("c")
         if self.over not in ("mean", "max"):
             raise refusal("over", "Scaled", "be 'mean' or 'max'", repr(self.over))
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _SCALED if self.over == "mean" else _SCALED_BY_LARGEST
 
 
@@ -138,9 +140,9 @@ class Auto(ScalarStepSize):
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
-        self._check("rate")
+        self.check("rate")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _AUTO
 
 
@@ -163,11 +165,11 @@ class Decaying(ScalarStepSize):
     name: ClassVar[str] = "decaying"
 
     def __post_init__(self) -> None:
-        self._check("alpha")
+        self.check("alpha")
         check_number(self, "after", math.nextafter(1.0, 0.0), _FINITE, "1 or more, and finite")
         check_number(self, "power", 0.5, 1.0, "greater than 0.5 and at most 1")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _DECAYING
 
 
@@ -190,9 +192,9 @@ class AlphaBound(ScalarStepSize):
     name: ClassVar[str] = "alphabound"
 
     def __post_init__(self) -> None:
-        self._check("alpha")
+        self.check("alpha")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _ALPHABOUND
 
 

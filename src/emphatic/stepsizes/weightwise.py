@@ -93,7 +93,8 @@ class WeightwiseStepSize(StepSize):
     def vectors(self) -> dict[str, Any]:
         return {"alphas": getattr(self, "alpha")}  # noqa: B009
 
-    def _check(self, *, positive: tuple[str, ...] = ("alpha",), not_negative: tuple[str, ...] = ()) -> None:
+    def check(self, *, positive: tuple[str, ...] = ("alpha",), not_negative: tuple[str, ...] = ()) -> None:
+        """Check that these options are in their range, and finite."""
         for name in positive:
             check_number(self, name, 0.0, _FINITE, "greater than 0 and finite")
         for name in not_negative:
