@@ -80,7 +80,7 @@ def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: 
         cost["chunked"] = 20 + L / 8 + n / 4 + 4 * n / L + (1_400 + n * L / 15 + 45_000 / T) / K
     if active is not None:
         expansion = (2 * n + 70_000 / T) / K
-        cost = {name: own + expansion for name, own in cost.items()}
+        cost = {name: cost_of_steps + expansion for name, cost_of_steps in cost.items()}
         alive = min(n, active * min(T, 200))
         cost["sparse"] = 100 + 3 * active + 0.8 * alive + (450 + 8 * alive) / K
     return min(cost, key=lambda name: cost[name])

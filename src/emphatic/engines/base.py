@@ -102,11 +102,11 @@ class Probe:
     def of(Phi_s: NDArray[np.float64], v: NDArray[np.float64], d: NDArray[np.float64]) -> Probe:
         """The probe of these states' features, values and weights, both (S,), or one of them or both (K, S)."""
         v, d = np.broadcast_arrays(np.atleast_2d(v), np.atleast_2d(d))
-        made = []
-        for own, weight in zip(v, d, strict=True):
-            weighted = np.sqrt(weight / weight.sum())[:, None] * np.column_stack([Phi_s, own])
-            made.append(np.linalg.qr(weighted, mode="r"))
-        return Probe(np.ascontiguousarray(made))
+        triangles = []
+        for values, weight in zip(v, d, strict=True):
+            weighted = np.sqrt(weight / weight.sum())[:, None] * np.column_stack([Phi_s, values])
+            triangles.append(np.linalg.qr(weighted, mode="r"))
+        return Probe(np.ascontiguousarray(triangles))
 
     @property
     def shared(self) -> bool:
@@ -181,10 +181,10 @@ class Engine(ABC):
 
     def _compiled(self, name: str) -> Any:
         """The same, compiled on first use."""
-        made = self._kernels.get(name)
-        if made is None:
-            made = self._kernels[name] = self.make_kernel(name)
-        return made
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            kernel = self._kernels[name] = self.make_kernel(name)
+        return kernel
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kernels": {}}  # machine code is valid in one process only
@@ -326,19 +326,19 @@ class Engine(ABC):
 
     def select(self, ks: NDArray[np.int64]) -> Engine:
         """An engine of these learners, in this order, in the same state."""
-        other = self.like(len(ks))
+        selection = self.like(len(ks))
         for r in range(len(self.rule.vectors)):
-            other.set_vector(r, self.vector(r)[ks])
-        other.resume({name: array[ks] for name, array in self.pending().items()})
-        other.scalars[:] = self.scalars[ks]
-        return other
+            selection.set_vector(r, self.vector(r)[ks])
+        selection.resume({name: array[ks] for name, array in self.pending().items()})
+        selection.scalars[:] = self.scalars[ks]
+        return selection
 
-    def join(self, parts: Sequence[Engine]) -> None:
+    def join(self, engines: Sequence[Engine]) -> None:
         """Copy the state of these engines, one after the other along K."""
         for r in range(len(self.rule.vectors)):
-            self.set_vector(r, np.concatenate([part.vector(r) for part in parts]))
-        self.resume(_joined([part.pending() for part in parts]))
-        np.concatenate([part.scalars for part in parts], out=self.scalars)
+            self.set_vector(r, np.concatenate([engine.vector(r) for engine in engines]))
+        self.resume(_joined([engine.pending() for engine in engines]))
+        np.concatenate([engine.scalars for engine in engines], out=self.scalars)
 
     def view(self, r: int) -> NDArray[Any]:
         """``vector`` without a copy, where possible."""
@@ -357,7 +357,7 @@ def _joined(pending: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any
     """The arrays of all, one after the other along K; shorter ones filled up with zeros."""
     out = {}
     for name in pending[0]:
-        arrays = [part[name] for part in pending]
+        arrays = [arrays_of[name] for arrays_of in pending]
         shape = np.max([array.shape[1:] for array in arrays], axis=0)
         out[name] = np.zeros((sum(len(array) for array in arrays), *shape), arrays[0].dtype)
         begin = 0

@@ -51,26 +51,26 @@ class ElementwiseFunctions(Functions):
         self.text += [f"{name} = small({name})\n" for name in ("exp", "terms", "component")]
         self.constant("ADAPTS", rule.adapt is not None)
         self.constant("CHANGE", rule.memory.index(rule.change) if rule.change else -1)
-        given = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(len(rule.parameters)))
+        step = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(len(rule.parameters)))
         if rule.adapt is None:
             add("signals(step, memory, delta)", "return ()")
             add("adapt(u, z, p)", "return z")
         else:
             self.text += [f"{name} = small({name})\n" for name in ("signal", "adapt")]
             reals = tuple_of(f"real(u[{i}])" for i in range(signals))
-            add("signals(step, memory, delta)", f"u = signal({given}, memory)", f"return {reals}", decorator="@strict")
+            add("signals(step, memory, delta)", f"u = signal({step}, memory)", f"return {reals}", decorator="@strict")
         entries = tuple_of(u.places[name] for name in u.coefficients)
         wide = tuple_of(f"np.float64(sums[{i}])" for i in range(sums))
         reals = tuple_of(f"real(s[{i}])" for i in range(s))
         add(
             "decide_all(step, memory, delta, sums)",
-            f"A, s, after = rule({given}, memory, {wide})",
+            f"A, s, after = rule({step}, memory, {wide})",
             f"return {entries}, {reals}, after",
             decorator="@strict",
         )
         add("no_terms()", f"return {tuple_of('real(0)' for _ in range(sums))}")
-        more = tuple_of(f"sums[{i}] + more[{i}]" for i in range(sums))
-        add("add_terms(sums, z, p, q)", "more = terms(z, p, q)", f"return {more}")
+        totals = tuple_of(f"sums[{i}] + more[{i}]" for i in range(sums))
+        add("add_terms(sums, z, p, q)", "more = terms(z, p, q)", f"return {totals}")
         within = " and ".join(f"abs(z[{r}]) <= LIMIT" for r in u.vectors)
         add("excesses(z)", f"return 0.0 if {within} else 1.0")
         numbers = [f"memory[{i}]" for i in range(u.M)] + [f"np.float64(s[{i}])" for i in range(s)]

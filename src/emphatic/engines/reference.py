@@ -63,9 +63,9 @@ class Reference(Engine):
         """The rule; division by 0 gives infinity or NaN, as in every engine."""
         update: Update
         try:
-            update = self.rule.pure(*(tuple(some) for some in scalars))
+            update = self.rule.pure(*(tuple(values) for values in scalars))
         except ZeroDivisionError:
-            update = self.rule.pure(*(tuple(np.array(some)) for some in scalars))
+            update = self.rule.pure(*(tuple(np.array(values)) for values in scalars))
         return update
 
     @property
@@ -137,8 +137,8 @@ class ReferenceElementwise(Reference):
             z = array["adapt"](array["signal"](tuple(step), memory), z, phi)
         sums = tuple(float(np.sum(term)) for term in array["terms"](z, phi, phi_next))
         _, s, scalars[: self.M] = array["rule"](tuple(step), memory, sums)
-        after = np.array(np.broadcast_arrays(*array["component"](s, z, phi, phi_next), theta)[:-1])
+        X_next = np.array(np.broadcast_arrays(*array["component"](s, z, phi, phi_next), theta)[:-1])
         if rule.change:
-            scalars[rule.memory.index(rule.change)] = float((after[0] - theta) @ phi_next)
+            scalars[rule.memory.index(rule.change)] = float((X_next[0] - theta) @ phi_next)
         scalars[-1] += 1.0
-        return after, scalars, delta
+        return X_next, scalars, delta

@@ -65,8 +65,8 @@ class Unrolled:
     @property
     def lengths(self) -> list[str]:
         """The same, with the squares of φ and, where a weight takes it, of φ'."""
-        more = ["pp", "qq"] if self.takes_next else ["pp"]
-        return self.products + [name for name in more if name not in self.products]
+        squares = ["pp", "qq"] if self.takes_next else ["pp"]
+        return self.products + [name for name in squares if name not in self.products]
 
     def entry(self, name: str) -> str:
         """An entry of A or B as a factor: its name where it is computed, else its value."""
@@ -168,11 +168,11 @@ class Functions:
         count = len(self.rule.parameters)
         delta = "delta = step[5] + step[4] * x_next[0] - x[0]"
         entries = [u.places[name] for name in u.coefficients]
-        given = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(count))
+        parameters = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(count))
         add(
             "decide(step, memory, x, x_next, g)",
             delta,
-            f"A, B, after = rule({given}, memory, x, x_next, g)",
+            f"A, B, after = rule({parameters}, memory, x, x_next, g)",
             f"return delta, {tuple_of(entries)}, after",
             decorator="@strict",
         )
@@ -207,10 +207,10 @@ class Functions:
         at = {name: f"np.float64(sums[{i}])" for i, name in enumerate(names)}
         groups = ([f"x{r}" for r in self.u.vectors], [f"y{r}" for r in self.u.vectors], ["pp", "pq", "qq"])
         self.add(f"{zero}()", f"return {tuple_of('real(0)' for _ in names)}")
-        more = tuple_of(f"sums[{i}] + {terms[name]}" for i, name in enumerate(names))
-        self.add(f"{add}(sums, z, p, q)", f"return {more}")
-        found = ", ".join(tuple_of(at.get(name, "0.0") for name in group) for group in groups)
-        self.add(f"{split}(sums)", f"return {found}")
+        totals = tuple_of(f"sums[{i}] + {terms[name]}" for i, name in enumerate(names))
+        self.add(f"{add}(sums, z, p, q)", f"return {totals}")
+        groups_text = ", ".join(tuple_of(at.get(name, "0.0") for name in group) for group in groups)
+        self.add(f"{split}(sums)", f"return {groups_text}")
 
     def _arrays(self) -> None:
         """Loads and stores, and what is tried near the end of the number range."""
@@ -218,12 +218,12 @@ class Functions:
         vectors, memory, coefficients = u.vectors, range(u.M), range(len(u.coefficients))
         add("read(X, k, i)", f"return {tuple_of(f'X[{r}, k, i]' for r in vectors)}")
         add("write(X, k, i, z)", *(f"X[{r}, k, i] = z[{r}]" for r in vectors))
-        own = tuple_of(f"get_apart(x{r}, i, {r + 1})" for r in vectors)
+        components = tuple_of(f"get_apart(x{r}, i, {r + 1})" for r in vectors)
         add(
             "move(X, k, c, phi, phi_next)",
             *(f"x{r} = X[{r}, k]" for r in vectors),
             "for i in range(X.shape[2]):",
-            f"    z = update(c, {own}, get_apart(phi, i, 0), get_apart(phi_next, i, 0))",
+            f"    z = update(c, {components}, get_apart(phi, i, 0), get_apart(phi_next, i, 0))",
             *(f"    put_apart(x{r}, i, {r + 1}, z[{r}])" for r in vectors),
         )
         parameters = range(len(self.rule.parameters))
@@ -269,12 +269,12 @@ class Slots:
     def __init__(self, functions: Functions, lanes: int, **counts: int) -> None:
         functions.constant("LANES", lanes)
         self.places: dict[str, list[str]] = {}
-        taken = 0
+        begin = 0
         for group, count in counts.items():
-            functions.constant(f"AT_{group.upper()}", taken * lanes)
-            self.places[group] = [f"S[{slot * lanes} + k]" for slot in range(taken, taken + count)]
-            taken += count
-        functions.constant("SLOTS", taken)
+            functions.constant(f"AT_{group.upper()}", begin * lanes)
+            self.places[group] = [f"S[{slot * lanes} + k]" for slot in range(begin, begin + count)]
+            begin += count
+        functions.constant("SLOTS", begin)
 
     def get(self, *groups: str) -> str:
         """The text that returns these groups of lane k."""

@@ -97,9 +97,9 @@ class Chunked(Dense):
     ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
-        T, given = len(phi), (phi, phi_next, top, parameters, predictions, watch)
+        T, arguments = len(phi), (phi, phi_next, top, parameters, predictions, watch)
         if T < _FEW_STEPS:
-            return super().take(*given)
+            return super().take(*arguments)
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
         steps = min(self.length, T)
         room = Room.of(self, steps, steps + 1 if one_log else 2 * steps)
@@ -118,13 +118,13 @@ class Chunked(Dense):
                 with _quiet():
                     G = P @ P.T
                 look = functools.partial(self._look, room, P, G, at, top, t0, parameters, predictions)
-                amiss, apart = sum(for_each(look, blocks)), room.amiss
+                amiss, excluded = sum(for_each(look, blocks)), room.amiss
                 if amiss or frozen:
-                    apart = room.amiss | watch.frozen
-                    status = self._take_apart(apart, t0, t1, *given)
+                    excluded = room.amiss | watch.frozen
+                    status = self._take_apart(excluded, t0, t1, *arguments)
                     if status != -1:
                         return status
-                deque(for_each(functools.partial(self._move, room, P, apart), blocks), 0)
+                deque(for_each(functools.partial(self._move, room, P, excluded), blocks), 0)
                 if amiss and watch.freeze:
                     frozen, blocks = bool(watch.frozen.any()), _moving(room, watch)
         room.leave()
@@ -148,28 +148,28 @@ class Chunked(Dense):
         return count
 
     def _take_apart(
-        self, apart: NDArray[np.bool_], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
+        self, excluded: NDArray[np.bool_], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
         parameters: Arrays, predictions: NDArray[Any], watch: Watch,
     ) -> int:  # fmt: skip
         """The chunk's steps of learners that are frozen, and step by step of those that the chunk may lose."""
-        given = (t0, t1, phi, phi_next, top, parameters, predictions, watch)
-        frozen, unsure = np.flatnonzero(watch.frozen), np.flatnonzero(apart & ~watch.frozen)
+        arguments = (t0, t1, phi, phi_next, top, parameters, predictions, watch)
+        frozen, unsure = np.flatnonzero(watch.frozen), np.flatnonzero(excluded & ~watch.frozen)
         self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
         X, scalars = self.X[:, unsure], self.scalars[unsure]
-        status = self._step_by_step(unsure, *given)
+        status = self._step_by_step(unsure, *arguments)
         if status != -1:  # all must be before the same step
             self.X[:, unsure], self.scalars[unsure] = X, scalars
-            status = self._step_by_step(np.flatnonzero(~watch.frozen), *given)
+            status = self._step_by_step(np.flatnonzero(~watch.frozen), *arguments)
         return status
 
     @_quiet()
-    def _move(self, room: Room, P: NDArray[Any], apart: NDArray[np.bool_], block: slice) -> None:
+    def _move(self, room: Room, P: NDArray[Any], excluded: NDArray[np.bool_], block: slice) -> None:
         """Put a block's outcome back into X and the scalars."""
         lanes, rows = block.stop - block.start, len(P)
         V, Q, new = room.scratch.pop()
         for r, w in enumerate(room.W[block.start // LANES]):
             np.matmul(w[:rows, :lanes].T, P, out=new[r, :lanes])
-        self._compiled("fold")(self.X, self.scalars, new, room.tail, room.after, apart, block.start, lanes)
+        self._compiled("fold")(self.X, self.scalars, new, room.tail, room.after, excluded, block.start, lanes)
         room.scratch.append((V, Q, new))
 
 
@@ -194,7 +194,7 @@ class Room:
         self.fits = _fits(engine, steps, rows)
         u, K, dtype = unrolled(engine.rule), engine.K, engine.dtype
         lanes = min(LANES, K)
-        self.blocks = [slice(first, min(first + LANES, K)) for first in range(0, K, LANES)]
+        self.blocks = [slice(begin, min(begin + LANES, K)) for begin in range(0, K, LANES)]
         self.W = _aligned((len(self.blocks), u.m, rows, lanes), dtype)
         self.tail = np.empty((len(pairs(u)), K), dtype)
         self.after = np.empty_like(engine.scalars)
@@ -208,14 +208,14 @@ class Room:
             )
             for _ in range(min(engine.threads, len(self.blocks)))
         )
-        every = (self.W, self.tail, self.after, *(array for some in self.scratch for array in some))
+        every = (self.W, self.tail, self.after, *(array for arrays in self.scratch for array in arrays))
         self.nbytes = sum(array.nbytes for array in every)
 
     @staticmethod
     def of(engine: Chunked, steps: int, rows: int) -> Room:
         """The one kept from a run of the same kind, or another."""
         with suppress(IndexError):
-            room = _kept.pop()
+            room = _spare.pop()
             if room.fits == _fits(engine, steps, rows):
                 return room
         return Room(engine, steps, rows)
@@ -223,11 +223,11 @@ class Room:
     def leave(self) -> None:
         """Keep it, if it is small."""
         if self.nbytes <= _KEEP:
-            _kept.append(self)
+            _spare.append(self)
 
 
 #: The work arrays of the last run: to allocate them each time can take as long as a short run.
-_kept: deque[Room] = deque(maxlen=1)
+_spare: deque[Room] = deque(maxlen=1)
 
 
 def _fits(engine: Chunked, steps: int, rows: int) -> tuple[object, ...]:

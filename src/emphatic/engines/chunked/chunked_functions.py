@@ -85,15 +85,15 @@ def pairs(u: Unrolled) -> list[tuple[int, int]]:
 
 def functions_for(rule: Rule, dtype: str) -> Functions:
     """The rule's functions, with those that ``chunked_kernels`` declares."""
-    made = Functions(rule, dtype)
-    u, add = made.u, made.add
+    functions = Functions(rule, dtype)
+    u, add = functions.u, functions.add
     limit, precision = float(np.finfo(dtype).max), float(np.finfo(dtype).eps)
     products = [(int(name[1:]), "xy".index(name[0])) for name in u.products if name[0] in "xy"]
     growing = [r for r in u.vectors if u.A[r][r] is None or abs(u.A[r][r] or 0.0) > 1.0]
     tails = [f"T{r}_{c}" for r, c in pairs(u)]
     shares, scan = _scan(u)
     slots = Slots(
-        made,
+        functions,
         LANES,
         memory=u.M,
         size=u.m,
@@ -106,18 +106,18 @@ def functions_for(rule: Rule, dtype: str) -> Functions:
         tails=len(tails),
         shares=len(shares),
     )
-    made.constant("PRODUCTS", tuple(products))
-    made.constant("SHARES", tuple((r, side) for r, side in shares))
-    made.constant("TAILS", len(tails))
-    made.constant("GROWING", len(growing))
-    made.constant("SHORTEST", float(np.finfo(dtype).tiny) / precision)
-    made.constant("FADED", precision**2)
+    functions.constant("PRODUCTS", tuple(products))
+    functions.constant("SHARES", tuple((r, side) for r, side in shares))
+    functions.constant("TAILS", len(tails))
+    functions.constant("GROWING", len(growing))
+    functions.constant("SHORTEST", float(np.finfo(dtype).tiny) / precision)
+    functions.constant("FADED", precision**2)
     written = 2 * u.m
-    made.constant("PAIRED", written * (written - 1) // 2 + written * len(u.coefficients) <= _COMPARED)
-    made.constant("OVER", tuple(float(f"a{r}_{c}" in u.scales) for r, c in pairs(u)))
+    functions.constant("PAIRED", written * (written - 1) // 2 + written * len(u.coefficients) <= _COMPARED)
+    functions.constant("OVER", tuple(float(f"a{r}_{c}" in u.scales) for r, c in pairs(u)))
 
-    found = {product: slots.places["products"][i] for i, product in enumerate(products)}
-    x, x_next = (tuple_of(found.get((r, side), "0.0") for r in u.vectors) for side in (0, 1))
+    place_of = {product: slots.places["products"][i] for i, product in enumerate(products)}
+    x, x_next = (tuple_of(place_of.get((r, side), "0.0") for r in u.vectors) for side in (0, 1))
     add("lane_state(S, k)", slots.get("memory", "size", "growth"))
     add("lane_step(S, k)", slots.get("step"))
     add("lane_products(S, k)", f"return {x}, {x_next}")
@@ -128,8 +128,8 @@ def functions_for(rule: Rule, dtype: str) -> Functions:
     add("set_scan(S, k, shares, tails)", *slots.put("shares", "tails"))
     add("coefficients_at(Q, t, k)", f"return {tuple_of(f'Q[{i}, t, k]' for i in range(len(u.coefficients)))}")
 
-    own = [f"max(growth[{i}], 1.0) * abs({u.entry(f'a{r}_{r}')})" for i, r in enumerate(growing)]
-    add("grown(c, growth)", *made.unpack("c"), f"return {tuple_of(own)}")
+    products_of_scales = [f"max(growth[{i}], 1.0) * abs({u.entry(f'a{r}_{r}')})" for i, r in enumerate(growing)]
+    add("grown(c, growth)", *functions.unpack("c"), f"return {tuple_of(products_of_scales)}")
     # One comparison for all: each sum is weighed by what it may reach.
     most, root = limit / 4, limit**0.5
     inner = [f"abs({('x', 'x_next')[side]}[{r}])" for r, side in products]
@@ -142,7 +142,7 @@ def functions_for(rule: Rule, dtype: str) -> Functions:
     add(
         "scanned(tails, c)",
         f"{tuple_of(tails)} = tails",
-        *made.unpack("c"),
+        *functions.unpack("c"),
         *scan,
         f"return {tuple_of(f'w{side}_{r}' for r, side in shares)}, {tuple_of(tails)}",
     )
@@ -153,7 +153,7 @@ def functions_for(rule: Rule, dtype: str) -> Functions:
         terms += [f"tails[{i}] * z[{c}]" for i, (row, c) in enumerate(pairs(u)) if row == r]
         rows.append(" + ".join(terms))
     add("folded(tails, z, new)", f"return {tuple_of(rows)}")
-    return made
+    return functions
 
 
 def _scan(u: Unrolled) -> tuple[list[tuple[int, int]], list[str]]:

@@ -93,8 +93,8 @@ class Cuda(Engine):
         #: Which learners are where.
         self.where = [slice(*cuts[i : i + 2]) for i in range(len(places))]
         self.parts = [
-            CudaPart(rule, n, some.stop - some.start, dtype, place, exact=self.exact)
-            for some, place in zip(self.where, places, strict=True)
+            CudaShard(rule, n, learners.stop - learners.start, dtype, place, exact=self.exact)
+            for learners, place in zip(self.where, places, strict=True)
         ]
         super().__init__(rule, n, K, dtype)
 
@@ -122,23 +122,23 @@ class Cuda(Engine):
     @property
     def scalars(self) -> NDArray[np.float64]:
         """As in every engine; from the devices where these are ahead."""
-        host = [part.state.on_host() for part in self.parts]
+        host = [shard.state.on_host() for shard in self.parts]
         if len(host) == 1:
             return host[0]
-        whole = host[0].base
-        if whole is None or any(one.base is not whole for one in host):
-            self.scalars = whole = np.concatenate(host)
-        return whole
+        scalars = host[0].base
+        if scalars is None or any(rows.base is not scalars for rows in host):
+            self.scalars = scalars = np.concatenate(host)
+        return scalars
 
     @scalars.setter
     def scalars(self, value: NDArray[np.float64]) -> None:
-        for part, some in zip(self.parts, self.where, strict=True):
-            part.state.set(value[some] if len(self.parts) > 1 else value)
+        for shard, learners in zip(self.parts, self.where, strict=True):
+            shard.state.set(value[learners] if len(self.parts) > 1 else value)
 
     @property
     def counts(self) -> NDArray[np.float64]:
         """As in every engine; it takes nothing from the device."""
-        counts = [part.state.counts for part in self.parts]
+        counts = [shard.state.counts for shard in self.parts]
         return counts[0] if len(counts) == 1 else np.concatenate(counts)
 
     # ------------------------------------------------------------------ running
@@ -147,35 +147,37 @@ class Cuda(Engine):
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: Any, watch: Watch
     ) -> int:
         logs = []
-        for part, some in zip(self.parts, self.where, strict=True):
-            with part.active():
-                part.state.begin(watch.frozen[some])
-                logs.append(CudaLog(part, phi, phi_next, top, [p[:, some] for p in parameters], len(predictions) > 0))
+        for shard, learners in zip(self.parts, self.where, strict=True):
+            with shard.active():
+                shard.state.begin(watch.frozen[learners])
+                logs.append(
+                    CudaLog(shard, phi, phi_next, top, [p[:, learners] for p in parameters], len(predictions) > 0)
+                )
         size = min(log.size for log in logs)
         status = -1
         for blocks in zip(*(log.blocks(size) for log in logs), strict=True):
             status = self._take_block(blocks, logs, watch)
-            for block, some in zip(blocks, self.where, strict=True):
-                block.deliver(predictions, some)
+            for block, learners in zip(blocks, self.where, strict=True):
+                block.deliver(predictions, learners)
             if status != -1:
                 status += blocks[0].begin * self.K
                 break
         # (pinned memory is several times as fast to copy to)
         on_host = torch.empty(self.K, dtype=torch.float64, pin_memory=self.parts[0].device.type == "cuda")
-        for part, some in zip(self.parts, self.where, strict=True):
-            on_host[some].copy_(part.last_delta)
+        for shard, learners in zip(self.parts, self.where, strict=True):
+            on_host[learners].copy_(shard.last_delta)
         self.delta = on_host.numpy()
         return status
 
     def _take_block(self, blocks: Sequence[CudaBlock], logs: Sequence[CudaLog], watch: Watch) -> int:
         """As ``take``, from the block's first step on."""
-        chunk, first = 0, blocks[0]
-        while chunk < first.chunks:
+        chunk, leader = 0, blocks[0]
+        while chunk < leader.chunks:
             stopped = self._take_chunks(blocks, chunk, logs)
             for block in blocks:
-                with block.part.active():
-                    stand_still(block, first.t0(chunk), first.t0(stopped))
-            if stopped < first.chunks:
+                with block.shard.active():
+                    stand_still(block, leader.t0(chunk), leader.t0(stopped))
+            if stopped < leader.chunks:
                 status = take_steps(blocks, self.where, stopped, watch)
                 if status != -1:
                     return status
@@ -184,29 +186,29 @@ class Cuda(Engine):
 
     def _take_chunks(self, blocks: Sequence[CudaBlock], begin: int, logs: Sequence[CudaLog]) -> int:
         """Take the block's chunks from this one on; which one may overflow, or their number if none."""
-        moving = [block for block in blocks if block.part.state.standing < block.part.K]
+        moving = [block for block in blocks if block.shard.state.standing < block.shard.K]
         stopped = blocks[0].chunks
         for block in moving:
-            with block.part.active():
-                block.part.state.prepare()
-                block.part.clear_flag()
-                block.part.project(block, begin)
+            with block.shard.active():
+                block.shard.state.prepare()
+                block.shard.clear_flag()
+                block.shard.project(block, begin)
         for chunk in range(begin, stopped):
             for block in moving:
-                with block.part.active():
-                    block.part.dual(block, chunk, block.part.state.at ^ ((chunk - begin) & 1))
+                with block.shard.active():
+                    block.shard.dual(block, chunk, block.shard.state.at ^ ((chunk - begin) & 1))
             # No device may go past a chunk that another must take step by step.
-            if len(moving) > 1 and any(block.part.stopped() <= chunk for block in moving):
+            if len(moving) > 1 and any(block.shard.stopped() <= chunk for block in moving):
                 break
             for block in moving:
-                with block.part.active():
-                    block.part.update(block, chunk)
+                with block.shard.active():
+                    block.shard.update(block, chunk)
         for log in logs:
-            with log.part.active():
+            with log.shard.active():
                 log.fetch()  # the next block's data travels while this one is computed
-        stopped = min([stopped, *(block.part.stopped() for block in moving)])
+        stopped = min([stopped, *(block.shard.stopped() for block in moving)])
         for block in moving:
-            block.part.state.advance(block.t0(stopped) - block.t0(begin), stopped - begin)
+            block.shard.state.advance(block.t0(stopped) - block.t0(begin), stopped - begin)
         return stopped
 
     # ------------------------------------------------------------------ state
@@ -215,50 +217,50 @@ class Cuda(Engine):
         return np.concatenate(list(self.blocks(r)))
 
     def blocks(self, r: int) -> Iterator[NDArray[Any]]:
-        for part in self.parts:
-            size = max(1, _PASSED // part.width)
-            for begin in range(0, part.K, size):
-                yield part.X[r, begin : begin + size, : self.n].cpu().numpy().copy()
+        for shard in self.parts:
+            size = max(1, _PASSED // shard.width)
+            for begin in range(0, shard.K, size):
+                yield shard.X[r, begin : begin + size, : self.n].cpu().numpy().copy()
 
     def set_vector(self, r: int, value: NDArray[Any]) -> None:
-        for part, some in zip(self.parts, self.where, strict=True):
-            size = max(1, _PASSED // part.width)
-            for begin in range(0, part.K, size):
-                end = min(begin + size, part.K)
-                rows = np.ascontiguousarray(value[some][begin:end])
-                part.X[r, begin:end, : self.n] = torch.from_numpy(rows).to(part.device)
+        for shard, learners in zip(self.parts, self.where, strict=True):
+            size = max(1, _PASSED // shard.width)
+            for begin in range(0, shard.K, size):
+                end = min(begin + size, shard.K)
+                rows = np.ascontiguousarray(value[learners][begin:end])
+                shard.X[r, begin:end, : self.n] = torch.from_numpy(rows).to(shard.device)
 
     def predict(self, phi: Features) -> NDArray[Any]:
-        made = []
-        for part in self.parts:
-            rows = tensor_of(phi).to(part.device, part.real)
-            made.append((rows @ part.X[0, :, : self.n].T).cpu().numpy())
-        return np.concatenate(made, axis=1)
+        predictions = []
+        for shard in self.parts:
+            rows = tensor_of(phi).to(shard.device, shard.real)
+            predictions.append((rows @ shard.X[0, :, : self.n].T).cpu().numpy())
+        return np.concatenate(predictions, axis=1)
 
     def room(self, T: int) -> torch.Tensor:
         return torch.empty((T, self.K), dtype=self.parts[0].real, device=self.parts[0].device)
 
     def clear_traces(self) -> None:
-        for part in self.parts:
-            part.X[len(self.rule.weights) :] = 0.0
+        for shard in self.parts:
+            shard.X[len(self.rule.weights) :] = 0.0
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in self.parts)
+        return sum(shard.nbytes for shard in self.parts)
 
     def like(self, K: int) -> Cuda:
         return type(self)(self.rule, self.n, K, self.dtype, devices=self.devices and self.devices[:K])
 
     def select(self, ks: NDArray[np.int64]) -> Engine:
-        other = self.like(len(ks))
+        selection = self.like(len(ks))
         if len(self.parts) > 1:
             for r in range(len(self.rule.vectors)):
-                other.set_vector(r, self.vector(r)[ks])
+                selection.set_vector(r, self.vector(r)[ks])
         else:  # on the device
             chosen = torch.from_numpy(ks).to(self.parts[0].device)
-            torch.index_select(self.parts[0].X, 1, chosen, out=other.parts[0].X)
-        other.scalars[:] = self.scalars[ks]
-        return other
+            torch.index_select(self.parts[0].X, 1, chosen, out=selection.parts[0].X)
+        selection.scalars[:] = self.scalars[ks]
+        return selection
 
 
 class CudaTF32(Cuda):
@@ -277,7 +279,7 @@ def kernels(rule: Rule, dtype: str) -> Any:
     return generated.module(f"cuda_{rule.name}_{dtype}", module_text(rule, dtype), triton.__version__)
 
 
-class CudaPart:
+class CudaShard:
     """K learners on one device; ``exact`` unless products of float32 may be one of 11 bits."""
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str, device: torch.device, *, exact: bool) -> None:
@@ -308,7 +310,7 @@ class CudaPart:
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in (self.X, self.Z, self.tail, self.state, self.last_delta))
+        return sum(array.nbytes for array in (self.X, self.Z, self.tail, self.state, self.last_delta))
 
     def _share_columns(self) -> tuple[int, int]:
         """Into how many shares the columns are cut, so that few learners keep every multiprocessor busy; columns each.
@@ -332,13 +334,13 @@ class CudaPart:
     def _refuse_too_many(self, slots: int) -> None:
         if self.device.type == "cpu":
             return
-        each = np.dtype(self.dtype).itemsize * (self.m * (self.width + slots * ROWS) + self.pairs)
-        each += 8 * (2 * (self.M + self.m) + 1) + 1
+        size = np.dtype(self.dtype).itemsize * (self.m * (self.width + slots * ROWS) + self.pairs)
+        size += 8 * (2 * (self.M + self.m) + 1) + 1
         reserved, used = torch.cuda.memory_reserved(self.device), torch.cuda.memory_allocated(self.device)
         free = torch.cuda.mem_get_info(self.device)[0] + reserved - used - (1 << 29)
-        if self.K * each > free:
+        if self.K * size > free:
             where = f"GPU {self.device.index}, which has {free / 1e9:.1f} GB free"
-            wanted = f"be at most {free // each:,} for n = {self.n:,} in {self.dtype} on {where}"
+            wanted = f"be at most {free // size:,} for n = {self.n:,} in {self.dtype} on {where}"
             remedy = "Several GPUs can share the learners: devices=[0, 1, …]."
             raise refusal("K", "Learner", wanted, f"{self.K:,}", remedy)
 
@@ -373,17 +375,17 @@ class CudaPart:
 
     def update(self, block: CudaBlock, chunk: int) -> None:
         """X ← A_total X + W P; and V = X Pᵀ of the chunk after it, if there is one."""
-        halves, more = block.fits[chunk], chunk + 1 < block.chunks
-        both = halves and more and block.fits[chunk + 1]
+        halves, goes_on = block.fits[chunk], chunk + 1 < block.chunks
+        both = halves and goes_on and block.fits[chunk + 1]
         P = block.halves if halves else block.columns
         kernel = kernels(self.rule, self.dtype).update
-        for one, other in self.passes:
+        for r, s in self.passes:
             self._launch(
-                "update of one" if halves and one == other else "update", kernel, self.K, halves,
+                "update of one" if halves and r == s else "update", kernel, self.K, halves,
                 self.X, self.Z, self.tail, self.flag, self.state.frozen, *P, block.scale, chunk, self.K, self.width,
-                self.span, ONE=one, OTHER=other, NEXT=both, ROWS=ROWS, THREE=self._three, HALVES=halves,
+                self.span, ONE=r, OTHER=s, NEXT=both, ROWS=ROWS, THREE=self._three, HALVES=halves,
             )  # fmt: skip
-        if more and not both:
+        if goes_on and not both:
             self.project(block, chunk + 1)
 
     def _launch(self, name: str, kernel: Any, rows: int, halves: bool, *arguments: Any, **constants: Any) -> None:
@@ -418,11 +420,11 @@ def _passes(A: Any) -> list[tuple[int, int]]:
     takes = [{c for c, a in enumerate(row) if c != r and a != 0.0} for r, row in enumerate(A)]
     left, passes = list(range(len(A))), []
     while left:
-        one, *others = left
-        its_own = (c for c in others if c in takes[one] and not any(c in takes[other] for other in others))
-        other = next(its_own, others[0] if others else one)
-        passes.append((one, other))
-        left = [r for r in others if r != other]
+        r, *later = left
+        its_own = (c for c in later if c in takes[r] and not any(c in takes[s] for s in later))
+        s = next(its_own, later[0] if later else r)
+        passes.append((r, s))
+        left = [r for r in later if r != s]
     return passes
 
 
@@ -506,10 +508,10 @@ class CudaBlock:
     """Some steps of a log on the device, in chunks of ROWS rows, in the forms that the kernels read."""
 
     def __init__(
-        self, part: CudaPart, begin: int, phi: torch.Tensor, phi_next: torch.Tensor | None,
+        self, shard: CudaShard, begin: int, phi: torch.Tensor, phi_next: torch.Tensor | None,
         top: torch.Tensor, parameters: list[torch.Tensor], keep: bool,
     ) -> None:  # fmt: skip
-        self.part, self.begin, self.parameters = part, begin, parameters
+        self.shard, self.begin, self.parameters = shard, begin, parameters
         self.phi, self.phi_next = phi, phi_next
         self.apart = phi_next is not None
         self.T = len(phi) if self.apart else len(phi) - 1
@@ -517,15 +519,15 @@ class CudaBlock:
         self.steps = ROWS // 2 if self.apart else ROWS - 1
         self.turns = GROUP // 2 if self.apart else GROUP
         self.chunks = -(-self.T // self.steps)
-        self.out = torch.empty((self.T if keep else 0, part.K), dtype=part.real, device=part.device)
+        self.out = torch.empty((self.T if keep else 0, shard.K), dtype=shard.real, device=shard.device)
         self.keep = keep
         self.P = self._rows()
         self.G = torch.bmm(self.P, self.P.transpose(1, 2))
         self.H = _windows(self.G, self.apart)
-        self.scale = torch.ones(self.chunks, dtype=torch.float32, device=part.device)
+        self.scale = torch.ones(self.chunks, dtype=torch.float32, device=shard.device)
         #: For which chunks P can be split into halves. (The host waits to know it, which one chunk does not repay.)
         self.fits = [False] * self.chunks
-        if part.dtype == "float32" and self.chunks > 1:
+        if shard.dtype == "float32" and self.chunks > 1:
             self.scale, fits, *self.halves = _halve(self.P)
             self.fits = fits.tolist()
         #: A bound on the components of each chunk's rows: none where products of rows are beyond the number range, so
@@ -540,14 +542,14 @@ class CudaBlock:
 
     def _rows(self) -> torch.Tensor:
         """P of every chunk, (chunks, ROWS, width)."""
-        part, phi, width = self.part, self.phi, self.part.width
+        shard, phi, width = self.shard, self.phi, self.shard.width
         stride = 2 * self.steps if self.apart else self.steps
         padded = phi.new_zeros((stride * self.chunks + 1, width))
         if self.phi_next is not None:
-            padded[0 : 2 * self.T : 2, : part.n] = phi
-            padded[1 : 2 * self.T : 2, : part.n] = self.phi_next
+            padded[0 : 2 * self.T : 2, : shard.n] = phi
+            padded[1 : 2 * self.T : 2, : shard.n] = self.phi_next
         else:
-            padded[: self.T + 1, : part.n] = phi
+            padded[: self.T + 1, : shard.n] = phi
         return padded.as_strided((self.chunks, ROWS, width), (stride * width, width, 1)).contiguous()
 
     @cached_property
@@ -558,7 +560,7 @@ class CudaBlock:
     @cached_property
     def columns(self) -> tuple[torch.Tensor, ...]:
         """The same by columns: (chunks, width, ROWS)."""
-        return tuple(part.transpose(1, 2).contiguous() for part in self.rows)
+        return tuple(term.transpose(1, 2).contiguous() for term in self.rows)
 
     def t0(self, chunk: int) -> int:
         """The chunk's first step; T for the one after the last."""
@@ -574,12 +576,12 @@ class CudaBlock:
 
     def step_at(self, t: int) -> list[torch.Tensor]:
         """The parameters of step t, (K,) each."""
-        return [p[t if len(p) > 1 else 0].double().expand(self.part.K) for p in self.parameters]
+        return [p[t if len(p) > 1 else 0].double().expand(self.shard.K) for p in self.parameters]
 
-    def deliver(self, predictions: Any, some: slice) -> None:
+    def deliver(self, predictions: Any, learners: slice) -> None:
         """Put the predictions into those of all learners, of which these are ``some``."""
         if self.keep:
-            target = predictions[self.begin : self.begin + self.T, some]
+            target = predictions[self.begin : self.begin + self.T, learners]
             if isinstance(target, np.ndarray):
                 torch.from_numpy(target).copy_(self.out)
             else:
@@ -589,27 +591,27 @@ class CudaBlock:
 class CudaLog:
     """All steps of a run, as blocks."""
 
-    def __init__(self, part: CudaPart, phi: Any, phi_next: Any, top: float, parameters: Any, keep: bool) -> None:
-        self.part, self.keep, self.T = part, keep, len(phi)
-        self.top = torch.tensor(top, dtype=torch.float64, device=part.device)
+    def __init__(self, shard: CudaShard, phi: Any, phi_next: Any, top: float, parameters: Any, keep: bool) -> None:
+        self.shard, self.keep, self.T = shard, keep, len(phi)
+        self.top = torch.tensor(top, dtype=torch.float64, device=shard.device)
         self.apart = not _one_log(phi, phi_next)
         self.phi, self.phi_next = tensor_of(phi), tensor_of(phi_next)
         self.parameters = [tensor_of(_reduced(p)) for p in parameters]
         # What is the same at every step is copied once, in float64.
         self.constant = [
-            p.to(part.device, torch.float64) if len(p) == 1 or self.T == 1 else None for p in self.parameters
+            p.to(shard.device, torch.float64) if len(p) == 1 or self.T == 1 else None for p in self.parameters
         ]
         # Numbers a step: φ, P in all its forms and its G; predictions; and the parameters that are still to be copied.
-        each = 8 * part.n * (1 + self.apart) + 2 * ROWS + part.K * keep
-        each += sum(
+        numbers = 8 * shard.n * (1 + self.apart) + 2 * ROWS + shard.K * keep
+        numbers += sum(
             p.shape[1]
             for p, constant in zip(self.parameters, self.constant, strict=True)
-            if constant is None and p.device != part.device
+            if constant is None and p.device != shard.device
         )
         steps = ROWS // 2 if self.apart else ROWS - 1
         #: Steps a block.
-        self.size = max(1, _BYTES // (each * part.X.element_size() * steps)) * steps
-        self._stream = torch.cuda.Stream() if part.device.type == "cuda" else None
+        self.size = max(1, _BYTES // (numbers * shard.X.element_size() * steps)) * steps
+        self._stream = torch.cuda.Stream() if shard.device.type == "cuda" else None
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())  # arrays on the device may still be being computed
         self._next: CudaBlock | None = None
@@ -632,38 +634,38 @@ class CudaLog:
         if self._stream is None:
             self._next = self._block(begin, end)
             return True
-        with self.part.active(), torch.cuda.stream(self._stream):
+        with self.shard.active(), torch.cuda.stream(self._stream):
             self._next = self._block(begin, end)
             ready = torch.cuda.Event()
             ready.record()
-        torch.cuda.current_stream(self.part.device).wait_event(ready)
+        torch.cuda.current_stream(self.shard.device).wait_event(ready)
         return True
 
     def _block(self, begin: int, end: int) -> CudaBlock:
-        part = self.part
+        shard = self.shard
         if self.apart:
-            phi, phi_next = (self._sent(rows[begin:end], part.real) for rows in (self.phi, self.phi_next))
+            phi, phi_next = (self._sent(rows[begin:end], shard.real) for rows in (self.phi, self.phi_next))
         else:
             # One row more: φ of the first steps, φ' of all.
             rows = (self.phi[begin:end], self.phi_next[end - 1 : end])
-            phi, phi_next = torch.cat([self._sent(some, part.real) for some in rows]), None
+            phi, phi_next = torch.cat([self._sent(piece, shard.real) for piece in rows]), None
         parameters = []
         for p, constant in zip(self.parameters, self.constant, strict=True):
             if constant is not None:
                 parameters.append(constant)
             else:
                 # Numbers for each learner and step are most of the transfer: in the learners' own precision.
-                given = p.device == part.device and p.is_floating_point()
-                kind = p.dtype if given else part.real if p.shape[1] > 1 else torch.float64
+                in_place = p.device == shard.device and p.is_floating_point()
+                kind = p.dtype if in_place else shard.real if p.shape[1] > 1 else torch.float64
                 parameters.append(self._sent(p[begin:end], kind))
-        return CudaBlock(part, begin, phi, phi_next, self.top, parameters, self.keep)
+        return CudaBlock(shard, begin, phi, phi_next, self.top, parameters, self.keep)
 
-    def _sent(self, some: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def _sent(self, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """On the device, in that type; from the host through pinned memory, so that the copy is asynchronous."""
-        device = self.part.device
-        if some.device.type == device.type:
-            return some.to(device, dtype)
-        pinned = torch.empty(some.shape, dtype=dtype, pin_memory=True).copy_(some)
+        device = self.shard.device
+        if rows.device.type == device.type:
+            return rows.to(device, dtype)
+        pinned = torch.empty(rows.shape, dtype=dtype, pin_memory=True).copy_(rows)
         return pinned.to(device, non_blocking=True)
 
 
@@ -703,8 +705,8 @@ def _windows(G: torch.Tensor, apart: bool) -> torch.Tensor:
     i = torch.arange(ring, device=G.device)
     row, column = stride * t + side + 0 * i, stride * t + i + 0 * side
     within = ((stride * t) % GROUP + i < ring) & (torch.maximum(row, column) < ROWS)
-    last = ROWS - 1
-    return torch.where(within, G[:, row.clamp(max=last), column.clamp(max=last)], 0.0).contiguous()
+    end = ROWS - 1
+    return torch.where(within, G[:, row.clamp(max=end), column.clamp(max=end)], 0.0).contiguous()
 
 
 def _split(P: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -728,10 +730,10 @@ def _halve(P: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, t
     for dim in (1, 2):
         along = size.amax(dim)
         fits &= ((along >= largest[:, None] * _FAINT) | (along == 0.0)).all(1)
-    one = torch.ones_like(largest)
-    scaled = P * torch.ldexp(one, 15 - exponent)[:, None, None]
+    ones = torch.ones_like(largest)
+    scaled = P * torch.ldexp(ones, 15 - exponent)[:, None, None]
     high = scaled.half()
-    return torch.ldexp(one, exponent - 15), fits, high, (scaled - high).half()
+    return torch.ldexp(ones, exponent - 15), fits, high, (scaled - high).half()
 
 
 # --------------------------------------------------------------------------------------------------------- step by step
@@ -742,15 +744,15 @@ def take_steps(blocks: Sequence[CudaBlock], where: Sequence[slice], chunk: int, 
 
     There is a block for each device, whose learners are ``where``.
     """
-    first, K = blocks[0], where[-1].stop
-    for t in range(first.t0(chunk), first.t0(chunk + 1)):
+    leader, K = blocks[0], where[-1].stop
+    for t in range(leader.t0(chunk), leader.t0(chunk + 1)):
         tries = [_Step(block, t) for block in blocks]
-        for step, some in zip(tries, where, strict=True):
+        for step, learners in zip(tries, where, strict=True):
             if not bool(step.fine.all()):
                 if not watch.freeze:
-                    return int(t * K + some.start + int((~step.fine).int().argmax()))
-                watch.frozen[some][(~step.fine).cpu().numpy()] = True
-                step.part.state.freeze(watch.frozen[some])
+                    return int(t * K + learners.start + int((~step.fine).int().argmax()))
+                watch.frozen[learners][(~step.fine).cpu().numpy()] = True
+                step.shard.state.freeze(watch.frozen[learners])
         for step in tries:
             step.take()
     return -1
@@ -760,60 +762,60 @@ class _Step:
     """One step of a device's learners, tried: nothing has changed yet."""
 
     def __init__(self, block: CudaBlock, t: int) -> None:
-        self.block, self.t, self.part = block, t, block.part
-        part, rule = self.part, self.part.rule
-        X, P = part.X[:, :, : part.n], block.rows_at(t)
+        self.block, self.t, self.shard = block, t, block.shard
+        shard, rule = self.shard, self.shard.rule
+        X, P = shard.X[:, :, : shard.n], block.rows_at(t)
         self.x, g = torch.matmul(X, P.T).double(), (P @ P.T).double()
         x, step = self.x, block.step_at(t)
         step[5] = self.delta = step[5] + step[4] * x[0, :, 1] - x[0, :, 0]  # R gives way to δ
         bound: dict[str, Any] = {"min": _pairwise(torch.minimum), "max": _pairwise(torch.maximum)}
         function = types.FunctionType(rule.pure.__code__, bound)
-        memory = tuple(part.state.present[: part.M].clone())
+        memory = tuple(shard.state.present[: shard.M].clone())
         products = (g[0, 0], g[0, 1], g[1, 1])
         A, B, self.after = function(tuple(step), memory, tuple(x[..., 0]), tuple(x[..., 1]), products)
-        self.move = _Move(part.K, len(rule.weights), A, B, P)
+        self.move = _Move(shard.K, len(rule.weights), A, B, P)
 
         #: Who is finite after it, or frozen.
         self.fine = torch.isfinite(self.delta)
         for value in self.after:
             self.fine &= torch.isfinite(value)
-        for some in _parts(block, part.K):
-            self.fine[some] &= torch.isfinite(self.move(X[:, some], some)).all(2).all(0)
-        self.fine |= part.state.frozen.bool()
+        for learners in _batches(block, shard.K):
+            self.fine[learners] &= torch.isfinite(self.move(X[:, learners], learners)).all(2).all(0)
+        self.fine |= shard.state.frozen.bool()
 
     def take(self) -> None:
         """Move everyone who is not frozen."""
-        part, state = self.part, self.part.state
-        X = part.X[:, :, : part.n]
+        shard, state = self.shard, self.shard.state
+        X = shard.X[:, :, : shard.n]
         if self.block.keep:
             self.block.out[self.t] = self.x[0, :, 0]
         moves = state.frozen == 0
-        for some in _parts(self.block, part.K):
-            here = moves[some]
-            moved = torch.where(here[:, None], self.move(X[:, some], some), X[:, some])
-            X[:, some] = moved
-            bounds = state.present[part.M :, some]
+        for learners in _batches(self.block, shard.K):
+            here = moves[learners]
+            moved = torch.where(here[:, None], self.move(X[:, learners], learners), X[:, learners])
+            X[:, learners] = moved
+            bounds = state.present[shard.M :, learners]
             bounds.copy_(torch.where(here, moved.abs().amax(2).double(), bounds))
         for old, new in zip(state.present, self.after, strict=False):
             old.copy_(torch.where(moves, new, old))
-        part.last_delta.copy_(self.delta)
+        shard.last_delta.copy_(self.delta)
         state.advance(1)
 
 
 def stand_still(block: CudaBlock, begin: int, end: int) -> None:
     """What frozen learners predict at these steps of a block, and their δ of the last one."""
-    part = block.part
-    if begin == end or not part.state.standing:
+    shard = block.shard
+    if begin == end or not shard.state.standing:
         return
-    who = part.state.frozen.nonzero()[:, 0]
+    who = shard.state.frozen.nonzero()[:, 0]
     step = block.step_at(end - 1)
-    for some in _parts(block, len(who)):
-        ks = who[some]
-        theta = part.X[0, ks, : part.n]
+    for batch in _batches(block, len(who)):
+        ks = who[batch]
+        theta = shard.X[0, ks, : shard.n]
         if block.keep:
             block.out[begin:end, ks] = block.phi[begin:end] @ theta.T
         v, v_next = (theta @ block.rows_at(end - 1).T).double().T
-        part.last_delta[ks] = step[5][ks] + step[4][ks] * v_next - v
+        shard.last_delta[ks] = step[5][ks] + step[4][ks] * v_next - v
 
 
 class _Move:
@@ -822,9 +824,9 @@ class _Move:
     def __init__(self, K: int, weights: int, A: Any, B: Any, P: torch.Tensor) -> None:
         self.K, self.weights, self.A, self.B, self.P = K, weights, A, B, P
 
-    def __call__(self, X: torch.Tensor, some: slice) -> torch.Tensor:
+    def __call__(self, X: torch.Tensor, learners: slice) -> torch.Tensor:
         def rounded(value: torch.Tensor) -> torch.Tensor:
-            return value.expand(self.K)[some].to(X.dtype)[:, None]
+            return value.expand(self.K)[learners].to(X.dtype)[:, None]
 
         out = torch.zeros_like(X)
         for r, (row, pair) in enumerate(zip(self.A, self.B, strict=True)):
@@ -843,9 +845,9 @@ class _Move:
         return out
 
 
-def _parts(block: CudaBlock, K: int) -> list[slice]:
+def _batches(block: CudaBlock, K: int) -> list[slice]:
     """K learners, some at a time."""
-    size = max(1, _TRIED // (block.part.m * block.part.width))
+    size = max(1, _TRIED // (block.shard.m * block.shard.width))
     return [slice(begin, begin + size) for begin in range(0, K, size)]
 
 

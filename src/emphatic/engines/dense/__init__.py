@@ -147,7 +147,7 @@ class Dense(Engine):
         if self.n < _WIDE:
             status = self._compiled("run")(self.X, self.scalars, phi, phi_next, parameters, predictions, self.delta)
             return status
-        bits = [part.view(f"i{part.itemsize}") for part in (phi, phi_next)]
+        bits = [rows.view(f"i{rows.itemsize}") for rows in (phi, phi_next)]
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
         status = self._compiled("run_wide")(
             self.X, self.scalars, phi, phi_next, *bits, one_log, parameters, predictions, self.delta
@@ -158,9 +158,9 @@ class Dense(Engine):
         self, phi: NDArray[Any], phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any],
         watch: Watch,
     ) -> int:  # fmt: skip
-        T, given = len(phi), (phi, phi_next, top, parameters, predictions, watch)
+        T, arguments = len(phi), (phi, phi_next, top, parameters, predictions, watch)
         few = self.n <= lanes.MOST_FEATURES and self.K >= _SEVERAL and (watch.probe is None or watch.probe.shared)
-        steps = lanes.stepper(self.rule, (self.X, self.scalars, self.delta), *given) if few else None
+        steps = lanes.stepper(self.rule, (self.X, self.scalars, self.delta), *arguments) if few else None
         size = lanes.STEPS if few else _STEPS
         moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         for t0 in range(0, T, size):
@@ -168,19 +168,19 @@ class Dense(Engine):
             if len(frozen):
                 self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
                 watch.write(t0, t1, self.X[0, frozen], frozen)
-            before = None if watch.freeze or steps is None else (self.X.copy(), self.scalars.copy())
+            backup = None if watch.freeze or steps is None else (self.X.copy(), self.scalars.copy())
             unsure = moving if steps is None else steps(moving, t0, t1)
             if not len(unsure):
                 continue
             # Where something may overflow, running step by step finds exactly where.
-            status = self._step_by_step(unsure, t0, t1, *given)
+            status = self._step_by_step(unsure, t0, t1, *arguments)
             if (
-                status != -1 and before is not None
+                status != -1 and backup is not None
             ):  # all must be before the same step, as a run up to there leaves them
-                self.X[:], self.scalars[:] = before
+                self.X[:], self.scalars[:] = backup
                 assert steps is not None
                 end = status // self.K
-                self._step_by_step(steps(moving, t0, end), t0, end, *given)
+                self._step_by_step(steps(moving, t0, end), t0, end, *arguments)
             if status != -1:
                 return status
             if watch.frozen[unsure].any():

@@ -37,11 +37,11 @@ def kernel(rule: Rule, dtype: str, n: int, probed: bool, interpreted: bool) -> A
     real, f8, i8 = getattr(types, dtype), types.float64, types.int64
     text = compiled.compose(functions_for(rule, dtype, n, probed=probed), "dense.lanes_kernels")
     module = compiled.module(f"lanes_{rule.name}_{dtype}_{n}{'_probed' * probed}", text)
-    table, some = types.Array(f8, 2, "C"), types.Array(i8, 1, "C")
+    table, ids = types.Array(f8, 2, "C"), types.Array(i8, 1, "C")
     Phi = types.Array(real, 2, "C", readonly=True)
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), len(rule.parameters))
     return compiled.kernel(
-        module, "run_lanes", types.Array(real, 3, "C"), table, types.Array(f8, 1, "C"), some, some, Phi, Phi, f8, i8,
+        module, "run_lanes", types.Array(real, 3, "C"), table, types.Array(f8, 1, "C"), ids, ids, Phi, Phi, f8, i8,
         i8, parameters, types.Array(real, 2, "C"), table, table, i8, i8,
     )  # fmt: skip
 
@@ -57,13 +57,13 @@ def stepper(
     X = state[0]
     _, K, n = X.shape
     run_lanes = kernel(rule, X.dtype.name, n, watch.probe is not None, compiled.interpreted())
-    failed, given, goal = np.empty(K, np.int64), tuple(_once(p) for p in parameters), np.zeros((n + 1, n + 1))
+    failed, varying, goal = np.empty(K, np.int64), tuple(_once(p) for p in parameters), np.zeros((n + 1, n + 1))
     if watch.probe is not None:
         goal[: watch.probe.R.shape[1]] = watch.probe.R[0]
     probe = goal, watch.errors, watch.every, watch.first
 
     def steps(learners: NDArray[np.int64], t0: int, t1: int) -> NDArray[np.int64]:
-        count = run_lanes(*state, learners, failed, phi, phi_next, top, t0, t1, given, predictions, *probe)
+        count = run_lanes(*state, learners, failed, phi, phi_next, top, t0, t1, varying, predictions, *probe)
         return failed[:count]
 
     return steps
@@ -71,5 +71,5 @@ def stepper(
 
 def _once(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """A parameter (T, K) without what is repeated: (1, K), (T, 1) or (1, 1) where it does not vary over the other."""
-    own = p[:1] if p.strides[0] == 0 else p
-    return own[:, :1] if p.strides[1] == 0 else own
+    rows = p[:1] if p.strides[0] == 0 else p
+    return rows[:, :1] if p.strides[1] == 0 else rows

@@ -53,19 +53,19 @@ lane_error: Callable[[Scalars, Array, int], float]
 
 def functions_for(rule: Rule, dtype: str, n: int, *, probed: bool) -> Functions:
     """The rule's functions, with those that are declared here."""
-    made = Functions(rule, dtype)
-    u, add, parameters, features = made.u, made.add, range(len(rule.parameters)), range(n)
-    slots = Slots(made, LANES, memory=u.M, size=u.m, step=len(parameters), prediction=1, delta=1, error=1, amiss=1)
-    made.constant("FEATURES", n)
-    made.constant("PROBED", probed)
+    functions = Functions(rule, dtype)
+    u, add, parameters, features = functions.u, functions.add, range(len(rule.parameters)), range(n)
+    slots = Slots(functions, LANES, memory=u.M, size=u.m, step=len(parameters), prediction=1, delta=1, error=1, amiss=1)
+    functions.constant("FEATURES", n)
+    functions.constant("PROBED", probed)
 
     def place(r: int, i: int) -> str:
         return f"Z[{(r * n + i) * LANES} + k]"
 
     add("lane_state(S, k)", slots.get("memory", "size"))
     add("lane_step(S, k)", slots.get("step"))
-    last = [f"{slots.places[name][0]} = {name}" for name in ("prediction", "delta")]
-    add("set_state(S, k, memory, size, prediction, delta)", *slots.put("memory", "size"), *last)
+    outputs = [f"{slots.places[name][0]} = {name}" for name in ("prediction", "delta")]
+    add("set_state(S, k, memory, size, prediction, delta)", *slots.put("memory", "size"), *outputs)
     at = [f"AT_STEP + {i * LANES}" for i in parameters]
     spread = [f"spread(S, {at[i]}, parameters[{i}], t, t0, learners)" for i in parameters]
     add("spread_all(S, parameters, t, t0, learners)", *spread)
@@ -97,4 +97,4 @@ def functions_for(rule: Rule, dtype: str, n: int, *, probed: bool) -> Functions:
     else:
         add("goal_of(goal)", "return ()")
         add("lane_error(goal, Z, k)", "return 0.0")
-    return made
+    return functions

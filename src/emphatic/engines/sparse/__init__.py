@@ -113,7 +113,7 @@ class Sparse(Engine):
             if len(predictions):
                 predictions[t:T] = self.predict(phi.block(t, T))
             if T:
-                v, v_next = (self.predict(some.block(T - 1, T))[0] for some in (phi, phi_next))
+                v, v_next = (self.predict(features.block(T - 1, T))[0] for features in (phi, phi_next))
                 self.delta[:] = parameters[5][T - 1] + parameters[4][T - 1] * v_next - v
         return -1
 
@@ -162,8 +162,10 @@ class Sparse(Engine):
         """C, H and the stamps as they are, and of the table what some column may still owe; each with an axis K = 1."""
         used = int(self._epoch[::2].max(initial=0))
         fields = {name: self._columns[name] for name in self._layout.names}
-        kept = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :used]}
-        return {name: array[None] for name, array in (fields | kept).items()} | {"bounds": self.scalars[:, self.M : -1]}
+        scales = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :used]}
+        return {name: array[None] for name, array in (fields | scales).items()} | {
+            "bounds": self.scalars[:, self.M : -1]
+        }
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
         if not pending:
@@ -171,10 +173,10 @@ class Sparse(Engine):
         traces, width = len(self.rule.traces), self._table.shape[2]
         hold("epoch", pending["epoch"], "int64", (1, *self._epoch.shape))
         epoch = pending["epoch"][0]
-        now = epoch[::2]
-        if not ((epoch[1::2] >= 0) & (epoch[1::2] <= now) & (now < self._table.shape[1])).all():
+        present = epoch[::2]
+        if not ((epoch[1::2] >= 0) & (epoch[1::2] <= present) & (present < self._table.shape[1])).all():
             raise ValueError("its epochs are out of range")
-        used = int(now.max(initial=0))
+        used = int(present.max(initial=0))
         table = pending["table"][:, :, :used]
         hold("table", table, "float64", (1, traces, used, width))
         hold("scale", pending["scale"], "float64", (1, *self._scale.shape))
@@ -184,7 +186,7 @@ class Sparse(Engine):
             hold(name, pending[name], self._columns.dtype[name].name, (1, self.n))
             if name[0] == "E":
                 stamp, j = pending[name], int(name[1:]) - self._layout.w
-                if not ((stamp >= 0) & (stamp <= now[j])).all():
+                if not ((stamp >= 0) & (stamp <= present[j])).all():
                     raise ValueError(f"its stamps {name!r} are out of range")
         bounds = self.scalars[:, self.M : -1]
         hold("bounds", pending["bounds"], "float64", bounds.shape)

@@ -143,8 +143,8 @@ def _of_columns(functions: Functions, at: Layout) -> None:
     )
     reset = [f"column['E{j}'] = 0" for j in u.traces]
     add("place(column, z)", *(f"{field} = z[{r}]" for r, field in enumerate(fields)), *reset)
-    more = (f"sums[{r}] + {field} * v" for r, field in enumerate(fields))
-    add("add_held(sums, column, v)", f"return {tuple_of(more)}")
+    totals = (f"sums[{r}] + {field} * v" for r, field in enumerate(fields))
+    add("add_held(sums, column, v)", f"return {tuple_of(totals)}")
     add("add_phi(column, u, p)", *(f"{field} += u[{r}] * p" for r, field in enumerate(fields)))
     add("add_phi_next(column, u, q)", *(f"{fields[r]} += u[{i}] * q" for i, r in enumerate(u.takes_next)))
     add("mark(column, position)", f"column['{at.mark}'] = position" if at.mark else "pass")
@@ -153,18 +153,18 @@ def _of_columns(functions: Functions, at: Layout) -> None:
 
 def _of_scales(functions: Functions, at: Layout) -> None:
     u, add, C = functions.u, functions.add, at.slot
-    own = {r: u.entry(f"a{r}_{r}") for r in u.vectors}
+    factors = {r: u.entry(f"a{r}_{r}") for r in u.vectors}
     rows = [[f"scale[{r}] * h[{r}]", *(f"scale[{C[r, j]}] * h[{j}]" for j in at.takes.get(r, []))] for r in u.vectors]
     add("combine(scale, h)", f"return {tuple_of(' + '.join(row) for row in rows)}")
     add(
         "advance(scale, c)",
         *functions.unpack("c"),
         *(
-            f"scale[{C[r, j]}] = {own[r]} * scale[{C[r, j]}] + {u.entry(f'a{r}_{j}')} * scale[{j}]"
+            f"scale[{C[r, j]}] = {factors[r]} * scale[{C[r, j]}] + {u.entry(f'a{r}_{j}')} * scale[{j}]"
             for r in u.weights
             for j in at.takes[r]
         ),
-        *(f"scale[{r}] *= {factor}" for r, factor in own.items() if factor != "1.0"),
+        *(f"scale[{r}] *= {factor}" for r, factor in factors.items() if factor != "1.0"),
     )
     less = {r: "".join(f" - scale[{C[r, j]}] * u{j}" for j in at.takes[r]) for r in u.weights}
     of_next = (f"{u.entry(f'd{r}')} / scale[{r}]" for r in u.takes_next)
@@ -175,9 +175,9 @@ def _of_scales(functions: Functions, at: Layout) -> None:
         *(f"u{r} = ({u.entry(f'b{r}')}{less[r]}) / scale[{r}]" for r in u.weights),
         f"return {tuple_of(f'u{r}' for r in u.vectors)}, {tuple_of(of_next)}",
     )
-    taken = ((f"if r == {r} and trace == {j - at.w}:", f"    return {C[r, j]}") for r in u.weights for j in at.takes[r])
-    add("slot(r, trace)", *_joined(taken), "return -1")
+    cases = ((f"if r == {r} and trace == {j - at.w}:", f"    return {C[r, j]}") for r in u.weights for j in at.takes[r])
+    add("slot(r, trace)", *_joined(cases), "return -1")
 
 
-def _joined(parts: Iterable[Iterable[str]]) -> list[str]:
-    return [line for part in parts for line in part]
+def _joined(groups: Iterable[Iterable[str]]) -> list[str]:
+    return [line for group in groups for line in group]

@@ -51,9 +51,9 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     draws = (array(real, 1), array(real, 1))
     scratch = (array(f8, 2), array(f8, 2), array(i4, 1), *draws, array(real, 2), array(i4, 1), array(i4, 2))
     parameters = compiled.several(array(f8, 2, "A", readonly=True), len(rule.parameters))
-    given = (array(flag, 1), flag, *rows, *rows, f8, flag, parameters, array(real, 2))
+    inputs = (array(flag, 1), flag, *rows, *rows, f8, flag, parameters, array(real, 2))
     signature = {
-        "run": (*state, *log, *learners, *phi, *phi, *scratch, *given),
+        "run": (*state, *log, *learners, *phi, *phi, *scratch, *inputs),
         "predict": (*state, *phi, *rows, array(f8, 2)),
         "settle_some": (*state, i8, i8),
     }
@@ -109,12 +109,12 @@ class SparseMany(Engine):
         return 1, 0
 
     def make_kernel(self, name: str) -> Any:
-        made = compiled.direct(kernel(self.rule, self.dtype, name, compiled.interpreted()))
+        entry = compiled.direct(kernel(self.rule, self.dtype, name, compiled.interpreted()))
         state: Any = (self._H, self._scale, self._since, self._places)
         if name == "run":
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
             state += (*self._phi, *self._phi_next, *self._scratch)
-        return functools.partial(made, *state)
+        return functools.partial(entry, *state)
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
@@ -157,15 +157,15 @@ class SparseMany(Engine):
     def blocks(self, r: int) -> Iterator[NDArray[Any]]:
         # (every number is rounded as ``settle`` rounds it)
         u, c, touch = unrolled(self.rule), self._fields(), self._places[0]
-        for first in range(0, self.K, LANES):
-            some = slice(first, first + LANES)
+        for begin in range(0, self.K, LANES):
+            lanes = slice(begin, begin + LANES)
 
-            def trace(j: int, some: slice = some) -> NDArray[Any]:
-                return np.where(touch[:, None] >= c["since"][j - u.w, some], c["H"][:, j, some], 0.0)
+            def trace(j: int, lanes: slice = lanes) -> NDArray[Any]:
+                return np.where(touch[:, None] >= c["since"][j - u.w, lanes], c["H"][:, j, lanes], 0.0)
 
-            value = c["diag"][r, some] * (trace(r) if r >= u.w else c["H"][:, r, some])
+            value = c["diag"][r, lanes] * (trace(r) if r >= u.w else c["H"][:, r, lanes])
             for j in u.feeds.get(r, []):
-                value = value + c["take"][r, j - u.w, some] * trace(j)
+                value = value + c["take"][r, j - u.w, lanes] * trace(j)
             yield value.T.astype(self.dtype, copy=False)
 
     def _fields(self) -> dict[str, NDArray[Any]]:
@@ -208,7 +208,7 @@ class SparseMany(Engine):
         try:
             room = self._rooms.pop()
         except IndexError:  # others are predicting at the same time, or nobody has
-            room = tuple(np.zeros(part.shape, part.dtype) for part in self._phi)
+            room = tuple(np.zeros(array.shape, array.dtype) for array in self._phi)
         self._compiled("predict")(*room, phi.start, phi.index, phi.value, out)
         self._rooms.append(room)
         predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
@@ -223,32 +223,32 @@ class SparseMany(Engine):
         c["left"][:] = 1.0
 
     def select(self, ks: NDArray[np.int64]) -> SparseMany:
-        other = SparseMany(self.rule, self.n, len(ks), self.dtype)
-        for name, array in other._fields().items():
+        selection = SparseMany(self.rule, self.n, len(ks), self.dtype)
+        for name, array in selection._fields().items():
             np.take(self._fields()[name], ks, _LEARNERS[name], out=array, mode="clip")
-        other._share(self)
-        other.scalars[:] = self.scalars[ks]
-        return other
+        selection._share(self)
+        selection.scalars[:] = self.scalars[ks]
+        return selection
 
     def _share(self, other: SparseMany) -> None:
         """The same times as another's."""
         self._places[:], self._log[:], self._clock[:] = other._places, other._log, other._clock
 
-    def join(self, parts: Sequence[Engine]) -> None:
-        engines = [part for part in parts if isinstance(part, SparseMany)]
-        np.concatenate([part.scalars for part in parts], out=self.scalars)
-        if len(engines) < len(parts):  # single learners, each in its own form
+    def join(self, engines: Sequence[Engine]) -> None:
+        hordes = [engine for engine in engines if isinstance(engine, SparseMany)]
+        np.concatenate([engine.scalars for engine in engines], out=self.scalars)
+        if len(hordes) < len(engines):  # single learners, each in its own form
             for r in range(len(self.rule.vectors)):
-                self.set_vector(r, np.concatenate([part.vector(r) for part in parts]))
+                self.set_vector(r, np.concatenate([engine.vector(r) for engine in engines]))
             return
-        if not all(np.array_equal(engine._places[0], engines[0]._places[0]) for engine in engines):
-            engines = [engine.select(np.arange(engine.K)) for engine in engines]
-            for engine in engines:
+        if not all(np.array_equal(engine._places[0], hordes[0]._places[0]) for engine in hordes):
+            hordes = [engine.select(np.arange(engine.K)) for engine in hordes]
+            for engine in hordes:
                 engine._settle()
-        fields = [engine._fields() for engine in engines]
+        fields = [engine._fields() for engine in hordes]
         for name, array in self._fields().items():
             np.concatenate([field[name] for field in fields], _LEARNERS[name], out=array)
-        self._share(engines[0])
+        self._share(hordes[0])
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """C, H and the times as they are; the order of the log follows from the times."""
@@ -258,20 +258,20 @@ class SparseMany(Engine):
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
         if not pending:
             return
-        own = self.pending()
+        state = self.pending()
         left = pending["left"]
         if left.dtype == np.float64:  # (until 0.2 it could overflow)
             pending = pending | {"left": np.where(left == np.inf, np.finfo(np.float64).max, left)}
-        for name, array in own.items():
+        for name, array in state.items():
             hold(name, pending[name], array.dtype.name, array.shape)
-        now = int(pending["clock"][0])
+        present = int(pending["clock"][0])
         for name in ("touch", "since", "mark", "clock"):
-            if not ((pending[name] >= 0) & (pending[name] <= min(now, _MIDNIGHT))).all():
+            if not ((pending[name] >= 0) & (pending[name] <= min(present, _MIDNIGHT))).all():
                 raise ValueError(f"its times {name!r} are out of range")
         if not (pending["diag"] != 0.0).all():
             raise ValueError("one of its scales is 0")
-        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], own.pop("bounds"))
-        for name, array in own.items():
+        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], state.pop("bounds"))
+        for name, array in state.items():
             array[:] = pending[name]
         touch, where = self._places
         self._log[: self.n] = np.argsort(touch, kind="stable")

@@ -47,9 +47,9 @@ def rows_of(rule: Rule) -> dict[str, int]:
     """The first rows by name, and how many there are of ``scale`` and of ``form``."""
     u = unrolled(rule)
     pairs = u.m + u.w * len(u.traces)
-    last = {"SCALE": pairs + 2 * len(u.traces), "FORM": pairs + u.m + u.w}
+    sizes = {"SCALE": pairs + 2 * len(u.traces), "FORM": pairs + u.m + u.w}
     names = {"TAKE": u.m, "PEAK": pairs, "LEFT": pairs + len(u.traces), "PHI": pairs, "PHI_NEXT": pairs + u.m}
-    return names | last | {"NEXT": max(u.takes_next, default=-1) + 1}
+    return names | sizes | {"NEXT": max(u.takes_next, default=-1) + 1}
 
 
 def functions_for(rule: Rule, dtype: str) -> Functions:
