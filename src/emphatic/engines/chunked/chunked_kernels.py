@@ -1,6 +1,6 @@
 """The chunked engine's kernels: ``dual`` runs a chunk's steps on V = X Pᵀ, ``fold`` applies the result to X.
 
-Functions that are not defined here belong to the rule: see ``rule_functions`` and ``chunked_functions``. CHUNKED.md
+Functions that are not defined here belong to the rule: see ``rule_functions`` and the engine. CHUNKED.md
 derives what is computed.
 """
 
@@ -15,55 +15,15 @@ from emphatic.engines.compiled import inner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.chunked.chunked_functions import (
-        AT_AMISS,
-        AT_C,
-        AT_DELTA,
-        AT_GROWTH,
-        AT_MEMORY,
-        AT_PRODUCTS,
-        AT_SHARES,
-        AT_STEP,
-        AT_TAILS,
-        GROWING,
-        LANES,
-        OVER,
-        PAIRED,
-        PRODUCTS,
-        SHARES,
-        SHORTEST,
-        SLOTS,
-        TAILS,
-        are_within,
-        coefficients_at,
-        folded,
-        grown,
-        is_tame,
-        lane_coefficients,
-        lane_products,
-        lane_state,
-        lane_step,
-        lane_tails,
-        scanned,
-        set_scan,
-        set_state,
-        tails_at,
-    )
+    from emphatic.engines.chunked import (
+        AT_AMISS, AT_C, AT_DELTA, AT_GROWTH, AT_MEMORY, AT_PRODUCTS, AT_SHARES, AT_STEP, AT_TAILS, GROWING, LANES, OVER,
+        PAIRED, PRODUCTS, SHARES, SHORTEST, SLOTS, TAILS, are_within, coefficients_at, folded, grown, is_tame,
+        lane_coefficients, lane_products, lane_state, lane_step, lane_tails, scanned, set_scan, set_state, tails_at,
+    )  # fmt: skip
     from emphatic.engines.rule_functions import (
-        COEFFICIENTS,
-        COUNTER,
-        MEMORY,
-        PARAMETERS,
-        VECTORS,
-        bounds,
-        decide,
-        excess,
-        is_finite,
-        read,
-        real,
-        update,
+        COEFFICIENTS, COUNTER, MEMORY, PARAMETERS, VECTORS, bounds, decide, excess, is_finite, read, real, update,
         write,
-    )
+    )  # fmt: skip
 
     Array = NDArray[Any]
     Floats = NDArray[np.float64]

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from emphatic.engines.cuda import cuda_kernels, cuda_rows
+from emphatic.engines.cuda import cuda_kernels
 from emphatic.engines.unrolled import HUGE, tuple_of, unrolled
 from emphatic.rules import Rule
 
@@ -120,7 +120,6 @@ def dual(
 
 def module_text(rule: Rule, dtype: str) -> str:
     """The text that is compiled: the rule, its small functions, the source of the kernels, and ``dual``."""
-    kernels = [inspect.getsource(module) for module in (cuda_rows, cuda_kernels)]
     names = [f"p{i}" for i in range(len(rule.parameters))]
     entry = _ENTRY.format(
         distances=", ".join(f'"{p}_t"' for p in names),
@@ -130,7 +129,7 @@ def module_text(rule: Rule, dtype: str) -> str:
         which=tuple_of(f"{p}_varies" for p in names),
     )
     future = "from __future__ import annotations\n"
-    texts = [_HEADER + _in_float64(rule.source), *_Functions(rule, dtype).text, *kernels, entry]
+    texts = [_HEADER + _in_float64(rule.source), *_Functions(rule, dtype).text, inspect.getsource(cuda_kernels), entry]
     return future + "\n\n".join(text.replace(future, "", 1) for text in texts)
 
 

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from emphatic.engines import compiled
 from emphatic.engines.base import UNFIT, Arrays, Engine, Features, Watch
 from emphatic.engines.dense import lanes
-from emphatic.engines.elementwise_functions import ElementwiseFunctions
 from emphatic.engines.reference import ReferenceElementwise
-from emphatic.engines.unrolled import HUGE, Functions, unrolled
+from emphatic.engines.unrolled import HUGE, ElementwiseFunctions, Functions, unrolled
 
 if TYPE_CHECKING:
     from emphatic.rules import ElementwiseRule, Rule

@@ -16,42 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emphatic.engines.rule_functions import (
-        COUNTER,
-        HUGE,
-        LIMIT,
-        add_common,
-        add_lengths,
-        add_own,
-        add_products,
-        all_within,
-        bounds,
-        decide,
-        is_acceptable,
-        is_finite,
-        is_small,
-        keep,
-        kept,
-        larger,
-        load,
-        magnitudes,
-        move,
-        no_common,
-        no_lengths,
-        no_own,
-        no_products,
-        read,
-        real,
-        rounded,
-        split_common,
-        split_lengths,
-        split_own,
-        split_products,
-        step_at,
-        store,
-        update,
-        write,
+        COUNTER, HUGE, LIMIT, add_common, add_lengths, add_own, add_products, all_within, bounds, decide, is_acceptable,
+        is_finite, is_small, keep, kept, larger, load, magnitudes, move, no_common, no_lengths, no_own, no_products,
+        read, real, rounded, split_common, split_lengths, split_own, split_products, step_at, store, update, write,
         zeros,
-    )
+    )  # fmt: skip
     from emphatic.rules import Scalars
 
     Array = NDArray[Any]

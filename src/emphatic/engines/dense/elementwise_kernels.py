@@ -16,18 +16,9 @@ from emphatic.engines.intrinsics import address
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.elementwise_functions import (
-        ADAPTS,
-        CHANGE,
-        adapt,
-        add_terms,
-        are_finite,
-        component,
-        decide_all,
-        excesses,
-        no_terms,
-        signals,
-    )
+    from emphatic.engines.unrolled import (
+        ADAPTS, CHANGE, adapt, add_terms, are_finite, component, decide_all, excesses, no_terms, signals,
+    )  # fmt: skip
     from emphatic.engines.rule_functions import COUNTER, HUGE, is_acceptable, load, read, real, step_at, store, write
     from emphatic.rules import Scalars
 

@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 
 from emphatic.engines import compiled
 from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch
-from emphatic.engines.elementwise_functions import ElementwiseFunctions
-from emphatic.engines.sparse import choose_bounds, hold
-from emphatic.engines.sparse.sparse_functions import STAMP, Layout, functions_for
-from emphatic.engines.unrolled import Functions, tuple_of
+from emphatic.engines.sparse import STAMP, Layout, choose_bounds, functions_for, hold
+from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
 if TYPE_CHECKING:
     from emphatic.rules import ElementwiseRule, Scalars

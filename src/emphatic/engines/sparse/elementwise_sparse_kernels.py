@@ -20,59 +20,18 @@ from emphatic.engines.compiled import inner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.elementwise_functions import (
-        ADAPTS,
-        CHANGE,
-        adapt,
-        add_terms,
-        are_finite,
-        bounds_of,
-        component,
-        decide_all,
-        excesses,
-        linear,
-        no_terms,
+    from emphatic.engines.unrolled import (
+        ADAPTS, CHANGE, adapt, add_terms, are_finite, bounds_of, component, decide_all, excesses, linear, no_terms,
         signals,
-    )
+    )  # fmt: skip
     from emphatic.engines.rule_functions import (
-        COUNTER,
-        HUGE,
-        LIMIT,
-        TRACES,
-        VECTORS,
-        WEIGHTS,
-        all_within,
-        is_acceptable,
-        is_small,
-        larger,
-        load,
-        magnitudes,
-        step_at,
-        store,
-        zeros,
-    )
+        COUNTER, HUGE, LIMIT, TRACES, VECTORS, WEIGHTS, all_within, is_acceptable, is_small, larger, load, magnitudes,
+        step_at, store, zeros,
+    )  # fmt: skip
     from emphatic.engines.sparse.elementwise_sparse import (
-        EAGER,
-        decay_of,
-        decisions,
-        drop_of,
-        held,
-        keep_decisions,
-        put,
-        set_held,
-        set_z,
-        z_at,
-    )
-    from emphatic.engines.sparse.sparse_functions import (
-        HIGH,
-        LOW,
-        NEAR_THE_END,
-        advance,
-        at_least_one,
-        epochs,
-        place,
-        present,
-    )
+        EAGER, decay_of, decisions, drop_of, held, keep_decisions, put, set_held, set_z, z_at,
+    )  # fmt: skip
+    from emphatic.engines.sparse import HIGH, LOW, NEAR_THE_END, advance, at_least_one, epochs, place, present
     from emphatic.engines.sparse.sparse_kernels import are_sound, close_epoch, is_over, settle, start_over, value_of
     from emphatic.rules import Scalars
 

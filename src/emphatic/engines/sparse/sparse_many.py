@@ -12,7 +12,7 @@ and 44 bytes per feature.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,22 +21,23 @@ from numpy.typing import NDArray
 
 from emphatic.engines import compiled
 from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch
-from emphatic.engines.sparse import choose_bounds, hold
-from emphatic.engines.sparse.columns_kernels import LANES, NEVER
-from emphatic.engines.sparse.sparse_many_functions import functions_for, rows_of
-from emphatic.engines.unrolled import unrolled
+from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, choose_bounds, hold
+from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
+from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
-    from emphatic.rules import Rule
+    from emphatic.rules import Rule, Scalars
 
-__all__ = ["SparseMany"]
+    Floats = NDArray[np.float64]
+
+__all__ = ["HIGH", "LOW", "SHRUNK", "SparseMany"]
 
 
 @functools.cache
 def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     """One of the functions of ``sparse_many_kernels``, for this rule."""
     real, f8, i8, i4, flag = getattr(types, dtype), types.float64, types.int64, types.int32, types.boolean
-    text = compiled.compose(functions_for(rule, dtype), "sparse.columns_kernels", "sparse.sparse_many_kernels")
+    text = compiled.compose(functions_for(rule, dtype), "sparse.sparse_many_kernels")
     module = compiled.module(f"sparse_many_{rule.name}_{dtype}", text)
 
     def array(of: Any, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:
@@ -282,3 +283,58 @@ class SparseMany(Engine):
     def nbytes(self) -> int:
         state = (self._H, self._scale, self._since, self._places, self._marks, self._log, self._clock, self.scalars)
         return sum(array.nbytes for array in (*state, *self._phi, *self._phi_next, *self._scratch))
+
+
+# ----------------------------------------------------------- what the kernels call of a rule besides ``rule_functions``
+#
+# Rows of ``scale``, each (K,): C_rr of every vector; C_rj of every weight and trace; of every trace, the largest |C_jj|
+# since it was closed; and what is left of the traces of columns last touched before its mark. Rows of ``form``: A_rr
+# and A_rj likewise; then B of every vector for φ, and of every weight for φ'.
+
+#: Beyond this bound on |X| steps are taken on plain columns.
+NEAR_THE_END: float
+#: The first of these rows of ``scale`` and ``form``: C_rj and A_rj, the peaks, and what is left; B for φ and for φ'.
+TAKE: int
+PEAK: int
+LEFT: int
+PHI: int
+PHI_NEXT: int
+#: How many weights take φ', those before them included; and whether any weight scales itself.
+NEXT: int
+OWN_SCALES: bool
+
+#: (r, j): whether vector r takes trace j, which is counted from 0.
+feeds: Callable[[int, int], bool]
+#: (x, k, K) → X·φ of learner k, where x has it of all.
+products: Callable[[Floats, int, int], Scalars]
+#: (form, k, c): put A and B of learner k there, all that is not always 0.
+put_form: Callable[[Floats, int, Scalars], None]
+
+
+def rows_of(rule: Rule) -> dict[str, int]:
+    """The first rows by name, and how many there are of ``scale`` and of ``form``."""
+    u = unrolled(rule)
+    pairs = u.m + u.w * len(u.traces)
+    sizes = {"SCALE": pairs + 2 * len(u.traces), "FORM": pairs + u.m + u.w}
+    names = {"TAKE": u.m, "PEAK": pairs, "LEFT": pairs + len(u.traces), "PHI": pairs, "PHI_NEXT": pairs + u.m}
+    return names | sizes | {"NEXT": max(u.takes_next, default=-1) + 1}
+
+
+def functions_for(rule: Rule, dtype: str) -> Functions:
+    """The functions of this rule for ``columns_kernels`` and ``sparse_many_kernels``."""
+    functions, rows = Functions(rule, dtype), rows_of(rule)
+    u, add = functions.u, functions.add
+    add_limits(functions)
+    for name, row in rows.items():
+        functions.constant(name, row)
+    functions.constant("OWN_SCALES", any(u.A[r][r] != 1.0 for r in u.weights))
+
+    fed = [(r, j - u.w) for r in u.weights for j in u.feeds[r]]
+    add("feeds(r, j)", f"return {' or '.join(f'(r == {r} and j == {j})' for r, j in fed) or 'False'}")
+    add("products(x, k, K)", f"return {tuple_of(f'x[{r} * K + k]' for r in u.vectors)}")
+    where = {f"a{r}_{r}": r for r in u.vectors}
+    where |= {f"a{r}_{u.w + j}": rows["TAKE"] + r * len(u.traces) + j for r, j in fed}
+    where |= {f"b{r}": rows["PHI"] + r for r in u.vectors} | {f"d{r}": rows["PHI_NEXT"] + r for r in u.takes_next}
+    entries = (f"form[{i}, k] = {u.entry(name)}" for name, i in where.items())
+    add("put_form(form, k, c)", *functions.unpack("c"), *entries)
+    return functions
