@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
@@ -20,6 +20,8 @@ __all__ = ["UNFIT", "Arrays", "Engine", "Features", "Probe", "Rows", "Watch", "b
 UNFIT = -2
 
 Arrays = tuple[NDArray[np.float64], ...]
+#: Some of the learners.
+Indices = slice | NDArray[np.int64]
 
 
 @dataclass(eq=False, slots=True)
@@ -47,7 +49,7 @@ class Rows:
         """Rows begin … end−1, without a copy."""
         return Rows(self.start[begin : end + 1], self.index, self.value)
 
-    def dense(self, n: int, dtype: Any) -> NDArray[Any]:
+    def dense(self, n: int, dtype: DTypeLike) -> NDArray[Any]:
         """The same as an array (T, n)."""
         out = np.zeros((len(self), n), dtype)
         row = np.repeat(np.arange(len(self)), np.diff(self.start))
@@ -113,7 +115,7 @@ class Probe:
         """Whether all learners have one goal."""
         return len(self.R) == 1
 
-    def __call__(self, theta: NDArray[Any], learners: Any = slice(None)) -> NDArray[np.float64]:
+    def __call__(self, theta: NDArray[Any], learners: Indices = slice(None)) -> NDArray[np.float64]:
         """The error of each row of θ, those of these learners, (K,)."""
         with np.errstate(all="ignore"):
             x = theta.astype(np.float64)
@@ -146,7 +148,7 @@ class Watch:
         """The steps of T before which errors are recorded."""
         return range(T, T) if self.probe is None else range(self.first, T, self.every)
 
-    def write(self, begin: int, end: int, theta: NDArray[Any], learners: Any = slice(None)) -> None:
+    def write(self, begin: int, end: int, theta: NDArray[Any], learners: Indices = slice(None)) -> None:
         """Record the errors of these learners before steps begin … end − 1, with unchanged weights."""
         if self.probe is not None:
             rows = slice(*(max(0, -(-(t - self.first) // self.every)) for t in (begin, end)))

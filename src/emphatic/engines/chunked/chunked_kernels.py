@@ -125,8 +125,8 @@ def dual(
             after[first + k, i] = S[AT_MEMORY + i * LANES + k]
     for i in range(TAILS):
         for k in range(lanes):
-            rest = S[AT_TAILS + i * LANES + k] - OVER[i]
-            tail[i, first + k] = real(rest if i >= VECTORS or abs(rest) >= SHORTEST else 0.0)
+            entry = S[AT_TAILS + i * LANES + k] - OVER[i]
+            tail[i, first + k] = real(entry if i >= VECTORS or abs(entry) >= SHORTEST else 0.0)
     for k in range(lanes):
         after[first + k, COUNTER] = scalars[first + k, COUNTER] + L
         last_delta[first + k] = S[AT_DELTA + k]

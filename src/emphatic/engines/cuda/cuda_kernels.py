@@ -64,20 +64,20 @@ def take_chunk(
     late = no_late(nought)
     total = identity(nought)
     for group in range((L + STEPS - 1) // STEPS):
-        first = group * STEPS
+        t_group = group * STEPS
         row0 = group * GROUP + 0 * L  # (a tensor also where Triton interprets)
         y = z + row0 * wide
         ring = load_ring(y, wide, ok, ok & (row0 + none + GROUP < ROWS), RING, ROWS)
         size = at_least_1(size)
         of_group = identity(nought)
-        before = late
+        late_before = late
         late = no_late(nought)
         for j in range(turns):
-            t = first + j
+            t = t_group + j
             live = t + none < L
             h = H + (chunk * ROWS + t) * (2 * RING)
             # Load the next step's parameters while this step is computed.
-            following = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
+            next_step = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
             x, x_next, g = products(ring[0], ring[1], h, nought, RING)
             delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
             size = bounds(c, size, top)
@@ -88,27 +88,27 @@ def take_chunk(
             ring = turn(ring, c, late, nought, h, STRIDE, RING)
             if not APART:
                 late = make_late(live, c, late)
-                before = move_late(c, before)
+                late_before = move_late(c, late_before)
             of_group = multiply(c, of_group)
-            step = following
+            step = next_step
             when += 1
         store_ring(y, wide, ok, ring, RING - GROUP, ROWS)
         scale = along_rows(round_total(of_group))
         tl.debug_barrier()
-        for other in range(0, row0, GROUP):
-            at = z[None, :] + (other + i)[:, None] * wide
+        for row in range(0, row0, GROUP):
+            at = z[None, :] + (row + i)[:, None] * wide
             store_rows(at, wide, within, apply(scale, load_rows(at, wide, within, ROWS)), ROWS)
-        for other in range(row0 + GROUP, 2 * L if APART else L + 1, GROUP):
-            at = z[None, :] + (other + i)[:, None] * wide
+        for row in range(row0 + GROUP, 2 * L if APART else L + 1, GROUP):
+            at = z[None, :] + (row + i)[:, None] * wide
             moved = apply(scale, load_rows(at, wide, within, ROWS))
-            near = tl.load(G + (row0 + i)[None, :] * ROWS + other + i[:, None])
-            beyond = tl.load(G + (row0 + GROUP) * ROWS + other + i)[:, None]
+            near = tl.load(G + (row0 + i)[None, :] * ROWS + row + i[:, None])
+            beyond = tl.load(G + (row0 + GROUP) * ROWS + row + i)[:, None]
             moved = spread(moved, near, y, wide, within, late, beyond, APART, ROWS, PRECISION)
             store_rows(at, wide, within, moved, ROWS)
         tl.debug_barrier()
         if not APART:
             # Add the first row's coefficient from the step before the group, which V already includes.
-            store_late(y, ROWS * wide, ok, ring[1], before)
+            store_late(y, ROWS * wide, ok, ring[1], late_before)
         total = compose(of_group, total)
     # If a chunk ends with a group, its last φ' has a row of its own, with coefficients of weights only.
     if (L % GROUP == 0) & (L < ROWS) & (not APART):
@@ -145,15 +145,15 @@ def spread(
 ):
     """V of later rows with what the group's W adds; ``near`` are the products of those rows with the group's rows."""
     i = tl.arange(0, GROUP)
-    more = ()
+    gains = ()
     for r in tl.static_range(VECTORS):
         w = tl.load(y[None, :] + (r * ROWS + i)[:, None] * wide, mask=within, other=0.0)
-        more = more + (tl.dot(near, w, input_precision=PRECISION, out_dtype=REAL),)
+        gains = gains + (tl.dot(near, w, input_precision=PRECISION, out_dtype=REAL),)
     if not APART:
-        more = add_late(more, late, beyond)
+        gains = add_late(gains, late, beyond)
     out = ()
     for r in tl.static_range(VECTORS):
-        out = out + (moved[r] + more[r],)
+        out = out + (moved[r] + gains[r],)
     return out
 
 
@@ -175,7 +175,7 @@ def update(
     moves = ok & (tl.load(FROZEN + k, mask=ok, other=1) == 0)  # (see ``take_chunk``)
     j = tl.arange(0, ROWS)
     i = tl.arange(0, TILE)
-    first = tl.program_id(1) * span
+    left = tl.program_id(1) * span
     total = load_total(TAIL, wide, k, moves)
     scale = tl.load(SCALE + chunk)
     scale_next = tl.load(SCALE + chunk + 1) if NEXT else scale
@@ -192,14 +192,14 @@ def update(
         at = at + (X + (r * wide + k)[:, None] * n,)
     P += chunk * ROWS * n
     P_rest += chunk * ROWS * n
-    count = (tl.minimum(first + span, n) - first + TILE - 1) // TILE
+    count = (tl.minimum(left + span, n) - left + TILE - 1) // TILE
     for tile in tl.range(0, count, num_stages=STAGES):
         # Each program begins at another tile: otherwise all would read from the same few memory channels at once.
-        c = first + (tile + tl.program_id(0)) % count * TILE + i
+        c = left + (tile + tl.program_id(0)) % count * TILE + i
         inside = c < n
         place = c[None, :] + j[:, None] * n if HALVES else c[None, :] * ROWS + j[:, None]
         p = load_rows_of(P, place, inside[None, :], HALVES)
-        rest = load_rows_of(P_rest, place, inside[None, :], HALVES) if THREE else p
+        p_rest = load_rows_of(P_rest, place, inside[None, :], HALVES) if THREE else p
         there = moves[:, None] if HALVES else moves[:, None] & inside[None, :]
         old = ()
         for s in tl.static_range(COUNT):
@@ -210,7 +210,7 @@ def update(
             q_rest = load_rows_of(P_rest, later, inside[:, None], HALVES) if THREE else q
         sums = ()
         for s in tl.static_range(COUNT):
-            x = product(W[s], p, rest, scale, old[s], THREE, HALVES)
+            x = product(W[s], p, p_rest, scale, old[s], THREE, HALVES)
             tl.store(at[OTHER if s else ONE] + c[None, :], x, mask=there)
             if NEXT:
                 sums = sums + (product(split(x, THREE, HALVES), q, q_rest, scale_next, V[s], THREE, HALVES),)
@@ -276,8 +276,8 @@ def add_parts(z, wide, within, parts, ROWS: tl.constexpr):
     for row in range(0, VECTORS * ROWS, GROUP):
         at = z[None, :] + (row + i)[:, None] * wide
         total = tl.load(at + VECTORS * ROWS * wide, mask=within, other=0.0)
-        for part in range(2, parts + 1):
-            total += tl.load(at + part * VECTORS * ROWS * wide, mask=within, other=0.0)
+        for share in range(2, parts + 1):
+            total += tl.load(at + share * VECTORS * ROWS * wide, mask=within, other=0.0)
         tl.store(at, total, mask=within)
 
 

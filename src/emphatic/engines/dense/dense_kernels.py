@@ -158,13 +158,13 @@ def run_wide(
     status, seen, top = -1, 0, 0.0
     delta = 0.0
     memory, size = load(scalars, 0)
-    one = np.empty(1, bits.dtype)
+    word = np.empty(1, bits.dtype)
     sums = no_products()
     for t in range(T):
         if t == seen:
             seen = min(t + max(1, AHEAD // n), T)
-            one[0] = largest_bits(bits, bits_next, t, seen, one_log)
-            top = np.float64(one.view(Phi.dtype)[0])
+            word[0] = largest_bits(bits, bits_next, t, seen, one_log)
+            top = np.float64(word.view(Phi.dtype)[0])
             if not top <= LIMIT:
                 status = UNFIT
                 break

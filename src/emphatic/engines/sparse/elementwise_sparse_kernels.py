@@ -116,10 +116,10 @@ def find(
     c, s, memory = decide_all(step, memory, delta, sums)
     for a in range(count):
         z, p, q = z_at(work, a), phi[0, a], phi[1, a]
-        after = component(s, z, p, q)
-        change += (after[0] - z[0]) * q
-        amiss += excesses(after)
-        set_z(work, a, after)
+        z_next = component(s, z, p, q)
+        change += (z_next[0] - z[0]) * q
+        amiss += excesses(z_next)
+        set_z(work, a, z_next)
     if amiss > 0.0 or not (are_finite(delta, memory, s) and abs(change) <= HUGE):
         return False, delta, v
     if not EAGER:
@@ -223,9 +223,9 @@ def take_step(
             release(columns[k], counts, k, active[k], count)
         if not fine and not was_frozen:
             if not freeze:
-                for other in range(k):
-                    if found[other] >= 0:
-                        release(columns[other], counts, other, active[other], found[other])
+                for earlier in range(k):
+                    if found[earlier] >= 0:
+                        release(columns[earlier], counts, earlier, active[earlier], found[earlier])
                 return k
             frozen[k] = True
         last_delta[k] = delta

@@ -58,10 +58,10 @@ def is_over(scale: Floats, trace: int) -> bool:
     size = abs(scale[WEIGHTS + trace])
     if size > scale[PEAKS + trace]:
         scale[PEAKS + trace] = size
-    taken = False
+    feeds = False
     for r in range(WEIGHTS):
-        taken = taken or slot(r, trace) >= 0
-    return not LOW <= size <= HIGH or (taken and size < SHRUNK * scale[PEAKS + trace])
+        feeds = feeds or slot(r, trace) >= 0
+    return not LOW <= size <= HIGH or (feeds and size < SHRUNK * scale[PEAKS + trace])
 
 
 @inner

@@ -161,14 +161,14 @@ def settle(H: Array, scale: Floats, since: Times, places: Times, first: int, las
 def settle_weights(H: Array, scale: Floats, since: Times, places: Times) -> None:
     """Settle learners with a weight whose own scale leaves its bounds."""
     K = scale.shape[1]
-    first, last = K, 0
+    begin, end = K, 0
     for r in range(WEIGHTS):
         for k in range(K):
             if not LOW < abs(scale[r, k]) < HIGH:
-                first = k if k < first else first
-                last = k + 1 if k >= last else last
-    if first < last:
-        settle(H, scale, since, places, first, last)
+                begin = k if k < begin else begin
+                end = k + 1 if k >= end else end
+    if begin < end:
+        settle(H, scale, since, places, begin, end)
 
 
 @inner
@@ -181,7 +181,7 @@ def close(
     Returns whether any column has to be updated. If so, ``shares`` are what H_r takes of H_j, and last what H_j keeps;
     ``later`` is ``since`` after that; and ``spans`` say how far back each block of learners must go.
     """
-    K, own = scale.shape[1], (WEIGHTS + j) * scale.shape[1]
+    K, offset = scale.shape[1], (WEIGHTS + j) * scale.shape[1]
     least = 0.0
     for r in range(WEIGHTS):
         if feeds(r, j):
@@ -203,10 +203,10 @@ def close(
             owes = owes or scale[TAKE + r * TRACES + j, k] != 0.0
         if closing[k] and owes:
             visit = True
-            if since[own + k] < spans[REACH, k // LANES]:
-                spans[REACH, k // LANES] = since[own + k]
+            if since[offset + k] < spans[REACH, k // LANES]:
+                spans[REACH, k // LANES] = since[offset + k]
     for k in range(K):
-        scaled, here = scale[WEIGHTS + j, k], since[own + k]
+        scaled, here = scale[WEIGHTS + j, k], since[offset + k]
         # If its columns are visited anyway, a trace that has shrunk a little is closed too: the next visit is later.
         if least > 0.0 and abs(scaled) < EARLY * scale[PEAK + j, k] and here >= spans[REACH, k // LANES]:
             closing[k] = True
@@ -222,7 +222,7 @@ def close(
                 later[k] = now if scaled == 0.0 else marks[j, k]
                 marks[j, k], scale[LEFT + j, k] = now, 1.0
         if not visit:
-            since[own + k] = later[k]
+            since[offset + k] = later[k]
     return visit
 
 
@@ -237,7 +237,7 @@ def fold(
     oldest = NEVER
     for b in range(count):
         oldest = spans[REACH, b] if spans[REACH, b] < oldest else oldest
-    own = (WEIGHTS + j) * K
+    offset = (WEIGHTS + j) * K
     for at in range(clock[1] - 1, -1, -1):
         i = log[at]
         if places[WHERE, i] != at:
@@ -247,18 +247,18 @@ def fold(
             break
         for b in range(count):
             if touched >= spans[REACH, b]:
-                first, last = spans[FIRST, b], spans[LAST, b]
-                e, begin = H[i, own + first : own + last], since[own + first : own + last]
+                left, right = spans[FIRST, b], spans[LAST, b]
+                e, begin = H[i, offset + left : offset + right], since[offset + left : offset + right]
                 for r in range(WEIGHTS):
                     if feeds(r, j):
-                        x, share = H[i, r * K + first : r * K + last], shares[r, first:last]
+                        x, share = H[i, r * K + left : r * K + right], shares[r, left:right]
                         for k in range(len(begin)):
                             x[k] += share[k] * (e[k] if touched >= begin[k] else real(0))
-                share = shares[WEIGHTS, first:last]
+                share = shares[WEIGHTS, left:right]
                 for k in range(len(begin)):
                     e[k] = share[k] * (e[k] if touched >= begin[k] else real(0))
     for k in range(K):
-        since[own + k] = later[k]
+        since[offset + k] = later[k]
 
 
 @inner
