@@ -56,7 +56,12 @@ def _has_gpu() -> bool:
 def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: bool = False) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features per step (None: all of them).
 
-    Elementwise rules use dense or sparse, according to the form of the features.
+    Args:
+        n: the number of features.
+        K: the number of learners; None for a single learner.
+        T: the number of steps.
+        active: active features per step, if they are given by index; None for arrays.
+        elementwise: whether the rule is elementwise: it uses dense or sparse, according to the form of the features.
 
     A single learner (K=None), and a horde that runs one step at a time, use features given by index as they are. For a
     horde and a log, these are the costs per step and learner, in units of 0.65 ns, the time of one feature in the dense
@@ -91,9 +96,18 @@ def make(
 ) -> Engine:
     """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
 
-    ``devices`` are the GPUs, by number, among which the cuda engine divides the learners; the current one by default.
+    Args:
+        name: one of ``available()``, or "cuda-tf32": "cuda" with products of float32 in TF32, which is faster, with
+            errors of 1e-3 in place of 1e-7.
+        rule: what is learned.
+        n: the number of features.
+        K: the number of learners; None for one.
+        dtype: "float64" or "float32".
+        threads: how many threads the chunked engine uses.
+        devices: the GPUs, by number, among which the cuda engine divides the learners; the current one by default.
 
-    "cuda-tf32" is "cuda" with products of float32 in TF32: faster, and with errors of 1e-3 in place of 1e-7.
+    Raises:
+        ValueError: if there is no such engine, or this machine or this rule cannot use it.
     """
     if not known(name):
         names = ", ".join(available())

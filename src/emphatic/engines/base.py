@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
 
-__all__ = ["UNFIT", "Arrays", "Engine", "Features", "Probe", "Rows", "Watch", "block", "survey"]
+__all__ = ["UNFIT", "Arrays", "Engine", "Features", "Probe", "Rows", "Steps", "Watch", "block", "survey"]
 
 #: The status of a run whose features are not all finite: it stopped somewhere, and its state is invalid.
 UNFIT = -2
@@ -153,6 +153,17 @@ class Watch:
         if self.probe is not None:
             rows = slice(*(max(0, -(-(t - self.first) // self.every)) for t in (begin, end)))
             self.errors[rows, learners] = self.probe(theta, learners)
+
+
+class Steps(NamedTuple):
+    """The steps of a run on dense features, as ``Engine.take`` gets them."""
+
+    phi: NDArray[Any]
+    phi_next: NDArray[Any]
+    top: float
+    parameters: Arrays
+    predictions: NDArray[Any]
+    watch: Watch
 
 
 class Engine(ABC):

@@ -21,7 +21,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Watch
+from emphatic.engines.base import Arrays, Engine, Features, Steps, Watch
 from emphatic.engines.dense import Dense
 from emphatic.engines.unrolled import Functions, Slots, Unrolled, tuple_of, unrolled
 
@@ -58,13 +58,12 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
         types.Array(of, ndim, "C") for of, ndim in ((real, 3), (real, 2), (f8, 2), (types.boolean, 1))
     )
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), len(rule.parameters))
+    chunk = (X, X, X, table, table, table, types.Array(i8, 1, "C"), f8)
+    learners = (scalars, scalars, types.Array(f8, 1, "C"), flags, i8, i8)
     signature = {
-        "dual": (
-            X, X, X, table, table, table, types.Array(i8, 1, "C"), f8, scalars, scalars, types.Array(f8, 1, "C"), flags,
-            i8, i8, i8, i8, parameters, table,
-        ),
+        "dual": (*chunk, *learners, i8, i8, parameters, table),
         "fold": (X, scalars, X, table, scalars, flags, i8, i8),
-    }  # fmt: skip
+    }
     return compiled.kernel(module, name, *signature[name])
 
 
@@ -103,12 +102,12 @@ class Chunked(Dense):
     ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
-        T, arguments = len(phi), (phi, phi_next, top, parameters, predictions, watch)
+        T, steps = len(phi), Steps(phi, phi_next, top, parameters, predictions, watch)
         if T < _FEW_STEPS:
-            return super().take(*arguments)
+            return super().take(*steps)
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
-        steps = min(self.length, T)
-        room = Room.of(self, steps, steps + 1 if one_log else 2 * steps)
+        length = min(self.length, T)
+        room = Room.of(self, length, length + 1 if one_log else 2 * length)
         frozen = bool(watch.frozen.any())
         blocks = _moving(room, watch) if frozen else room.blocks
         # A pool of one thread would cost more than it gives.
@@ -123,11 +122,11 @@ class Chunked(Dense):
                     P, at = _merged(phi[t0:t1], phi_next[t0:t1])
                 with _quiet():
                     G = P @ P.T
-                look = functools.partial(self._look, room, P, G, at, top, t0, parameters, predictions)
+                look = functools.partial(self._look, room, P, G, at, t0, steps)
                 amiss, excluded = sum(for_each(look, blocks)), room.amiss
                 if amiss or frozen:
                     excluded = room.amiss | watch.frozen
-                    status = self._take_apart(excluded, t0, t1, *arguments)
+                    status = self._take_apart(excluded, t0, t1, steps)
                     if status != -1:
                         return status
                 deque(for_each(functools.partial(self._move, room, P, excluded), blocks), 0)
@@ -138,34 +137,29 @@ class Chunked(Dense):
 
     @_quiet()
     def _look(
-        self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], top: float, t0: int, parameters: Arrays,
-        predictions: NDArray[Any], block: slice,
-    ) -> int:  # fmt: skip
+        self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], t0: int, steps: Steps, block: slice
+    ) -> int:
         """Project a block of learners on P and run the chunk's steps there; returns how many may overflow."""
         lanes, rows = block.stop - block.start, len(P)
         V, Q, new = room.scratch.pop()
         for r, v in enumerate(V):
             np.matmul(P, self.X[r, block].T, out=v[:rows, :lanes])
-        count: int = self._compiled("dual")(
-            V, room.W[block.start // LANES], Q, room.tail, P, G, at, top, self.scalars, room.after, self.delta,
-            room.amiss, block.start, lanes, t0, rows, parameters, predictions,
-        )  # fmt: skip
+        chunk = (V, room.W[block.start // LANES], Q, room.tail, P, G, at, steps.top)
+        learners = (self.scalars, room.after, self.delta, room.amiss, block.start, lanes)
+        count: int = self._compiled("dual")(*chunk, *learners, t0, rows, steps.parameters, steps.predictions)
         room.scratch.append((V, Q, new))
         return count
 
-    def _take_apart(
-        self, excluded: NDArray[np.bool_], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
-        parameters: Arrays, predictions: NDArray[Any], watch: Watch,
-    ) -> int:  # fmt: skip
+    def _take_apart(self, excluded: NDArray[np.bool_], t0: int, t1: int, steps: Steps) -> int:
         """The chunk's steps of learners that are frozen, and step by step of those that the chunk may lose."""
-        arguments = (t0, t1, phi, phi_next, top, parameters, predictions, watch)
-        frozen, unsure = np.flatnonzero(watch.frozen), np.flatnonzero(excluded & ~watch.frozen)
-        self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
+        frozen = steps.watch.frozen
+        unsure = np.flatnonzero(excluded & ~frozen)
+        self._stand_still(np.flatnonzero(frozen), t0, t1, steps)
         X, scalars = self.X[:, unsure], self.scalars[unsure]
-        status = self._step_by_step(unsure, *arguments)
+        status = self._step_by_step(unsure, t0, t1, steps)
         if status != -1:  # all must be before the same step
             self.X[:, unsure], self.scalars[unsure] = X, scalars
-            status = self._step_by_step(np.flatnonzero(~watch.frozen), *arguments)
+            status = self._step_by_step(np.flatnonzero(~frozen), t0, t1, steps)
         return status
 
     @_quiet()

@@ -357,21 +357,22 @@ class CudaShard:
         """V = X Pᵀ."""
         halves = block.fits[chunk]
         P = block.halves if halves else block.rows
-        self._launch(
-            "project", cuda_products.project, self.m * self.K, halves,
-            self.X, self.Z, *P, block.scale, self.flag, chunk, self.K, self.m * self.K, self.width, self.span,
-            ROWS=ROWS, THREE=self._three, HALVES=halves,
-        )  # fmt: skip
+        rows = self.m * self.K
+        arguments = (self.X, self.Z, *P, block.scale, self.flag, chunk, self.K, rows, self.width, self.span)
+        constants = {"ROWS": ROWS, "THREE": self._three, "HALVES": halves}
+        self._launch("project", cuda_products.project, rows, halves, arguments, constants)
 
     def dual(self, block: CudaBlock, chunk: int, at: int) -> None:
         """The chunk's steps on V, from state ``at`` to the other one; W in the place of V."""
         (shape,) = SHAPES[self.dtype]["dual of many" if self.m > 3 else "dual"]
-        kernels(self.rule, self.dtype).dual[(-(-self.K // shape["BLOCK"]),)](
-            self.Z, block.G, block.H, self.state.pair[at], self.state.pair[at ^ 1], self.tail, self.last_delta,
-            self.flag, block.top, block.out, self.state.frozen, *block.pointers, block.t0(chunk), block.length(chunk),
-            block.turns, chunk, self.K, self.shares, *block.varies, APART=block.apart, KEEP=block.keep, ROWS=ROWS,
-            PRECISION=self._precision, **shape,
-        )  # fmt: skip
+        state, grid = self.state, (-(-self.K // shape["BLOCK"]),)
+        products = (self.Z, block.G, block.H, state.pair[at], state.pair[at ^ 1], self.tail, self.last_delta)
+        outcome = (self.flag, block.top, block.out, state.frozen)
+        steps = (block.t0(chunk), block.length(chunk), block.turns, chunk, self.K, self.shares)
+        constants = {"APART": block.apart, "KEEP": block.keep, "ROWS": ROWS, "PRECISION": self._precision, **shape}
+        kernels(self.rule, self.dtype).dual[grid](
+            *products, *outcome, *block.pointers, *steps, *block.varies, **constants
+        )
 
     def update(self, block: CudaBlock, chunk: int) -> None:
         """X ← A_total X + W P; and V = X Pᵀ of the chunk after it, if there is one."""
@@ -379,16 +380,18 @@ class CudaShard:
         both = halves and goes_on and block.fits[chunk + 1]
         P = block.halves if halves else block.columns
         kernel = kernels(self.rule, self.dtype).update
+        state = (self.X, self.Z, self.tail, self.flag, self.state.frozen)
+        arguments = (*state, *P, block.scale, chunk, self.K, self.width, self.span)
         for r, s in self.passes:
-            self._launch(
-                "update of one" if halves and r == s else "update", kernel, self.K, halves,
-                self.X, self.Z, self.tail, self.flag, self.state.frozen, *P, block.scale, chunk, self.K, self.width,
-                self.span, ONE=r, OTHER=s, NEXT=both, ROWS=ROWS, THREE=self._three, HALVES=halves,
-            )  # fmt: skip
+            name = "update of one" if halves and r == s else "update"
+            constants = {"ONE": r, "OTHER": s, "NEXT": both, "ROWS": ROWS, "THREE": self._three, "HALVES": halves}
+            self._launch(name, kernel, self.K, halves, arguments, constants)
         if goes_on and not both:
             self.project(block, chunk + 1)
 
-    def _launch(self, name: str, kernel: Any, rows: int, halves: bool, *arguments: Any, **constants: Any) -> None:
+    def _launch(
+        self, name: str, kernel: Any, rows: int, halves: bool, arguments: tuple[object, ...], constants: dict[str, Any]
+    ) -> None:
         """Launch a kernel on so many rows of X, in the first shape that fits into the device's shared memory."""
         shapes = SHAPES["halves" if halves else self.dtype][name]
         kind = name, tuple(constants.values())
@@ -508,9 +511,15 @@ class CudaBlock:
     """Some steps of a log on the device, in chunks of ROWS rows, in the forms that the kernels read."""
 
     def __init__(
-        self, shard: CudaShard, begin: int, phi: torch.Tensor, phi_next: torch.Tensor | None,
-        top: torch.Tensor, parameters: list[torch.Tensor], keep: bool,
-    ) -> None:  # fmt: skip
+        self,
+        shard: CudaShard,
+        begin: int,
+        phi: torch.Tensor,
+        phi_next: torch.Tensor | None,
+        top: torch.Tensor,
+        parameters: list[torch.Tensor],
+        keep: bool,
+    ) -> None:
         self.shard, self.begin, self.parameters = shard, begin, parameters
         self.phi, self.phi_next = phi, phi_next
         self.apart = phi_next is not None

@@ -18,7 +18,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNFIT, Arrays, Engine, Features, Watch
+from emphatic.engines.base import UNFIT, Arrays, Engine, Features, Steps, Watch
 from emphatic.engines.dense import lanes
 from emphatic.engines.reference import ReferenceElementwise
 from emphatic.engines.unrolled import HUGE, ElementwiseFunctions, Functions, unrolled
@@ -124,19 +124,20 @@ class Dense(Engine):
             top = float(max(np.abs(phi).max(), np.abs(phi_next).max()))
             if not top <= HUGE:
                 return UNFIT
-        return self._run_many(phi, phi_next, top, parameters, predictions, watch)
+        return self._run_many(Steps(phi, phi_next, top, parameters, predictions, watch))
 
     def take(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
+        steps = Steps(phi, phi_next, top, parameters, predictions, watch)
         if self.K > 1:
-            return self._run_many(phi, phi_next, top, parameters, predictions, watch)
+            return self._run_many(steps)
         status = 0 if watch.frozen[0] else self._run_one(phi, phi_next, parameters, predictions)
         if status >= 0 and (watch.freeze or watch.frozen[0]):
             watch.frozen[0] = True
-            self._stand_still(np.zeros(1, np.int64), status, len(phi), phi, phi_next, parameters, predictions)
+            self._stand_still(np.zeros(1, np.int64), status, len(phi), steps)
             status = -1
         return status
 
@@ -153,55 +154,49 @@ class Dense(Engine):
         )
         return status
 
-    def _run_many(
-        self, phi: NDArray[Any], phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any],
-        watch: Watch,
-    ) -> int:  # fmt: skip
-        T, arguments = len(phi), (phi, phi_next, top, parameters, predictions, watch)
+    def _run_many(self, steps: Steps) -> int:
+        T, watch = len(steps.phi), steps.watch
         few = self.n <= lanes.MOST_FEATURES and self.K >= _SEVERAL and (watch.probe is None or watch.probe.shared)
-        steps = lanes.stepper(self.rule, (self.X, self.scalars, self.delta), *arguments) if few else None
+        run_lanes = lanes.stepper(self.rule, (self.X, self.scalars, self.delta), steps) if few else None
         size = lanes.STEPS if few else _STEPS
         moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         for t0 in range(0, T, size):
             t1 = min(t0 + size, T)
             if len(frozen):
-                self._stand_still(frozen, t0, t1, phi, phi_next, parameters, predictions)
+                self._stand_still(frozen, t0, t1, steps)
                 watch.write(t0, t1, self.X[0, frozen], frozen)
-            backup = None if watch.freeze or steps is None else (self.X.copy(), self.scalars.copy())
-            unsure = moving if steps is None else steps(moving, t0, t1)
+            backup = None if watch.freeze or run_lanes is None else (self.X.copy(), self.scalars.copy())
+            unsure = moving if run_lanes is None else run_lanes(moving, t0, t1)
             if not len(unsure):
                 continue
             # Where something may overflow, running step by step finds exactly where.
-            status = self._step_by_step(unsure, t0, t1, *arguments)
-            if (
-                status != -1 and backup is not None
-            ):  # all must be before the same step, as a run up to there leaves them
+            status = self._step_by_step(unsure, t0, t1, steps)
+            if status != -1 and backup is not None:
+                # All must be before the same step, as a run up to there leaves them.
                 self.X[:], self.scalars[:] = backup
-                assert steps is not None
+                assert run_lanes is not None
                 end = status // self.K
-                self._step_by_step(steps(moving, t0, end), t0, end, *arguments)
+                self._step_by_step(run_lanes(moving, t0, end), t0, end, steps)
             if status != -1:
                 return status
             if watch.frozen[unsure].any():
                 moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         return -1
 
-    def _step_by_step(
-        self, learners: NDArray[np.int64], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], top: float,
-        parameters: Arrays, predictions: NDArray[Any], watch: Watch,
-    ) -> int:  # fmt: skip
+    def _step_by_step(self, learners: NDArray[np.int64], t0: int, t1: int, steps: Steps) -> int:
+        """Steps t0 … t1 − 1 of these learners; the status."""
+        phi, phi_next, top, parameters, predictions, watch = steps
+        horde = (self.X, self.scalars, self.delta, learners, watch.frozen, watch.freeze)
         goal = np.empty((0, 0, 0)) if watch.probe is None else watch.probe.R
+        errors = (goal, watch.errors, watch.every, watch.first)
         status: int = self._compiled("run_many")(
-            self.X, self.scalars, self.delta, learners, watch.frozen, watch.freeze, phi, phi_next, top, t0, t1,
-            parameters, predictions, goal, watch.errors, watch.every, watch.first, self._work,
-        )  # fmt: skip
+            *horde, phi, phi_next, top, t0, t1, parameters, predictions, *errors, self._work
+        )
         return status
 
-    def _stand_still(
-        self, ks: NDArray[np.int64], t0: int, t1: int, phi: NDArray[Any], phi_next: NDArray[Any], parameters: Arrays,
-        predictions: NDArray[Any],
-    ) -> None:  # fmt: skip
+    def _stand_still(self, ks: NDArray[np.int64], t0: int, t1: int, steps: Steps) -> None:
         """What frozen learners predict at steps t0 … t1 − 1, and their last δ."""
+        phi, phi_next, _, parameters, predictions, _ = steps
         theta = self.X[0, ks]
         with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
             if len(predictions):
@@ -280,10 +275,10 @@ class DenseElementwise(ReferenceElementwise):
     def take(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
     ) -> int:
+        state = (self.X, self._before, self.scalars, self._scalars_before, self.delta)
         status: int = self._compiled("run_many")(
-            self.X, self._before, self.scalars, self._scalars_before, self.delta, watch.frozen, watch.freeze,
-            phi, phi_next, parameters, predictions,
-        )  # fmt: skip
+            *state, watch.frozen, watch.freeze, phi, phi_next, parameters, predictions
+        )
         return status
 
     @property

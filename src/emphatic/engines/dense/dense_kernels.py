@@ -198,7 +198,7 @@ def run_wide(
 
 @inner
 def value_error(goal: Floats, theta: Array) -> float:
-    """The root mean square value error of one learner: see ``probe``."""
+    """The root mean square value error of one learner: see ``Probe``."""
     n = theta.shape[0]
     square = 0.0
     for i in range(goal.shape[0]):

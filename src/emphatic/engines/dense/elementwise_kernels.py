@@ -1,7 +1,7 @@
 """The dense engine's steps for an elementwise rule: ``learn_step`` for one learner, ``run_many`` for any number.
 
 A step is tried on X itself, and what X was is kept in Y: where a number leaves its range, X is restored. Functions that
-are not here are those of the rule: see ``rule_functions`` and ``elementwise_functions``.
+are not here are those of the rule: see ``rule_functions`` and ``unrolled``.
 """
 
 from __future__ import annotations

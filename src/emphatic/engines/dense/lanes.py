@@ -16,11 +16,10 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Watch
+from emphatic.engines.base import Steps
 from emphatic.engines.unrolled import HUGE, Functions, Slots, tuple_of
 
 if TYPE_CHECKING:
-    from emphatic.engines.base import Arrays
     from emphatic.rules import Rule, Scalars
 
 __all__ = ["LANES", "MOST_FEATURES", "STEPS", "stepper"]
@@ -45,21 +44,20 @@ def kernel(rule: Rule, dtype: str, n: int, probed: bool, interpreted: bool) -> A
     table, ids = types.Array(f8, 2, "C"), types.Array(i8, 1, "C")
     Phi = types.Array(real, 2, "C", readonly=True)
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), len(rule.parameters))
-    return compiled.kernel(
-        module, "run_lanes", types.Array(real, 3, "C"), table, types.Array(f8, 1, "C"), ids, ids, Phi, Phi, f8, i8,
-        i8, parameters, types.Array(real, 2, "C"), table, table, i8, i8,
-    )  # fmt: skip
+    learners = (types.Array(real, 3, "C"), table, types.Array(f8, 1, "C"), ids, ids)
+    steps = (Phi, Phi, f8, i8, i8, parameters, types.Array(real, 2, "C"))
+    return compiled.kernel(module, "run_lanes", *learners, *steps, table, table, i8, i8)
 
 
 def stepper(
-    rule: Rule, state: tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]], phi: NDArray[Any],
-    phi_next: NDArray[Any], top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch,
-) -> Callable[[NDArray[np.int64], int, int], NDArray[np.int64]]:  # fmt: skip
+    rule: Rule, state: tuple[Array, Floats, Floats], steps: Steps
+) -> Callable[[NDArray[np.int64], int, int], NDArray[np.int64]]:
     """A function of (learners, t0, t1) that takes these steps, and returns the learners that may diverge, unmoved.
 
     The state is X, the scalars and the last step's δ.
     """
     X = state[0]
+    phi, phi_next, top, parameters, predictions, watch = steps
     _, K, n = X.shape
     run_lanes = kernel(rule, X.dtype.name, n, watch.probe is not None, compiled.interpreted())
     failed, varying, goal = np.empty(K, np.int64), tuple(_once(p) for p in parameters), np.zeros((n + 1, n + 1))
@@ -67,11 +65,11 @@ def stepper(
         goal[: watch.probe.R.shape[1]] = watch.probe.R[0]
     probe = goal, watch.errors, watch.every, watch.first
 
-    def steps(learners: NDArray[np.int64], t0: int, t1: int) -> NDArray[np.int64]:
+    def run(learners: NDArray[np.int64], t0: int, t1: int) -> NDArray[np.int64]:
         count = run_lanes(*state, learners, failed, phi, phi_next, top, t0, t1, varying, predictions, *probe)
         return failed[:count]
 
-    return steps
+    return run
 
 
 def _once(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -112,7 +110,7 @@ lane_vectors: Callable[[Array, int], tuple[Scalars, ...]]
 lane_products: Callable[[tuple[Scalars, ...], Scalars, Scalars], tuple[Scalars, Scalars, Scalars]]
 #: (Z, k, c, vectors, p, q): the vectors of lane k after the step.
 move_lane: Callable[[Array, int, Scalars, tuple[Scalars, ...], Scalars, Scalars], None]
-#: (goal) → what is not 0 of it; (that, Z, k) → the error of lane k: see ``probe``.
+#: (goal) → what is not 0 of it; (that, Z, k) → the error of lane k: see ``Probe``.
 goal_of: Callable[[Floats], Scalars]
 lane_error: Callable[[Scalars, Array, int], float]
 

@@ -6,7 +6,7 @@ columns that have a trace: they are listed in ``live``, C stays 1, and a column 
 
 A step has two halves, so that no learner moves before all have been found to stay finite: ``find`` leaves what the
 active columns will be in ``work``, and ``move`` puts them there. Functions that are not defined here belong to the
-rule: see ``rule_functions``, ``elementwise_functions`` and ``elementwise_sparse``.
+rule: see ``rule_functions``, ``unrolled`` and ``elementwise_sparse``.
 """
 
 from __future__ import annotations

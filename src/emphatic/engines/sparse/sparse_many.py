@@ -82,7 +82,7 @@ class SparseMany(Engine):
         self._scale = np.zeros((rows["SCALE"], K))
         self._scale[:m] = self._scale[rows["PEAK"] :] = 1.0
         self._since = np.zeros(m * K, np.int32)
-        #: Of each column, when it was last touched, and its place in the log; see ``columns_kernels``.
+        #: Of each column, when it was last touched, and its place in the log; see ``sparse_many_kernels``.
         self._places = np.zeros((2, n), np.int32)
         self._places[1] = -1
         #: The traces' marks, the log, and the time with the length of the log.
@@ -130,10 +130,8 @@ class SparseMany(Engine):
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)
         self._make_time(len(phi))
-        status: int = self._compiled("run")(
-            watch.frozen, watch.freeze, phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value,
-            top, True, parameters, predictions,
-        )  # fmt: skip
+        rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
+        status: int = self._compiled("run")(watch.frozen, watch.freeze, *rows, top, True, parameters, predictions)
         return status
 
     def stepper(self, single: bool) -> Any:
@@ -144,10 +142,8 @@ class SparseMany(Engine):
             self._make_time(1)
             index, index_next = phi.indices, phi_next.indices
             start[1], start_next[1] = len(index), len(index_next)
-            status = run(
-                frozen, False, start, index, phi.values, start_next, index_next, phi_next.values, 0.0, False,
-                parameters, none,
-            )  # fmt: skip
+            rows = (start, index, phi.values, start_next, index_next, phi_next.values)
+            status = run(frozen, False, *rows, 0.0, False, parameters, none)
             return self.delta.copy() if status == -1 else None
 
         return step
@@ -321,7 +317,7 @@ def rows_of(rule: Rule) -> dict[str, int]:
 
 
 def functions_for(rule: Rule, dtype: str) -> Functions:
-    """The functions of this rule for ``columns_kernels`` and ``sparse_many_kernels``."""
+    """The functions of this rule for ``sparse_many_kernels``."""
     functions, rows = Functions(rule, dtype), rows_of(rule)
     u, add = functions.u, functions.add
     add_limits(functions)
