@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,14 +14,26 @@ from numpy.typing import DTypeLike, NDArray
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
 
-__all__ = ["UNFIT", "Arrays", "Engine", "Features", "Probe", "Rows", "Steps", "Watch", "block", "survey"]
+__all__ = ["UNFIT", "Arrays", "Engine", "Features", "Probe", "Row", "Rows", "Steps", "Watch", "block", "survey"]
 
 #: The status of a run whose features are not all finite: it stopped somewhere, and its state is invalid.
 UNFIT = -2
 
 Arrays = tuple[NDArray[np.float64], ...]
+#: X and the scalars, copied.
+Snapshot = tuple[NDArray[Any], NDArray[np.float64]]
 #: Some of the learners.
 Indices = slice | NDArray[np.int64]
+
+
+class Row(Protocol):
+    """One sparse φ: the indices of its active features, and their values."""
+
+    @property
+    def indices(self) -> NDArray[np.int64]: ...
+
+    @property
+    def values(self) -> NDArray[np.float64]: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -278,11 +290,11 @@ class Engine(ABC):
         """Whether ``run`` itself detects features that are not finite: it then stops, and ``restore`` must follow."""
         return False
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> Snapshot:
         """What ``restore`` needs to undo a run; for engines that check features."""
         raise NotImplementedError(f"{self.name} does not look features over")
 
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Restore the state of that snapshot."""
         raise NotImplementedError(f"{self.name} does not look features over")
 

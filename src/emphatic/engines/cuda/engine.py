@@ -16,10 +16,10 @@ import functools
 import os
 import types
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from emphatic.rules import Rule
 
 __all__ = ["ROWS", "Cuda", "CudaTF32", "tensor_of"]
+
+#: What is on the host or already on a device.
+Values: TypeAlias = "NDArray[Any] | torch.Tensor"
 
 #: Feature rows in a chunk.
 ROWS = 64
@@ -414,7 +417,7 @@ class CudaShard:
         return "ieee" if self.dtype == "float64" else "tf32x3" if self.exact else "tf32"
 
 
-def _passes(A: Any) -> list[tuple[int, int]]:
+def _passes(A: Sequence[Sequence[float | None]]) -> list[tuple[int, int]]:
     """The vectors in pairs, each pair one pass over X; the last may be one vector, twice.
 
     A vector takes of others as they were before the chunk, so it goes before them or with them. A pair of a weight and
@@ -587,7 +590,7 @@ class CudaBlock:
         """The parameters of step t, (K,) each."""
         return [p[t if len(p) > 1 else 0].double().expand(self.shard.K) for p in self.parameters]
 
-    def deliver(self, predictions: Any, learners: slice) -> None:
+    def deliver(self, predictions: Values, learners: slice) -> None:
         """Put the predictions into those of all learners, of which these are ``some``."""
         if self.keep:
             target = predictions[self.begin : self.begin + self.T, learners]
@@ -600,7 +603,9 @@ class CudaBlock:
 class CudaLog:
     """All steps of a run, as blocks."""
 
-    def __init__(self, shard: CudaShard, phi: Any, phi_next: Any, top: float, parameters: Any, keep: bool) -> None:
+    def __init__(
+        self, shard: CudaShard, phi: Values, phi_next: Values, top: float, parameters: Sequence[Values], keep: bool
+    ) -> None:
         self.shard, self.keep, self.T = shard, keep, len(phi)
         self.top = torch.tensor(top, dtype=torch.float64, device=shard.device)
         self.apart = not _one_log(phi, phi_next)
@@ -678,7 +683,7 @@ class CudaLog:
         return pinned.to(device, non_blocking=True)
 
 
-def tensor_of(value: Any) -> torch.Tensor:
+def tensor_of(value: Values) -> torch.Tensor:
     """An array as a tensor in the same memory, if torch can have it there."""
     if isinstance(value, torch.Tensor):
         return value
@@ -689,14 +694,14 @@ def tensor_of(value: Any) -> torch.Tensor:
         return torch.from_numpy(value)
 
 
-def _reduced(p: Any) -> Any:
+def _reduced(p: Values) -> Values:
     """Without the axes along which it is constant: one entry stands for all of them."""
     steps, learners = p.stride() if isinstance(p, torch.Tensor) else p.strides
     p = p[:1] if steps == 0 else p
     return p[:, :1] if learners == 0 else p
 
 
-def _one_log(phi: Any, phi_next: Any) -> bool:
+def _one_log(phi: Values, phi_next: Values) -> bool:
     """Whether φ' of every step is the next φ: the same memory, one row further."""
     if isinstance(phi, torch.Tensor) and isinstance(phi_next, torch.Tensor):
         step = phi.stride(0) * phi.element_size()
@@ -860,6 +865,6 @@ def _batches(block: CudaBlock, K: int) -> list[slice]:
     return [slice(begin, begin + size) for begin in range(0, K, size)]
 
 
-def _pairwise(function: Any) -> Any:
+def _pairwise(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Of two numbers or tensors."""
     return lambda a, b: function(*(torch.as_tensor(v, dtype=torch.float64) for v in (a, b)))

@@ -18,7 +18,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNFIT, Arrays, Engine, Features, Steps, Watch
+from emphatic.engines.base import UNFIT, Arrays, Engine, Features, Snapshot, Steps, Watch
 from emphatic.engines.dense import lanes
 from emphatic.engines.reference import ReferenceElementwise
 from emphatic.engines.unrolled import HUGE, ElementwiseFunctions, Functions, unrolled
@@ -88,10 +88,10 @@ class Dense(Engine):
     def looks_over(self) -> bool:
         return self.K == 1
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> Snapshot:
         return self.X.copy(), self.scalars.copy()
 
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         self.X[:], self.scalars[:] = snapshot
 
     def stepper(self, single: bool) -> Any:

@@ -23,7 +23,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch
+from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Sparse(Engine):
     def stepper(self, single: bool) -> Any:
         step = functools.partial(self._compiled("learn"), *self._state, self.scalars)
 
-        def learn(phi: Any, phi_next: Any, *parameters: float) -> float:
+        def learn(phi: Row, phi_next: Row, *parameters: float) -> float:
             delta: float = step(phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters)
             return delta
 

@@ -17,7 +17,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch
+from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
 from emphatic.engines.sparse import STAMP, Layout, choose_bounds, functions_for, hold
 from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
@@ -177,7 +177,7 @@ class SparseElementwise(Engine):
             return None
         compiled_learn, kernels = self._compiled("learn"), self._kernels
 
-        def learn(phi: Any, phi_next: Any, *parameters: float) -> float:
+        def learn(phi: Row, phi_next: Row, *parameters: float) -> float:
             step = kernels.get("bound learn")
             if step is None:
                 step = kernels["bound learn"] = functools.partial(compiled_learn, *self._state)

@@ -20,7 +20,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch
+from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
 from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, choose_bounds, hold
 from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
@@ -40,7 +40,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     text = compiled.compose(functions_for(rule, dtype), "sparse.sparse_many_kernels")
     module = compiled.module(f"sparse_many_{rule.name}_{dtype}", text)
 
-    def array(of: Any, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:
+    def array(of: types.Type, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:
         return types.Array(of, ndim, layout, readonly=readonly)
 
     index = array(i8, 1, readonly=True)
@@ -138,7 +138,7 @@ class SparseMany(Engine):
         run, start, start_next = self._compiled("run"), np.zeros(2, np.int64), np.zeros(2, np.int64)
         none = np.empty((0, self.K), self.dtype)
 
-        def step(phi: Any, phi_next: Any, parameters: Arrays, frozen: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+        def step(phi: Row, phi_next: Row, parameters: Arrays, frozen: NDArray[np.bool_]) -> NDArray[np.float64] | None:
             self._make_time(1)
             index, index_next = phi.indices, phi_next.indices
             start[1], start_next[1] = len(index), len(index_next)
@@ -223,11 +223,17 @@ class SparseMany(Engine):
         selection = SparseMany(self.rule, self.n, len(ks), self.dtype)
         for name, array in selection._fields().items():
             np.take(self._fields()[name], ks, _LEARNERS[name], out=array, mode="clip")
-        selection._share(self)
+        selection.share_times(self)
         selection.scalars[:] = self.scalars[ks]
         return selection
 
-    def _share(self, other: SparseMany) -> None:
+    @property
+    def touched(self) -> NDArray[np.int32]:
+        """When each column was last touched."""
+        times: NDArray[np.int32] = self._places[0]
+        return times
+
+    def share_times(self, other: SparseMany) -> None:
         """The same times as another's."""
         self._places[:], self._log[:], self._clock[:] = other._places, other._log, other._clock
 
@@ -238,14 +244,14 @@ class SparseMany(Engine):
             for r in range(len(self.rule.vectors)):
                 self.set_vector(r, np.concatenate([engine.vector(r) for engine in engines]))
             return
-        if not all(np.array_equal(engine._places[0], hordes[0]._places[0]) for engine in hordes):
+        if not all(np.array_equal(engine.touched, hordes[0].touched) for engine in hordes):
             hordes = [engine.select(np.arange(engine.K)) for engine in hordes]
             for engine in hordes:
                 engine._settle()
         fields = [engine._fields() for engine in hordes]
         for name, array in self._fields().items():
             np.concatenate([field[name] for field in fields], _LEARNERS[name], out=array)
-        self._share(hordes[0])
+        self.share_times(hordes[0])
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """C, H and the times as they are; the order of the log follows from the times."""
