@@ -15,8 +15,7 @@ from emphatic.features.parts import Part, check_kind, from_config
 from emphatic.features.plan import FeaturePlan, make_plan
 from emphatic.features.ranges import find_knots
 from emphatic.features.readings import CheckedReadings, FeatureColumns, Labels, check_signal_names
-from emphatic.learning.active import Active, make_unchecked
-from emphatic.learning.inputs import refusal
+from emphatic.learning.inputs import Active, make_unchecked, refusal
 
 __all__ = ["Features"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.learning.inputs import numbers, refusal
+from emphatic.learning.inputs import real_array, refusal
 
 __all__ = ["Array", "CheckedReadings", "FeatureColumns", "Labels", "check_signal_names", "is_missing"]
 
@@ -44,7 +44,7 @@ class CheckedReadings:
         cls, names: tuple[str, ...], values: Any, time: Any, labels: Labels | None, gone: Any, function: str
     ) -> CheckedReadings:
         """From what a user gives."""
-        array = numbers("values", values, function)
+        array = real_array("values", values, function)
         single = array.ndim == 1 and function != "warm_up"
         if single:
             array = array[None]

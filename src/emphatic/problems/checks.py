@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.learning.inputs import numbers, refusal
+from emphatic.learning.inputs import real_array, refusal
 
 __all__ = [
     "FloatArray",
@@ -93,7 +93,7 @@ def per_state(name: str, value: Any, S: int, least: float, most: float, function
 
 def state_numbers(cells: Any, S: int) -> NDArray[np.int64]:
     """(S,) whole numbers, each once; 0 … S−1 where none are given."""
-    found = np.arange(S) if cells is None else numbers("cells", cells, "MDP")
+    found = np.arange(S) if cells is None else real_array("cells", cells, "MDP")
     if found.shape != (S,) or found.dtype.kind not in "iu" or len(np.unique(found)) < S:
         raise refusal("cells", "MDP", f"be {S} different whole numbers", repr(cells))
     found = found.astype(np.int64)
@@ -128,7 +128,7 @@ def seeds(seed: Any, function: str) -> tuple[int, ...]:
 
 
 def _numbers(name: str, value: Any, function: str = "MDP") -> FloatArray:
-    return numbers(name, value, function).astype(np.float64)
+    return real_array(name, value, function).astype(np.float64)
 
 
 def kept(array: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules
 from emphatic.learning.inputs import refusal
-from emphatic.learning.sequences import xi
+from emphatic.learning.returns import xi
 from emphatic.problems import checks, exact
 from emphatic.problems.checks import FloatArray, kept
 from emphatic.problems.simulate import Outcomes, outcomes, simulate

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal
+from emphatic.learning.inputs import Active, refusal
 from emphatic.scores.masks import Bits, count, unpack
 
 __all__ = ["Array", "Features", "MaskedSums", "Sums", "blocks"]
