@@ -55,9 +55,8 @@ _KEY = "emphatic"
 #: The entry of the checksums, and among them the one of the header.
 _CHECKSUMS, _OF_HEADER = "xxh3", "__metadata__"
 #: The entries of a header without checksums, as under tests/data/0.1.0; such a file has no others.
-_WITHOUT = {
-    "format", "rule", "vectors", "memory", "n", "K", "dtype", "engine", "threads", "steps", "position", "more", "horde",
-}  # fmt: skip
+_WITHOUT = {"format", "rule", "vectors", "memory", "n", "K", "dtype", "engine", "threads", "steps"}
+_WITHOUT |= {"position", "more", "horde"}
 #: Counts are whole numbers in float64.
 _MOST_STEPS = 1 << 53
 #: Levels of nested lists and tables in what a user saves.
@@ -184,7 +183,7 @@ def open_sound(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], d
             raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
 
 
-def check_engine(engine: Any) -> None:
+def check_engine(engine: object) -> None:
     """Refuse what is not an engine's name, "auto" or None."""
     if engine is not None and not engines.known(engine) and (not isinstance(engine, str) or engine != "auto"):
         raise refusal("engine", "load", f"be 'auto' or one of {', '.join(engines.available())}", repr(engine))
@@ -230,12 +229,12 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
     return rule
 
 
-def _stepped(base: AnyRule, found: Any) -> AnyRule:
+def _stepped(base: AnyRule, method: Any) -> AnyRule:
     """The rule with the step-size method that a header names; the method's numbers are in the rule's memory."""
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise ValueError(f"its step size is {found!r}")
-    options = {key: value for key, value in found.items() if key != "name"}
-    return kind_of(found["name"])(**options).rule(base)
+    if not isinstance(method, dict) or not all(isinstance(value, str) for value in method.values()):
+        raise ValueError(f"its step size is {method!r}")
+    options = {key: value for key, value in method.items() if key != "name"}
+    return kind_of(method["name"])(**options).rule(base)
 
 
 def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:
@@ -254,9 +253,9 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
     for i, scalar in enumerate(rule.memory):
         inner.scalars[:, i] = memory[scalar]
     # The scalars are the memory and each vector's largest component.
-    for what, found in zip(rule.memory + rule.vectors, inner.scalars.T, strict=False):
-        if not np.isfinite(found).all():
-            raise ValueError(f"its {what!r} is not finite")
+    for scalar, values in zip(rule.memory + rule.vectors, inner.scalars.T, strict=False):
+        if not np.isfinite(values).all():
+            raise ValueError(f"its {scalar!r} is not finite")
     inner.scalars[:, -1] = counts
     prefix = f"{name}."
     pending = {of.removeprefix(prefix): array for of, array in arrays.items() if of.startswith(prefix)}
@@ -294,15 +293,15 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
 
     ``own`` are the names already in use.
     """
-    taken = set(own)
-    entries, parts = {}, {}
+    reserved = set(own)
+    entries, arrays = {}, {}
     for name, value in more.items():
-        if name in taken:
+        if name in reserved:
             raise refusal(name, "save", "have another name: the learner's own is saved under this one", "it")
         if isinstance(value, np.ndarray):
             if value.dtype.name not in DTYPES or isinstance(value, np.ma.MaskedArray):
                 raise refusal(name, "save", f"be an array of {', '.join(DTYPES)}", f"one of {value.dtype}")
-            parts[f"{prefix}{name}"] = TensorPart.of(value)
+            arrays[f"{prefix}{name}"] = TensorPart.of(value)
             continue
         try:
             json.dumps(value, allow_nan=False)
@@ -312,14 +311,14 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
         if _is_deep(value):
             raise refusal(name, "save", f"be nested no deeper than {_DEEPEST} levels", "more")
         entries[name] = value
-    return entries, parts
+    return entries, arrays
 
 
 def _is_deep(value: Any) -> bool:
     """Whether a value is nested too deeply to be read back by any caller of ``load``."""
     level = [value]
     for _ in range(_DEEPEST):
-        level = [inner for one in level for inner in _items(one)]
+        level = [inner for outer in level for inner in _items(outer)]
         if not level:
             return False
     return True
@@ -333,10 +332,10 @@ def _items(value: Any) -> Iterable[Any]:
 
 def unpack(entries: Any, arrays: Mapping[str, Stored], prefix: str) -> dict[str, Any]:
     """What ``pack`` saved."""
-    kept = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    if not isinstance(entries, dict) or entries.keys() & kept.keys():
+    saved = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    if not isinstance(entries, dict) or entries.keys() & saved.keys():
         raise ValueError("the extra data saved with it is damaged")
-    return entries | {name: array.array() for name, array in kept.items()}
+    return entries | {name: array.array() for name, array in saved.items()}
 
 
 def _lead(header: Mapping[str, Any]) -> tuple[int, ...]:

@@ -563,10 +563,10 @@ class Learner:
                 the header.
         """
         with self._guard.shared:
-            header, parts = self._state()
-            names = (*header, *parts, "format", "frozen", "steps_taken")
+            header, tensors = self._state()
+            names = (*header, *tensors, "format", "frozen", "steps_taken")
             header["more"], arrays = checkpoint.pack(more, _MORE, names)
-            checkpoint.write(path, header, parts | arrays)
+            checkpoint.write(path, header, tensors | arrays)
 
     @classmethod
     def load_with(
@@ -591,15 +591,17 @@ class Learner:
         """The complete state: a header, and arrays by name."""
         engine = self._engine
         lead = () if self._K is None else (self._K,)
-        parts = {
+        tensors = {
             name: TensorPart(self._dtype, (*lead, self.n), engine.blocks(r)) for r, name in enumerate(self.rule.vectors)
         }
-        parts |= {name: TensorPart("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)}
-        parts |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.pending().items()}
+        tensors |= {
+            name: TensorPart("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)
+        }
+        tensors |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.pending().items()}
         if self._frozen.any():
-            parts["frozen"] = TensorPart.of(self._frozen.astype(np.uint8))
+            tensors["frozen"] = TensorPart.of(self._frozen.astype(np.uint8))
         if (engine.counts != engine.counts[0]).any():
-            parts["steps_taken"] = TensorPart.of(self.steps_taken)
+            tensors["steps_taken"] = TensorPart.of(self.steps_taken)
         header = {
             "rule": self.rule.base.name,
             "vectors": list(self.rule.vectors),
@@ -616,7 +618,7 @@ class Learner:
             header["stepsize"] = self.rule.stepsize
         if rules.is_own(self.rule.base):
             header["own_rule"] = True
-        return header, parts
+        return header, tensors
 
     @classmethod
     def _load(

@@ -36,7 +36,7 @@ from emphatic.engines.base import Features
 from emphatic.engines.rows import Rows, block
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
-from emphatic.learning.inputs import Active
+from emphatic.learning.inputs import Active, FeaturesLike, Numbers
 from emphatic.learning.tensors import Stored, TensorPart
 
 __all__ = ["LIMIT", "LeastSquares"]
@@ -106,12 +106,12 @@ class LeastSquares:
             wanted = f"be at most {limit:,}: it takes n² memory and time, {needs}. Use a Learner, or give a limit"
             raise refusal("n", "LeastSquares", wanted, f"{n:,}")
         self.n, self.emphatic, self.limit = n, emphatic, limit
-        given = {
+        options = {
             "forgetting": _option("forgetting", forgetting, self._K, 1.0),
             "ridge": _option("ridge", ridge, self._K, inputs.LARGEST),
         }
-        count, G = self._K or 1, max(map(len, given.values()))
-        self._forgetting, self._ridge = (np.array(np.broadcast_to(p, G)) for p in given.values())
+        count, G = self._K or 1, max(map(len, options.values()))
+        self._forgetting, self._ridge = (np.array(np.broadcast_to(p, G)) for p in options.values())
         self._A, self._P = np.zeros((G, n, n)), np.zeros((G, n, n))
         for g in range(G):
             np.fill_diagonal(self._A[g], self._ridge[g])
@@ -131,30 +131,48 @@ class LeastSquares:
 
     # ------------------------------------------------------------------ learning
 
-    def learn(self, I: Any, lambda_: Any, phi: Any, rho: Any, R: Any, phi_next: Any, gamma_next: Any) -> Any:
+    def learn(
+        self,
+        I: Numbers,
+        lambda_: Numbers,
+        phi: FeaturesLike,
+        rho: Numbers,
+        R: Numbers,
+        phi_next: FeaturesLike,
+        gamma_next: Numbers,
+    ) -> Any:
         """One step; returns the TD error δ = R + γ'θ·φ' − θ·φ, from before the update.
 
         Arguments are those of ``Learner.learn``, without alpha, and in its order.
+
+        Args:
+            I: The interest in φ.
+            lambda_: The trace parameter λ.
+            phi: The features φ of the state, (n,) or ``Active``.
+            rho: The importance sampling ratio ρ of the action taken.
+            R: The cumulant R that followed.
+            phi_next: The features φ' of the next state.
+            gamma_next: The discount γ' at the next state.
         """
         with self._guard:
-            now, following = (self._features(name, p, "learn") for name, p in (("phi", phi), ("phi_next", phi_next)))
+            row, row_next = self._features("phi", phi, "learn"), self._features("phi_next", phi_next, "learn")
             parameters = self._parameters("learn", 1, (gamma_next, lambda_, rho, I), R)
             try:
-                self._run(now, following, *parameters, "raise")
+                self._run(row, row_next, *parameters, "raise")
             except Diverged as error:
                 raise Diverged(self._steps, error.learner, "learn", error.remedy) from None
             return float(self._delta[0]) if self._K is None else self._delta.copy()
 
     def run(
         self,
-        Phi: Any,
-        R: Any,
-        gamma_next: Any,
+        Phi: FeaturesLike,
+        R: Numbers,
+        gamma_next: Numbers,
         *,
-        lambda_: Any = 0.0,
-        rho: Any = 1.0,
-        I: Any = 1.0,
-        Phi_next: Any = None,
+        lambda_: Numbers = 0.0,
+        rho: Numbers = 1.0,
+        I: Numbers = 1.0,
+        Phi_next: FeaturesLike | None = None,
         predictions: bool = True,
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         probe_every: int = 1,
@@ -163,51 +181,59 @@ class LeastSquares:
         """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
 
         Arguments are those of ``Learner.run``, without alpha; so is what is returned with a ``probe``.
+
+        Args:
+            Phi: The features, (T+1, n), row t being φ_t; with ``Phi_next``, (T, n).
+            R: The cumulants.
+            gamma_next: The discounts γ'.
+            lambda_: The trace parameters λ.
+            rho: The importance sampling ratios ρ.
+            I: The interests.
+            Phi_next: φ' of each step, (T, n), where that is not φ of the next step.
+            predictions: False returns None in their place.
+            probe: (Phi_s, v, d): also returns the root mean square value error before each update.
+            probe_every: The error is computed before each ``probe_every``-th update.
+            on_divergence: "raise" raises ``Diverged``; with "freeze" a learner that would diverge keeps its last
+                finite weights, and the others continue.
         """
         if not isinstance(predictions, bool):
             raise refusal("predictions", "run", "be True or False", repr(predictions))
         if on_divergence not in ("raise", "freeze"):
             raise refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
         with self._guard:
-            now = self._features("Phi", Phi, "run")
-            if Phi_next is None:
-                if not len(now):
-                    raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
-                now, following = block(now, 0, len(now) - 1), block(now, 1, len(now))
-            else:
-                following = self._features("Phi_next", Phi_next, "run")
-                if len(following) != len(now):
-                    got = str(len(following))
-                    raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", got)
-            T, count = len(now), self._K or 1
+            rows, rows_next = self._log(Phi, Phi_next)
+            T, count = len(rows), self._K or 1
             goal = None if probe is None else inputs.probe(probe, self.n, self._K)
             every = inputs.whole("probe_every", probe_every, "run")
             parameters, rewards = self._parameters("run", T, (gamma_next, lambda_, rho, I), R)
-            made = np.empty((T if predictions else 0, count))
+            values = np.empty((T if predictions else 0, count))
             errors = np.empty((0 if goal is None else -(-T // every), count))
             size = max(1, _KEPT // (self.n * (1 if goal is None else count)))
             for begin in range(0, T, size):
                 end, skip = min(begin + size, T), -begin % every
                 due = range(begin + skip, end, every)
                 weights = np.empty((0 if goal is None else len(due), count, self.n))
-                self._run(
-                    block(now, begin, end), block(following, begin, end), parameters[:, begin:end], rewards[begin:end],
-                    on_divergence, made[begin:end], weights, every, skip, begin,
-                )  # fmt: skip
+                steps = block(rows, begin, end), block(rows_next, begin, end), parameters[:, begin:end]
+                outputs: tuple[Any, ...] = (values[begin:end], weights, every, skip, begin)
+                self._run(*steps, rewards[begin:end], on_divergence, *outputs)
                 if goal is not None:
                     for step, theta in zip(due, weights, strict=True):
                         errors[step // every] = goal(theta)
-            answer = self._without_K(made) if predictions else None
+            answer = self._without_K(values) if predictions else None
             return answer if goal is None else (answer, self._without_K(errors))
 
-    def predict(self, phi: Any) -> Any:
-        """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
+    def predict(self, phi: FeaturesLike) -> Any:
+        """θ·φ for one φ or several: a number or (T,); with K learners (K,) or (T, K).
+
+        Args:
+            phi: (n,) or (T, n), as an array, ``Active`` or CSR.
+        """
         with self._guard.shared:
             rows = self._features("phi", phi, "predict")
             dense = rows.dense(self.n, "float64") if isinstance(rows, Rows) else rows
             answer = np.einsum("ti,ki->tk", dense, self._theta)
-            one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
-            if not one:
+            ndim = phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)  # type: ignore[arg-type]
+            if ndim != 1:
                 return self._without_K(answer)
             return float(answer[0, 0]) if self._K is None else answer[0]
 
@@ -282,10 +308,10 @@ class LeastSquares:
     def copy(self) -> Self:
         """Another learner in the same state."""
         with self._guard.shared:
-            other = object.__new__(type(self))
-            vars(other).update(vars(self) | {f"_{name}": array.copy() for name, array in self._state().items()})
-            other._delta, other._guard = self._delta.copy(), Guard("learner")
-            return other
+            learner = object.__new__(type(self))
+            vars(learner).update(vars(self) | {f"_{name}": array.copy() for name, array in self._state().items()})
+            learner._delta, learner._guard = self._delta.copy(), Guard("learner")
+            return learner
 
     __copy__ = copy
 
@@ -295,18 +321,25 @@ class LeastSquares:
     def save(self, path: str | os.PathLike[str], **more: Any) -> None:
         """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
 
-        ``more`` is saved with it, for ``load_with``: arrays as arrays, other values as JSON in the header.
+        Args:
+            path: The file to write; one that exists is replaced.
+            **more: What to save with the learner, for ``load_with``: arrays as arrays, other values as JSON in the
+                header.
         """
         with self._guard.shared:
             header = {"n": self.n, "K": self._K, "emphatic": self.emphatic, "limit": self.limit, "steps": self._steps}
             arrays = self._arrays()
-            entries, kept = checkpoint.pack(more, _MORE, (*arrays, "format", "least_squares"))
-            parts = {name: TensorPart.of(array) for name, array in arrays.items()}
-            checkpoint.write(path, {"least_squares": header, "more": entries}, parts | kept)
+            entries, tensors = checkpoint.pack(more, _MORE, (*arrays, "format", "least_squares"))
+            state = {name: TensorPart.of(array) for name, array in arrays.items()}
+            checkpoint.write(path, {"least_squares": header, "more": entries}, state | tensors)
 
     @classmethod
     def load_with(cls, path: str | os.PathLike[str]) -> tuple[Self, dict[str, Any]]:
-        """The learner that ``save`` wrote, and the ``more`` that was saved with it."""
+        """The learner that ``save`` wrote, and the ``more`` that was saved with it.
+
+        Args:
+            path: The file.
+        """
         with checkpoint.open_sound(path) as (header, stored):
             if "least_squares" not in header:
                 raise ValueError("it does not hold a LeastSquares; emphatic.load opens other learners")
@@ -319,7 +352,7 @@ class LeastSquares:
         if len(G) != 1 or G[0] not in (1, header["K"] or 1) or any(stored[name].shape[:1] != G for name in ("A", "P")):
             raise ValueError("its matrices are neither one nor one for each learner")
         options = {
-            name: found if len(found := stored[name].array()) > 1 else found[0] for name in ("forgetting", "ridge")
+            name: option if len(option := stored[name].array()) > 1 else option[0] for name in ("forgetting", "ridge")
         }
         learner = cls(header["n"], header["K"], emphatic=header["emphatic"], limit=header["limit"], **options)
         if len(learner._A) < G[0]:
@@ -328,12 +361,12 @@ class LeastSquares:
             if G[0] != 1:
                 raise ValueError("it has both a matrix in common and one for each learner")
             learner._share()
-        for name, own in learner._arrays().items():
-            held = stored[name]
-            if (held.dtype, held.shape) != (own.dtype.name, own.shape):
-                raise ValueError(f"its {name!r} is {held.dtype} of shape {held.shape}")
-            held.into(own)
-            if name not in ("P", "Pb", "Pe") and not np.isfinite(own).all():
+        for name, array in learner._arrays().items():
+            tensor = stored[name]
+            if (tensor.dtype, tensor.shape) != (array.dtype.name, array.shape):
+                raise ValueError(f"its {name!r} is {tensor.dtype} of shape {tensor.shape}")
+            tensor.into(array)
+            if name not in ("P", "Pb", "Pe") and not np.isfinite(array).all():
                 raise ValueError(f"its {name!r} is not finite")
         steps = header["steps"]
         if not (type(steps) is int and 0 <= learner._taken.min() <= learner._taken.max() <= steps):
@@ -343,59 +376,78 @@ class LeastSquares:
 
     # ------------------------------------------------------------------ inside
 
-    def _features(self, name: str, value: Any, function: str) -> Features:
+    def _features(self, name: str, value: FeaturesLike, function: str) -> Features:
         return inputs.features(name, inputs.import_array(name, value, function), function, self.n, "float64")[0]
 
-    def _parameters(self, function: str, T: int, values: tuple[Any, ...], R: Any) -> tuple[Array, Array]:
+    def _log(self, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> tuple[Features, Features]:
+        """φ and φ' of every step of ``run``."""
+        rows = self._features("Phi", Phi, "run")
+        if Phi_next is None:
+            if not len(rows):
+                raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
+            return block(rows, 0, len(rows) - 1), block(rows, 1, len(rows))
+        rows_next = self._features("Phi_next", Phi_next, "run")
+        if len(rows_next) != len(rows):
+            raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(rows)}", str(len(rows_next)))
+        return rows, rows_next
+
+    def _parameters(self, function: str, T: int, values: tuple[Numbers, ...], R: Numbers) -> tuple[Array, Array]:
         """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get a matrix each.
 
         If they differ in γ alone, and sums telescope from the first step on, they get one in common.
         """
         rule, names = rules.get("etd"), ("gamma_next", "lambda_", "rho", "I")
-        found = [
-            inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)
-        ]  # fmt: skip
+        series = [inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)]
         rewards = np.ascontiguousarray(inputs.series(function, T, self._K, rule, "R", R))
         if len(self._A) < (self._K or 1):
-            differ = [p.strides[1] != 0 and bool((p != p[:, :1]).any()) for p in found]
-            telescopes = not any(differ[1:]) and (found[1] == 1.0).all() and (found[2] == 1.0).all()
+            differ = [p.strides[1] != 0 and bool((p != p[:, :1]).any()) for p in series]
+            telescopes = not any(differ[1:]) and (series[1] == 1.0).all() and (series[2] == 1.0).all()
             if telescopes and differ[0] and not self._steps and self._forgetting[0] == 1.0:
                 self._share()
             elif not telescopes if self._is_common else any(differ):
                 self._split()
-        return np.stack([p[:, : len(self._e)] for p in found]), rewards
+        return np.stack([p[:, : len(self._e)] for p in series]), rewards
 
     def _run(
-        self, now: Features, following: Features, parameters: Array, R: Array, on_divergence: str,
-        made: Array | None = None, weights: Array | None = None, every: int = 1, skip: int = 0, offset: int = 0,
-    ) -> None:  # fmt: skip
-        """Some steps, with predictions and weights into the arrays given; ``offset`` is the first one's number."""
+        self,
+        rows: Features,
+        rows_next: Features,
+        parameters: Array,
+        R: Array,
+        on_divergence: str,
+        values: Array | None = None,
+        weights: Array | None = None,
+        every: int = 1,
+        skip: int = 0,
+        offset: int = 0,
+    ) -> None:
+        """Some steps, with predictions and weights into the arrays given; ``offset`` is the first step's number."""
         from emphatic.learning import least_squares_kernels as kernels
 
-        Phi, Phi_next = (p.dense(self.n, "float64") if isinstance(p, Rows) else p for p in (now, following))
-        made = np.empty((0, len(self._theta))) if made is None else made
+        Phi, Phi_next = (p.dense(self.n, "float64") if isinstance(p, Rows) else p for p in (rows, rows_next))
+        values = np.empty((0, len(self._theta))) if values is None else values
         weights = np.empty((0, *self._theta.shape)) if weights is None else weights
-        parameters, period, t, after = np.ascontiguousarray(parameters), self._period, 0, -1
+        # Of the step at t, the matrices up to ``done_up_to`` are done: a kernel returns in the midst of a step where a
+        # matrix must be done_up_to for directly.
+        parameters, period, t, done_up_to = np.ascontiguousarray(parameters), self._period, 0, -1
         while t < len(Phi):
             due = min(len(Phi), t + period - self._steps % period)
             data = Phi[:due], Phi_next[:due], parameters[:, :due].copy(), R[:due], t
+            outputs: tuple[Any, ...] = (self._frozen, values, weights, every, skip, self._delta)
             if self._is_common:
-                done, how, g = kernels.common_steps(
-                    *data, self.emphatic, self._A[0], self._P[0], self._b, self._theta, self._e, self._memory, self._Pb,
-                    self._Pe, self._phi_next, self._frozen, made, weights, every, skip, self._delta,
-                )  # fmt: skip
+                state = self._A[0], self._P[0], self._b, self._theta, self._e, self._memory
+                common = self._Pb, self._Pe, self._phi_next
+                done, how, g = kernels.common_steps(*data, self.emphatic, *state, *common, *outputs)
             else:
-                done, how, g = kernels.steps(
-                    *data, after, self.emphatic, self._forgetting, self._A, self._P, self._b, self._theta, self._e,
-                    self._memory, self._frozen, made, weights, every, skip, self._delta,
-                )  # fmt: skip
+                matrices = self._forgetting, self._A, self._P, self._b, self._theta, self._e, self._memory
+                done, how, g = kernels.steps(*data, done_up_to, self.emphatic, *matrices, *outputs)
             self._pass(done - t)
-            t, after = done, -1
+            t, done_up_to = done, -1
             if how == kernels.APART or (how == kernels.DIVERGED and self._is_common and on_divergence == "freeze"):
                 self._split()
                 continue
             if how == kernels.SINGULAR:
-                how, after = kernels.DONE if self._solve(g) else kernels.DIVERGED, -1 if self._is_common else g
+                how, done_up_to = kernels.DONE if self._solve(g) else kernels.DIVERGED, -1 if self._is_common else g
             if how == kernels.DIVERGED:
                 if on_divergence == "raise":
                     raise Diverged(offset + t, g, remedy=_REMEDY)
@@ -418,21 +470,21 @@ class LeastSquares:
         from emphatic.engines.compiled import blas_threads
         from emphatic.learning import least_squares_kernels as kernels
 
-        own = slice(None) if len(self._A) == 1 else slice(g, g + 1)
+        learners = slice(None) if len(self._A) == 1 else slice(g, g + 1)
         with blas_threads(1), np.errstate(all="ignore"):
-            if not (np.isfinite(self._A[g]).all() and np.isfinite(self._b[own]).all()):
+            if not (np.isfinite(self._A[g]).all() and np.isfinite(self._b[learners]).all()):
                 return False
             try:
                 P = np.linalg.inv(self._A[g])
             except np.linalg.LinAlgError:
                 P = np.full((self.n, self.n), np.nan)
-            theta = self._b[own] @ P.T
+            theta = self._b[learners] @ P.T
             self._P[g] = P
             if self._is_common:
                 self._Pb[:], self._Pe[:] = theta, self._e @ P.T
                 kernels.solve_common(self._memory, self._Pb, self._Pe, self._phi_next, self._theta)
             elif np.isfinite(theta).all():
-                self._theta[own] = theta
+                self._theta[learners] = theta
         return True
 
     def _state(self) -> dict[str, NDArray[Any]]:
@@ -479,17 +531,17 @@ class LeastSquares:
         if common:
             self._A -= self._open()
             with np.errstate(all="ignore"):  # where A is singular P is not finite, and the next step solves directly
-                rest = 1.0 - self._memory[:, 0] * (self._Pe @ self._phi_next)
-                along = self._memory[:, :1] * (self._phi_next @ self._P[0]) / rest[:, None]
+                denominator = 1.0 - self._memory[:, 0] * (self._Pe @ self._phi_next)
+                along = self._memory[:, :1] * (self._phi_next @ self._P[0]) / denominator[:, None]
                 self._P += self._Pe[:, :, None] * along[:, None]
             self._Pb, self._Pe, self._phi_next = (np.zeros(shape) for shape in ((0, self.n), (0, self.n), (0,)))
 
 
-def _option(name: str, value: Any, K: int | None, most: float) -> Array:
+def _option(name: str, value: ArrayLike, K: int | None, most: float) -> Array:
     """A positive number, or one for each learner, as (1,) or (K,)."""
     array = np.asarray(inputs.real_array(name, value, "LeastSquares"), np.float64)
-    each = "a number" if K is None else f"a number or {K} numbers"
+    form = "a number" if K is None else f"a number or {K} numbers"
     if array.shape not in ((), (K,)) or not ((array > 0.0) & (array <= most)).all():
-        wanted = f"be {each} greater than 0" + (" and at most 1" if most == 1.0 else ", and finite")
+        wanted = f"be {form} greater than 0" + (" and at most 1" if most == 1.0 else ", and finite")
         raise refusal(name, "LeastSquares", wanted, repr(value))
     return array.reshape(-1)
