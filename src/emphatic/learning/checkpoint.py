@@ -229,7 +229,7 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
     return rule
 
 
-def _stepped(base: AnyRule, method: Any) -> AnyRule:
+def _stepped(base: AnyRule, method: object) -> AnyRule:
     """The rule with the step-size method that a header names; the method's numbers are in the rule's memory."""
     if not isinstance(method, dict) or not all(isinstance(value, str) for value in method.values()):
         raise ValueError(f"its step size is {method!r}")
@@ -314,7 +314,7 @@ def pack(more: Mapping[str, Any], prefix: str, own: Iterable[str] = ()) -> tuple
     return entries, arrays
 
 
-def _is_deep(value: Any) -> bool:
+def _is_deep(value: object) -> bool:
     """Whether a value is nested too deeply to be read back by any caller of ``load``."""
     level = [value]
     for _ in range(_DEEPEST):
@@ -324,13 +324,13 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-def _items(value: Any) -> Iterable[Any]:
+def _items(value: object) -> Iterable[Any]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
 
 
-def unpack(entries: Any, arrays: Mapping[str, Stored], prefix: str) -> dict[str, Any]:
+def unpack(entries: object, arrays: Mapping[str, Stored], prefix: str) -> dict[str, Any]:
     """What ``pack`` saved."""
     saved = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if not isinstance(entries, dict) or entries.keys() & saved.keys():

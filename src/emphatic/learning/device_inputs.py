@@ -20,7 +20,7 @@ from emphatic.rules import AnyRule
 __all__ = ["features", "import_array", "parameters", "series"]
 
 
-def import_array(name: str, value: Any, function: str) -> Any:
+def import_array(name: str, value: object, function: str) -> Any:
     """Anything with ``__dlpack__`` as a torch tensor in the same memory; NumPy arrays and anything else unchanged."""
     if isinstance(value, torch.Tensor):
         tensor = value.detach()

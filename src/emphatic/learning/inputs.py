@@ -33,8 +33,10 @@ class SupportsDLPack(Protocol):
 class CompressedRows(Protocol):
     """A scipy CSR array."""
 
-    @property
-    def indptr(self) -> NDArray[Any]: ...
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+    shape: tuple[int, ...]
 
 
 #: Converts a parameter, given its name and value; multiplies two converted parameters.
@@ -182,7 +184,7 @@ def highest(indices: NDArray[np.int64]) -> int:
     raise refusal("indices", "Active", "be 0 or more, or -1 for none", f"{top}{at}")
 
 
-def _regular(name: str, value: Any) -> NDArray[Any]:
+def _regular(name: str, value: object) -> NDArray[Any]:
     """An array without masked values."""
     try:
         array = np.asarray(value)
@@ -236,7 +238,7 @@ FeaturesLike = Numbers | Active | CompressedRows
 # ------------------------------------------------------------------------------------------------ checks
 
 
-def whole(name: str, value: Any, function: str = "Learner") -> int:
+def whole(name: str, value: object, function: str = "Learner") -> int:
     """An integer of at least 1, below 2**48."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
         raise refusal(name, function, "be a whole number of 1 or more", show(value))
@@ -268,9 +270,9 @@ def import_array(name: str, value: Any, function: str) -> Any:
         raise _unreadable(name, value, function) from None
 
 
-def _unreadable(name: str, value: Any, function: str) -> ValueError:
+def _unreadable(name: str, value: object, function: str) -> ValueError:
     try:
-        elsewhere = value.__dlpack_device__()[0] not in _HOST
+        elsewhere = getattr(value, "__dlpack_device__")()[0] not in _HOST  # noqa: B009
     except Exception:  # it has no such method, or one that does not answer
         elsewhere = False
     if elsewhere:
@@ -430,7 +432,7 @@ def _held(name: str, function: str, rows: Rows, dtype: str) -> float:
     return top
 
 
-def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple[Features, float]:
+def _compressed(name: str, csr: CompressedRows, function: str, n: int, dtype: str) -> tuple[Features, float]:
     """The rows of a scipy CSR array."""
     if 2 not in _NDIMS[function] or len(csr.shape) != 2 or csr.shape[1] != n:
         raise refusal(

@@ -16,7 +16,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, rules, stepsizes
 from emphatic.common.guard import Guard
@@ -118,7 +118,7 @@ class Learner:
         n: int,
         K: int | None = None,
         *,
-        dtype: DTypeLike = "float64",
+        dtype: Any = "float64",
         engine: str = "auto",
         threads: int = 1,
         devices: Sequence[int] | None = None,
@@ -157,16 +157,7 @@ class Learner:
     # ------------------------------------------------------------------ learning
 
     def learn(
-        self,
-        alpha: Numbers,
-        I: Numbers,
-        lambda_: Numbers,
-        phi: Any,
-        rho: Numbers,
-        R: Numbers,
-        phi_next: Any,
-        gamma_next: Numbers,
-        **extra: Any,
+        self, alpha: Any, I: Any, lambda_: Any, phi: Any, rho: Any, R: Any, phi_next: Any, gamma_next: Any, **extra: Any
     ) -> Any:
         """One step; returns the TD error δ = R + γ'θ·φ' − θ·φ, from before the update.
 
@@ -248,7 +239,7 @@ class Learner:
 
     def run(
         self,
-        Phi: FeaturesLike,
+        Phi: Any,
         R: Numbers,
         gamma_next: Numbers,
         *,
@@ -262,7 +253,7 @@ class Learner:
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         probe_every: int = 1,
         on_divergence: Literal["raise", "freeze"] = "raise",
-        **extra: Any,
+        **extra: Numbers,
     ) -> Any:
         """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
 
@@ -361,7 +352,7 @@ class Learner:
             answer = self._drop_K(collection.predictions) if predictions else None
         return answer if goal is None else (answer, self._drop_K(collection.errors))
 
-    def predict(self, phi: FeaturesLike) -> Any:
+    def predict(self, phi: Any) -> Any:
         """θ·φ for one φ or several: a number or (T,); with K learners (K,) or (T, K).
 
         Args:
@@ -386,7 +377,7 @@ class Learner:
             phi = self._inputs.import_array("phi", phi, "predict")
             features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
             answer = self._engine.predict(fit(features, self._engine))
-            ndim = phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)  # type: ignore[arg-type]
+            ndim = phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)
             if ndim != 1:
                 return self._drop_K(answer)
             return float(answer[0, 0]) if self._K is None else answer[0]
@@ -554,7 +545,7 @@ class Learner:
         self._take(engine)
         self._set_position(position)
 
-    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+    def save(self, path: str | os.PathLike[str], **more: object) -> None:
         """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
 
         Args:
@@ -728,7 +719,7 @@ class Learner:
             raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(phi)}", str(len(phi_next)))
         return phi, phi_next, max(top, top_next)
 
-    def _refuse_unfit(self, snapshot: Any, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> None:
+    def _refuse_unfit(self, snapshot: object, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> None:
         """Raise if the features were at fault; the state is then restored."""
         try:
             self._features(Phi, Phi_next)
@@ -933,7 +924,7 @@ class Collection:
     """What a run of T steps leaves besides the weights: predictions or their squared errors, and value errors."""
 
     def __init__(
-        self, engine: Engine, T: int, predicts: bool, aim: Any, probe: Probe | None, every: int, *, direct: bool
+        self, engine: Engine, T: int, predicts: bool, aim: object, probe: Probe | None, every: int, *, direct: bool
     ) -> None:
         self.K, self._dtype, self._compares = engine.K, engine.dtype, aim is not None
         rows = T if predicts and aim is None else 0

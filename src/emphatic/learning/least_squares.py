@@ -318,7 +318,7 @@ class LeastSquares:
     def __deepcopy__(self, memo: object) -> Self:
         return self.copy()
 
-    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+    def save(self, path: str | os.PathLike[str], **more: object) -> None:
         """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
 
         Args:
