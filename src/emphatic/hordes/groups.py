@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.group import Group
-from emphatic.learning.active import Active
+from emphatic.learning.inputs import Active
 from emphatic.questions.evaluator import Targets
 
 __all__ = ["Groups"]

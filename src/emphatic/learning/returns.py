@@ -1,4 +1,4 @@
-"""The sequences that define a question: outcomes, cumulants, interest and importance sampling ratios.
+"""Returns, and the other sequences that define a question: cumulants, interest and importance sampling ratios.
 
 These are the helpers that section 1 of Sutton's guide ("True online emphatic TD(λ): quick reference and
 implementation guide") mentions. Index t of an argument holds what ``learn`` is given at step t: ``R[t]`` is
@@ -45,19 +45,24 @@ def returns(R: npt.ArrayLike, gamma_next: npt.ArrayLike, *, tolerance: float = 0
     The log ends before the outcomes of its last steps do. What is still unseen has the weight Πγ in G_t, and
     ``known`` is True where that weight is at most ``tolerance``. γ_j = 0 makes all steps before it known.
 
-    ``R`` is (T,) or (T, K); ``gamma_next`` a scalar, (T,), (K,) or (T, K), and (1, K) gives K time scales of
-    one (T,) signal. G and ``known`` are (T,) if both arguments lack the K axis, else (T, K). Warns
-    (``UndiscountedWarning``) if γ is 1 at every step.
-
     >>> G, known = returns([1.0, 1.0, 1.0, 5.0], [0.5, 0.5, 0.0, 0.5])
     >>> G.tolist(), known.tolist()
     ([1.75, 1.5, 1.0, 5.0], [True, True, True, False])
 
     Source: Sutton's guide, section 1; Sutton, Mahmood & White (2016).
+
+    Args:
+        R: The cumulants, (T,) or (T, K).
+        gamma_next: The discounts, a number, (T,), (K,) or (T, K); (1, K) gives K time scales of one (T,) signal.
+        tolerance: The largest weight of what is unseen with which an outcome counts as known.
+
+    Returns:
+        G and ``known``, (T,) if both arguments lack the K axis, else (T, K). Warns (``UndiscountedWarning``) if γ is 1
+        at every step.
     """
     if not 0.0 <= tolerance < 1.0:  # also refuses NaN
         raise refusal("tolerance", "returns", "be at least 0 and less than 1", repr(tolerance))
-    signal, discount = _numbers(R, "R", "returns"), _numbers(gamma_next, "gamma_next", "returns")
+    signal, discount = _real_array(R, "R", "returns"), _real_array(gamma_next, "gamma_next", "returns")
     if signal.ndim == 0:
         raise refusal("R", "returns", "be a (T,) or (T, K) array", f"the scalar {signal[()]}")
     if discount.ndim == 2 and signal.ndim == 1:
@@ -85,6 +90,11 @@ def terminal_cumulant(Z: npt.ArrayLike, gamma_next: npt.ArrayLike, R: npt.ArrayL
     [-1.0, -1.0, 9.0]
 
     Source: Sutton's guide, section 1; Modayil, White & Sutton (2014).
+
+    Args:
+        Z: The terminal pseudo-rewards, a number, (T,), (K,) or (T, K).
+        gamma_next: The discounts, likewise.
+        R: The rewards on the way, likewise.
     """
     arrays = {"Z": Z, "gamma_next": gamma_next, "R": R}
     Z, discount, R = _aligned("terminal_cumulant", **arrays)
@@ -111,7 +121,7 @@ def interest(
     γ' = 0. Nothing is predicted there: that row has interest 0, its own γ' belongs to the next start state
     and ends nothing, and the row after it starts the next episode. Without, the row after γ' = 0 does.
 
-    A continuing log is one episode. ``gamma_next`` is (T,).
+    A continuing log is one episode.
 
     >>> interest([0.9, 0.5, 0.0, 0.9, 0.0], "first").tolist()
     [1.0, 0.0, 0.0, 1.0, 0.0]
@@ -122,10 +132,15 @@ def interest(
 
     Source: Sutton's guide, section 1 (γᵗ as suggested by Thomas, 2014); Sutton, Mahmood & White (2016).
     The guide does not give the terminal state's interest.
+
+    Args:
+        gamma_next: The discounts, (T,).
+        kind: "every", "first" or "discounted".
+        terminal_rows: Whether the log holds terminal states as rows.
     """
     if kind not in ("every", "first", "discounted"):
         raise refusal("kind", "interest", "be 'every', 'first' or 'discounted'", repr(kind))
-    discount = _numbers(gamma_next, "gamma_next", "interest")
+    discount = _real_array(gamma_next, "gamma_next", "interest")
     if discount.ndim != 1:
         raise refusal("gamma_next", "interest", "be a (T,) array", f"shape {discount.shape}")
     _within(discount, "gamma_next", "interest", 0.0, 1.0)
@@ -154,20 +169,23 @@ def rho(pi: npt.ArrayLike, mu: npt.ArrayLike) -> FloatArray:
         ρ_t = π(A_t|S_t) / μ(A_t|S_t)
 
     On-policy ρ = 1; an action that the target policy never takes has ρ = 0. An action that was taken cannot
-    have had μ = 0. ``pi`` and ``mu`` are probabilities; for densities divide them yourself.
+    have had μ = 0.
 
     >>> rho([1.0, 0.0, 0.25], 0.5).tolist()
     [2.0, 0.0, 0.5]
 
     Source: Sutton's guide, section 1; Sutton, Mahmood & White (2016).
+
+    Args:
+        pi: The probability of the action under the target policy; divide densities yourself.
+        mu: Its probability under the behaviour policy.
     """
     target, behaviour = _aligned("rho", pi=pi, mu=mu)
     _within(target, "pi", "rho", 0.0, 1.0)
     _within(behaviour, "mu", "rho", 0.0, 1.0)
-    _refuse_where(
-        behaviour == 0.0, behaviour, "mu", "rho", "greater than 0 for an action that was taken",
-        "Give the probability with which the behaviour policy chose it, or leave that step out.",
-    )  # fmt: skip
+    remedy = "Give the probability with which the behaviour policy chose it, or leave that step out."
+    wanted = "greater than 0 for an action that was taken"
+    _refuse_where(behaviour == 0.0, behaviour, "mu", "rho", wanted, remedy)
     with np.errstate(over="ignore"):
         ratio: FloatArray = target / behaviour
     mu_all = np.broadcast_to(behaviour, ratio.shape)
@@ -180,13 +198,18 @@ def xi(zeta: float, pi: npt.ArrayLike, mu: npt.ArrayLike) -> float:
 
         ξ(ζ) = 2ζξ₀ + max(0, 2ζ − 1)(ξ_max − 2ξ₀)
 
-    ξ₀ is 1 over the largest and ξ_max 1 over the least of max(π, μ), over all states and actions: ``pi`` and ``mu`` are
-    the two policies' probabilities of each. ζ = 0 bootstraps fully, ζ = ½ gives ξ₀ and ζ = 1 gives ξ_max.
+    ξ₀ is 1 over the largest and ξ_max 1 over the least of max(π, μ), over all states and actions. ζ = 0 bootstraps
+    fully, ζ = ½ gives ξ₀ and ζ = 1 gives ξ_max.
 
     >>> [xi(zeta, pi=[1.0, 0.0], mu=[0.5, 0.5]) for zeta in (0.0, 0.5, 1.0)]
     [0.0, 1.0, 2.0]
 
     Source: Mahmood, Yu & Sutton (2017), "Multi-step off-policy learning without importance sampling ratios".
+
+    Args:
+        zeta: ζ, from 0 to 1.
+        pi: The target policy's probability of each action in each state.
+        mu: The behaviour policy's.
     """
     if not 0.0 <= zeta <= 1.0:  # also refuses NaN
         raise refusal("zeta", "xi", "be between 0 and 1", repr(zeta))
@@ -233,7 +256,7 @@ def _backward(b: FloatArray, a: FloatArray, tolerance: float) -> tuple[FloatArra
     return x, known
 
 
-def _numbers(value: npt.ArrayLike, name: str, of: str) -> FloatArray:
+def _real_array(value: npt.ArrayLike, name: str, of: str) -> FloatArray:
     """The argument as a float64 array of at most two dimensions."""
     try:
         array = np.asarray(value)
@@ -248,7 +271,7 @@ def _numbers(value: npt.ArrayLike, name: str, of: str) -> FloatArray:
 
 def _aligned(of: str, **arguments: npt.ArrayLike) -> list[FloatArray]:
     """The arguments as arrays that broadcast: without the K axis or, if one has it, all with both."""
-    arrays = {name: _numbers(value, name, of) for name, value in arguments.items()}
+    arrays = {name: _real_array(value, name, of) for name, value in arguments.items()}
     wide = {name: array for name, array in arrays.items() if array.ndim == 2}
     lead = next(iter(wide), "") or next((name for name in arrays if arrays[name].ndim == 1), "")
     shape = arrays[lead].shape if lead else ()
