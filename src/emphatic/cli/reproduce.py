@@ -10,7 +10,7 @@ from emphatic.cli.common import carry_out
 from emphatic.cli.progress import bars
 
 if TYPE_CHECKING:
-    from emphatic.studies.agreement import Check, Outcome
+    from emphatic.studies.reproductions import Check, Outcome
 
 __all__ = ["reproduce"]
 
@@ -20,7 +20,7 @@ def reproduce(
 ) -> int:
     """The command; its exit code: 1 where a number disagrees, 2 where it cannot be done."""
     from emphatic.studies import reproductions
-    from emphatic.studies.order import resolve
+    from emphatic.studies.grid import resolve
 
     def command() -> int:
         if every == bool(studies):
@@ -38,7 +38,7 @@ def reproduce(
             _show(outcome, out)
             outcomes.append(outcome)
         if every:
-            from emphatic.studies.reproductions.files import write_index
+            from emphatic.studies.reproductions import write_index
 
             write_index(outcomes, out)
             print(f"All studies: {out / 'index.html'}")
@@ -57,8 +57,8 @@ def _show(outcome: Outcome, out: Path) -> None:
     from rich.table import Table
 
     from emphatic.report import seconds
-    from emphatic.studies.agreement import ORIGINS
     from emphatic.studies.reproduction_page import verdict
+    from emphatic.studies.reproductions import ORIGINS
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")

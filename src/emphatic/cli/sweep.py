@@ -20,7 +20,7 @@ def sweep(
     """The command; its exit code."""
     from emphatic.studies import sweep as swept
     from emphatic.studies.drawing import check_formats
-    from emphatic.studies.order import Order
+    from emphatic.studies.sweeps import SweepConfig as Order
 
     def command() -> int:
         fields = Order.read(config) if config else {}
