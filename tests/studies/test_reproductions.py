@@ -22,12 +22,12 @@ from emphatic.common.locks import hold_folder
 from emphatic.studies import reproductions
 from emphatic.studies.reproductions import ORIGINS, Outcome, claim, compare, count_numbers, finding, reproduce
 from emphatic.studies.reproductions import RunOptions as Conditions
-from emphatic.studies.reproductions.comparisons import Collision as collision
-from emphatic.studies.reproductions.comparisons import Collision as collision_grid
-from emphatic.studies.reproductions.comparisons import FourRooms as four_rooms
-from emphatic.studies.reproductions.open_questions import StepSizes as step_sizes
-from emphatic.studies.reproductions.small_problems import Chain as chain
-from emphatic.studies.reproductions.small_problems import FollowonVariance as followon_variance
+from emphatic.studies.reproductions.comparisons import CollisionStudy as collision
+from emphatic.studies.reproductions.comparisons import CollisionStudy as collision_grid
+from emphatic.studies.reproductions.comparisons import FourRoomsStudy as four_rooms
+from emphatic.studies.reproductions.open_questions import StepSizesStudy as step_sizes
+from emphatic.studies.reproductions.small_problems import ChainStudy as chain
+from emphatic.studies.reproductions.small_problems import FollowonVarianceStudy as followon_variance
 from tests.support.plain import plain_python
 
 OTHERS = [name for name in reproductions.names() if name != "collision" and not name.startswith("four-rooms")]

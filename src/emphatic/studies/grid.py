@@ -63,13 +63,17 @@ def parse_numbers(name: str, values: object) -> tuple[float, ...]:
     elif isinstance(values, Iterable) and getattr(values, "shape", None) != ():
         numbers = [number for item in values for number in parse_numbers(name, item)]
     else:
-        try:
-            numbers = [float(values)]  # type: ignore[arg-type]  # the error is the check
-        except (TypeError, ValueError):
-            raise refusal(name, "sweep", "be numbers", repr(values)) from None
+        numbers = [_as_float(name, values)]
     if not numbers or not all(map(math.isfinite, numbers)):
         raise refusal(name, "sweep", "be finite numbers, one at least", repr(values))
     return tuple(numbers)
+
+
+def _as_float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise refusal(name, "sweep", "be numbers", repr(value)) from None
 
 
 def _parse_item(name: str, text: str) -> list[float]:
@@ -78,20 +82,22 @@ def _parse_item(name: str, text: str) -> list[float]:
     if match is None:
         return [_evaluate(name, text)]
     start, stop, by = (_evaluate(name, match[group] or "2") for group in ("start", "stop", "by"))
-    if match["operation"] == "+":
-        count = (stop - start) / by if by else math.nan
-        # from the start each time, so that no error adds up
-        return [start + i * by for i in range(_count_steps(name, text, count) + 1)]
-    geometric = start > 0 and stop > 0 and by > 0 and by != 1
-    count = math.log(stop / start) / math.log(by) if geometric else math.nan
-    return [start * by**i for i in range(_count_steps(name, text, count) + 1)]
-
-
-def _count_steps(name: str, text: str, count: float) -> int:
-    """The whole steps of a range up to its end."""
-    if not 0 <= count <= _MOST:  # also rejects NaN
+    additive = match["operation"] == "+"
+    steps = _steps_between(start, stop, by, additive)
+    if not 0 <= steps <= _MOST:  # also rejects NaN
         raise refusal(name, "sweep", "be ranges that reach their end, such as 2^-6..2^0 or 0..1:+.1", repr(text))
-    return int(count + 1e-9)  # an end that rounding has moved away counts as reached
+    indices = range(int(steps + 1e-9) + 1)  # an end that rounding has moved away counts as reached
+    # from the start each time, so that no error adds up
+    return [start + i * by if additive else start * by**i for i in indices]
+
+
+def _steps_between(start: float, stop: float, by: float, additive: bool) -> float:
+    """How many steps a range takes to its end, not rounded; NaN if it never gets there."""
+    if additive:
+        return (stop - start) / by if by else math.nan
+    if start > 0 and stop > 0 and by > 0 and by != 1:
+        return math.log(stop / start) / math.log(by)
+    return math.nan
 
 
 def _evaluate(name: str, text: str) -> float:
@@ -294,15 +300,7 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
     chosen, methods = _find_rules(axes.pop("rule", None)), _find_methods(axes.pop("stepsize", None))
     ranges = [parameters(rule) for rule in chosen]
     known = set(itertools.chain.from_iterable(ranges))
-    for name in axes:
-        if name not in known:
-            wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
-            raise ValueError(f"{refusal('grid', 'sweep', wanted, repr(name))}{suggestion(name, known)}")
-    if "alpha" not in axes:
-        if None in methods and "alpha" in known:
-            raise refusal("alpha", "sweep", "be given", "none")
-        axes["alpha"] = 1.0
-    values = {name: parse_numbers(name, value) for name, value in axes.items()}
+    values = _parse_axes(axes, known, alpha_required=None in methods and "alpha" in known)
     products = [_product(rule, values, allowed) for rule, allowed in zip(chosen, ranges, strict=True)]
     groups = []
     for product in products:
@@ -314,6 +312,19 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
                 method.rule(product.rule)  # raises if it does not fit
             groups.append(replace(product, stepsize=method))
     return groups
+
+
+def _parse_axes(axes: Mapping[str, Any], known: set[str], alpha_required: bool) -> dict[str, tuple[float, ...]]:
+    """The numbers of each axis; α is 1 where a step-size method makes it optional."""
+    for name in axes:
+        if name not in known:
+            wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
+            raise ValueError(f"{refusal('grid', 'sweep', wanted, repr(name))}{suggestion(name, known)}")
+    if alpha_required and "alpha" not in axes:
+        raise refusal("alpha", "sweep", "be given", "none")
+    # the order of the axes is that of the table's columns and of its rows
+    complete = axes if "alpha" in axes else {**axes, "alpha": 1.0}
+    return {name: parse_numbers(name, value) for name, value in complete.items()}
 
 
 def _find_rules(names: Any) -> list[SweptRule]:
@@ -352,7 +363,12 @@ def _product(
 ) -> GridSettings:
     """Every combination of the values that this rule has a parameter for."""
     axes = {name: column for name, column in values.items() if name in ranges}
-    _check_axes(rule, axes, ranges)
+    for name, column in axes.items():
+        low, high = ranges[name]
+        outside = [value for value in column if not low <= value <= high]
+        if outside:
+            raise refusal(name, "sweep", f"be between {low:g} and {high:g}", repr(outside[0]))
+    _check_choice(rule, axes, ranges)
     columns = dict(zip(axes, np.array(list(itertools.product(*axes.values())), np.float64).T, strict=True))
     if isinstance(rule, LeastSquaresRule):  # the table has a column alpha, empty for these
         count = len(next(iter(columns.values()))) if columns else 1
@@ -360,14 +376,8 @@ def _product(
     return GridSettings(rule, columns)
 
 
-def _check_axes(
-    rule: SweptRule, axes: Mapping[str, tuple[float, ...]], ranges: Mapping[str, tuple[float, float]]
-) -> None:
-    for name, column in axes.items():
-        low, high = ranges[name]
-        outside = [value for value in column if not low <= value <= high]
-        if outside:
-            raise refusal(name, "sweep", f"be between {low:g} and {high:g}", repr(outside[0]))
+def _check_choice(rule: SweptRule, axes: Mapping[str, object], ranges: Mapping[str, object]) -> None:
+    """ValueError if two parameters that stand for each other are both set, or one without a default is not."""
     for name, substitute in (("eta", "beta"), ("zeta", "xi")):
         if name in axes and substitute in axes:
             raise refusal(name, "sweep", f"be given, or {substitute!r} in its place", "both")

@@ -268,8 +268,8 @@ class Recorded:
         I: Interest. By default 1 − γ for a rule with emphasis and a constant γ below 1, which keeps the emphasis at 1,
             and else 1.
         lambda_: λ, where the grid does not set it.
-        pi: Probabilities of the actions under the target policy, for rules that use them.
-        mu: The same under the behaviour policy.
+        pi: Probability of the action taken under the target policy, for rules that use it.
+        mu: Probability of the action taken under the behaviour policy, for rules that use it.
         cuts: Rows that do not follow the row before.
         outcome: (G, known), the return of each step and where it is known. By default what ``emphatic.returns``
             computes, which are returns of behaviour: off-policy (a ρ other than 0 and 1) it must be given.
@@ -303,12 +303,7 @@ class Recorded:
                 if array.shape not in ((), (self.steps,)):
                     raise refusal(name, "Recorded", f"be a number or of shape ({self.steps},)", f"{array.shape}")
                 object.__setattr__(self, name, array)
-        others = {name: np.asarray(prediction, np.float64) for name, prediction in self.others.items()}
-        for name, prediction in others.items():
-            if prediction.shape != (self.steps,) or not np.isfinite(prediction).all():
-                wanted = f"be {self.steps} finite numbers"
-                raise refusal(f"others[{name!r}]", "Recorded", wanted, f"{prediction.shape}")
-        object.__setattr__(self, "others", others)
+        self._check_others()
         cuts = sorted({int(row) for row in self.cuts})
         if any(not 0 < row <= self.steps for row in cuts):
             raise refusal("cuts", "Recorded", f"be rows from 1 to {self.steps}", repr(self.cuts))
@@ -325,6 +320,14 @@ class Recorded:
             raise refusal("Phi", "Recorded", "have T+1 rows of features", f"shape {self.Phi.shape}")
         if self.n is None:
             object.__setattr__(self, "n", self.Phi.top + 1 if isinstance(self.Phi, Active) else self.Phi.shape[1])
+
+    def _check_others(self) -> None:
+        predictions = {name: np.asarray(prediction, np.float64) for name, prediction in self.others.items()}
+        for name, prediction in predictions.items():
+            if prediction.shape != (self.steps,) or not np.isfinite(prediction).all():
+                wanted = f"be {self.steps} finite numbers"
+                raise refusal(f"others[{name!r}]", "Recorded", wanted, f"{prediction.shape}")
+        object.__setattr__(self, "others", predictions)
 
     def _check_outcome(self) -> None:
         if self.outcome is not None:

@@ -97,7 +97,7 @@ def sweep(
         seed: Seed of the streams.
         theta: The first weights; 0 by default.
         d: Weights of the states' errors, (S,); d_μ·I by default.
-        rerun: With how many fresh runs to report the best setting of each rule, which is chosen on the other runs.
+        rerun: Number of fresh runs on which the best setting of each rule is reported; it is chosen on the other runs.
         jobs: Number of processes, for joblib, whose ``parallel_config`` also chooses a cluster. The table is the same
             for any number.
         out: A folder for the table and a page. A stopped sweep resumes from there.
@@ -117,19 +117,16 @@ def sweep(
     """
     folder = None if out is None else Path(out)
     with nullcontext() if folder is None else hold_folder(folder):
-        if not isinstance(seed, int) or seed < 0:
-            raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
-        if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
-            raise refusal("jobs", "sweep", "be a nonzero whole number, or None", repr(jobs))
+        _check_seed_and_jobs(seed, jobs)
         if isinstance(problem, Recorded):
             _check_log_arguments(theta=theta, d=d, rerun=rerun or None, steps=steps)
-            plan = SweepPlan.of(problem, grid, 1 if runs is None else runs, every, points)
+            source: Source = problem
         else:
             source = _simulate(problem, 10_000 if steps is None else steps, seed, theta, d)
-            plan = SweepPlan.of(source, grid, 10 if runs is None else runs, every, points)
+        plan = SweepPlan.of(source, grid, runs, every, points)
         if isinstance(rerun, bool) or not isinstance(rerun, int) or rerun < 0:
             raise refusal("rerun", "sweep", "be a whole number of 0 or more", repr(rerun))
-        fresh_steps = rerun * plan.source.steps * len({group.name for group in plan.settings})
+        fresh_steps = rerun * source.steps * len({group.name for group in plan.settings})
         count = _StepCount(plan.learner_steps + fresh_steps, progress)
         result, store = _carry_out(plan, folder, resume, jobs, count)
         stores = [store]
@@ -144,6 +141,13 @@ def sweep(
         if track is not None:
             _send_curves(result, track)
         return result
+
+
+def _check_seed_and_jobs(seed: int, jobs: int | None) -> None:
+    if not isinstance(seed, int) or seed < 0:
+        raise refusal("seed", "sweep", "be a whole number, 0 or more", repr(seed))
+    if jobs is not None and (not isinstance(jobs, int) or jobs == 0):
+        raise refusal("jobs", "sweep", "be a nonzero whole number, or None", repr(jobs))
 
 
 def _check_log_arguments(**arguments: object) -> None:
@@ -166,12 +170,12 @@ def _simulate(
     theta: Sequence[float] | str | None,
     d: ArrayLike | None,
 ) -> Simulated:
-    made_by = problems.get(problem) if isinstance(problem, str) else problem
-    if not isinstance(made_by, MDP | Tasks) and not _makes_problems(made_by):
+    resolved = problems.get(problem) if isinstance(problem, str) else problem
+    if not isinstance(resolved, MDP | Tasks) and not _makes_problems(resolved):
         wanted = "be a name, an MDP, Tasks, a function (of nothing, or of a seed) that makes one, or Recorded"
         raise refusal("problem", "sweep", wanted, repr(problem))
     return Simulated(
-        made_by,
+        resolved,
         whole("steps", steps, "sweep"),
         seed,
         None if theta is None else parse_numbers("theta", theta),
@@ -240,8 +244,10 @@ class SweepPlan:
     first_run: int = 0
 
     @staticmethod
-    def of(source: Source, grid: Grid, runs: int, every: int, points: int | Sequence[int] | None) -> SweepPlan:
+    def of(source: Source, grid: Grid, runs: int | None, every: int, points: int | Sequence[int] | None) -> SweepPlan:
         """The plan, with everything checked that can be checked before the first step."""
+        if runs is None:
+            runs = 1 if isinstance(source, Recorded) else 10
         whole("runs", runs, "sweep")
         whole("every", every, "sweep")
         if isinstance(source, Recorded):
@@ -269,15 +275,15 @@ class SweepPlan:
         """The work, run by run."""
         tasks = []
         for run in range(self.first_run, self.first_run + self.runs):
-            first = 0
+            offset = 0
             for group in self.settings:
                 pieces = -(-len(group) // _TOGETHER)
                 edges = [len(group) * i // pieces for i in range(pieces + 1)]
                 tasks += [
-                    Task(self.source, run, first + begin, group.select(begin, end), self.every, self.points)
+                    Task(self.source, run, offset + begin, group.select(begin, end), self.every, self.points)
                     for begin, end in pairwise(edges)
                 ]
-                first += len(group)
+                offset += len(group)
         return tasks
 
     @functools.cached_property

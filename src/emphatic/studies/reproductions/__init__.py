@@ -96,11 +96,7 @@ def reproduce(
     Returns:
         Every number as published and as found here, and the figures.
     """
-    study = find(name)
-    added = () if rule is None else tuple(map(find_rule, rule if isinstance(rule, list | tuple) else [rule]))
-    if added and name not in SWEPT:
-        wanted = f"be left out of {name!r}; it can be given to {', '.join(SWEPT)}"
-        raise refusal("rule", "reproduce", wanted, repr([item.name for item in added]))
+    study, added = find(name), _find_added(rule, name)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "reproduce", "be a whole number of 0 or more", repr(seed))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
@@ -121,6 +117,15 @@ def reproduce(
         if folder is not None:
             _write(outcome, folder)
     return outcome
+
+
+def _find_added(rule: str | SweptRule | Sequence[str | SweptRule] | None, name: str) -> tuple[SweptRule, ...]:
+    """The rules that a user adds to a study."""
+    added = () if rule is None else tuple(map(find_rule, rule if isinstance(rule, list | tuple) else [rule]))
+    if added and name not in SWEPT:
+        wanted = f"be left out of {name!r}; it can be given to {', '.join(SWEPT)}"
+        raise refusal("rule", "reproduce", wanted, repr([item.name for item in added]))
+    return added
 
 
 def find(name: str) -> Study:

@@ -21,7 +21,7 @@ from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, cl
 from emphatic.studies.results import Sweep, over_runs
 from emphatic.studies.sweeps import sweep
 
-__all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "Collision", "Errors", "FourRooms", "published"]
+__all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "CollisionStudy", "Errors", "FourRoomsStudy", "published"]
 
 # ---------------------------------------------------------------------- the grids, and the published numbers
 
@@ -131,7 +131,7 @@ def _power(value: float) -> str:
     return f"2^{round(np.log2(value))}"
 
 
-class Collision:
+class CollisionStudy:
     """The Collision study.
 
     Ghiassian & Sutton (2021). Eight states in a row, six binary features drawn anew for each run, 50 runs of 20,000
@@ -285,7 +285,7 @@ class Collision:
 
 
 @dataclass(frozen=True)
-class FourRooms:
+class FourRoomsStudy:
     """The Four Rooms study: eight questions of one stream.
 
     Ghiassian & Sutton (2021). 50 runs of 50,000 steps; the RMSVE of each task over the cells where it is active,
@@ -413,7 +413,7 @@ def _largest_product(task: MDP) -> float:
 
 
 STUDIES: dict[str, Study] = {
-    "collision": Collision(),
-    "four-rooms": FourRooms(),
-    "four-rooms-high-variance": FourRooms(high_variance=True),
+    "collision": CollisionStudy(),
+    "four-rooms": FourRoomsStudy(),
+    "four-rooms-high-variance": FourRoomsStudy(high_variance=True),
 }

@@ -23,12 +23,12 @@ from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, fi
 from emphatic.studies.sources import Recorded
 from emphatic.tables import open_table
 
-__all__ = ["STUDIES", "Alarms", "StepSizes", "TrueOnline"]
+__all__ = ["STUDIES", "AlarmsStudy", "StepSizesStudy", "TrueOnlineStudy"]
 
 Array = NDArray[np.float64]
 
 
-class TrueOnline:
+class TrueOnlineStudy:
     """Is true online TD(λ) ever worse than TD(λ) with accumulating traces, each at its best α?
 
     van Seijen, Mahmood, Pilarski, Machado & Sutton (2016) found on random Markov reward processes with several
@@ -136,7 +136,7 @@ def _mean_error(learner: Learner, arguments: Mapping[str, Any], mdp: MDP, every:
     return np.where(learner.frozen | np.isnan(error), np.inf, error)
 
 
-class StepSizes:
+class StepSizesStudy:
     """How much does it matter which step size a method begins with? Every method of ``emphatic.stepsizes``.
 
     On the random walk and on a household's log (on-policy, true online TD(λ)), on Collision and on random MDPs
@@ -315,7 +315,7 @@ class LogCopy(NamedTuple):
     rows: int | None
 
 
-class Alarms:
+class AlarmsStudy:
     """Which faults of a sensor do alarms find, how soon, and how do simpler charts do at as many false alarms?
 
     Faults are put into the second half of a household's log, one signal at a time: a reading that is stuck, a drift, a
@@ -483,7 +483,7 @@ def _figure(delays: Mapping[str, Mapping[str, list[float]]]) -> Figure:
 
 
 STUDIES: dict[str, Study] = {
-    "true-online-vs-accumulating": TrueOnline(),
-    "step-sizes": StepSizes(),
-    "alarms": Alarms(),
+    "true-online-vs-accumulating": TrueOnlineStudy(),
+    "step-sizes": StepSizesStudy(),
+    "alarms": AlarmsStudy(),
 }

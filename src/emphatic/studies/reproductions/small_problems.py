@@ -17,12 +17,12 @@ from emphatic.learning.learner import Learner
 from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category, shades
 from emphatic.studies.reproductions import Check, Outcome, Progress, RunOptions, Study, claim, compare, finding
 
-__all__ = ["STUDIES", "Baird", "Chain", "FollowonVariance", "RandomWalk", "TwoTheta"]
+__all__ = ["STUDIES", "BairdStudy", "ChainStudy", "FollowonVarianceStudy", "RandomWalkStudy", "TwoThetaStudy"]
 
 Array = NDArray[np.float64]
 
 
-class RandomWalk:
+class RandomWalkStudy:
     """The 19-state random walk: TD(λ) and true online TD(λ) over λ and α.
 
     Sutton & Barto (2018), figures 12.6 and 12.8. A walk from the middle of 19 states ends beyond the left end with −1
@@ -166,7 +166,7 @@ def _mean_and_error(values: Array) -> tuple[Array, Array]:
         return np.asarray(values.mean(axis=0)), np.asarray(values.std(axis=0, ddof=1) / np.sqrt(len(values)))
 
 
-class Chain:
+class ChainStudy:
     """The five-state chain: TD and emphatic TD come to different fixed points, each to its own.
 
     Sutton, Mahmood & White (2016), section 5 and the empirical examples. Five states with three features; μ goes left
@@ -301,7 +301,7 @@ class Chain:
         return Figure("Learned weights", plot, "After the last step of each stream, α falling as 1/t.", keys)
 
 
-class TwoTheta:
+class TwoThetaStudy:
     """θ → 2θ: off-policy TD(0) diverges, emphatic TD(0) comes to zero.
 
     Sutton, Mahmood & White (2016), sections 3 and 4 and the empirical examples. Two states of one weight, φ = 1 and 2,
@@ -416,7 +416,7 @@ class TwoTheta:
         return Figure("Trajectories", plot, caption, keys)
 
 
-class Baird:
+class BairdStudy:
     """Baird's counterexample: what expected updates do, and what no update can change.
 
     Sutton & Barto (2018), section 11.2 (figure 11.2, right) and section 11.8 (figure 11.6). w_0 = (1,1,1,1,1,1,10,1),
@@ -526,7 +526,7 @@ class Baird:
         return Figure(title, plot, "Diamonds: the weights after the last sweep, as published and to more digits.", keys)
 
 
-class FollowonVariance:
+class FollowonVarianceStudy:
     """The follow-on trace where nothing bounds it: its mean falls while its variance grows.
 
     Sutton, Mahmood & White (2016), on the variance of emphatic TD. On the θ → 2θ problem with interest only at t = 0,
@@ -593,9 +593,9 @@ class FollowonVariance:
 
 
 STUDIES: dict[str, Study] = {
-    "random-walk": RandomWalk(),
-    "chain": Chain(),
-    "two-theta": TwoTheta(),
-    "baird": Baird(),
-    "followon-variance": FollowonVariance(),
+    "random-walk": RandomWalkStudy(),
+    "chain": ChainStudy(),
+    "two-theta": TwoThetaStudy(),
+    "baird": BairdStudy(),
+    "followon-variance": FollowonVarianceStudy(),
 }
