@@ -13,7 +13,7 @@ from emphatic.cli.terminal import Report, bars, carry_out
 from emphatic.common.settings import as_step_count
 
 if TYPE_CHECKING:
-    from emphatic.studies.agreement import Check, Outcome
+    from emphatic.studies.reproductions import Check, Outcome
     from emphatic.studies.results import Sweep
 
 __all__ = ["reproduce", "sweep"]
@@ -36,7 +36,7 @@ def reproduce(
     Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
     """
     from emphatic.studies import reproductions
-    from emphatic.studies.order import resolve
+    from emphatic.studies.grid import resolve
 
     def command() -> int:
         if every == bool(names):
@@ -54,7 +54,7 @@ def reproduce(
             _show_outcome(outcome, out)
             outcomes.append(outcome)
         if every:
-            from emphatic.studies.reproductions.files import write_index
+            from emphatic.studies.reproductions import write_index
 
             write_index(outcomes, out)
             print(f"All studies: {out / 'index.html'}")
@@ -137,7 +137,7 @@ def sweep(
     """
     from emphatic.studies import sweep as run_sweep
     from emphatic.studies.drawing import check_formats
-    from emphatic.studies.order import Order
+    from emphatic.studies.sweeps import SweepConfig
 
     flags: dict[str, Any] = {
         "problem": problem,
@@ -157,7 +157,7 @@ def sweep(
     grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
 
     def command() -> int:
-        fields = Order.read(config) if config else {}
+        fields = SweepConfig.read(config) if config else {}
         fields |= {name: value for name, value in flags.items() if value is not None}
         axes = {name: value for name, value in grid.items() if value is not None}
         grids = tuple(fields.get("grid", ()))
@@ -166,21 +166,21 @@ def sweep(
                 f"--{next(iter(axes))} does not say which of the {len(grids)} grids of {config} it is for."
             )
         if axes:
-            fields["grid"] = ((dict(grids[0]) if grids else Order.usual(axes.get("rule"))) | axes,)
+            fields["grid"] = ((dict(grids[0]) if grids else SweepConfig.usual(axes.get("rule"))) | axes,)
         if isinstance(fields.get("points"), str):
             steps_ = [_parse_step(text) for text in fields["points"].split(",")]
             fields["points"] = steps_ if len(steps_) > 1 else steps_[0]
         fields["options"] = dict(fields.get("options", {})) | dict(map(_parse_option, options or ()))
-        order = Order(**fields)
-        if not order.problem:
+        sweep_config = SweepConfig(**fields)
+        if not sweep_config.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
-        folder = out or Path("sweep") / order.name
+        folder = out or Path("sweep") / sweep_config.name
         formats = [] if plot is None else check_formats(plot)
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             result = run_sweep(
-                order.source(),
-                order.grids,
-                **order.arguments,
+                sweep_config.source(),
+                sweep_config.grids,
+                **sweep_config.arguments,
                 jobs=jobs,
                 out=folder,
                 resume=resume,
@@ -206,8 +206,8 @@ def _show_outcome(outcome: Outcome, out: Path) -> None:
     from rich.table import Table
 
     from emphatic.report import seconds
-    from emphatic.studies.agreement import ORIGINS
     from emphatic.studies.reproduction_page import verdict
+    from emphatic.studies.reproductions import ORIGINS
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")
