@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import re
 import subprocess
@@ -19,16 +18,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from emphatic import report
 from emphatic.cli import app
-from emphatic.nexting import page as nexting_pages
-from emphatic.nexting import score_sections, signals
-from emphatic.nexting.overview import FILES
-from emphatic.nexting.page import NextingPage, nexting_page
+from emphatic.nexting.report import FILES, NextingPage, nexting_page
 from emphatic.nexting.signals import SignalSketch, signal_plot, thin
-from emphatic.report import Column, Html, amount, share, svg, table, text
+from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.plots import Store
-from emphatic.studies import reproduction_page, sweep_page
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -273,9 +267,9 @@ def test_ticks_of_figures_tell_numbers_apart() -> None:
         (0.0, 1.2, ["0.0", "0.5", "1.0"]),
         (-2e-7, 2e-7, ["-2e-07", "-1e-07", "0", "1e-07", "2e-07"]),
     ):
-        assert svg._ticks(low, high, 4)[1] == expected
+        assert plots._ticks(low, high, 4)[1] == expected
     day = 86_400_000.0
-    assert svg._times(1.5 * day, 9.2 * day)[1] == ["1970-01-03", "1970-01-05", "1970-01-07", "1970-01-09"]
+    assert plots._times(1.5 * day, 9.2 * day)[1] == ["1970-01-03", "1970-01-05", "1970-01-07", "1970-01-09"]
 
 
 def test_curves_must_be_those_of_the_scores() -> None:
@@ -283,8 +277,8 @@ def test_curves_must_be_those_of_the_scores() -> None:
         nexting_page(NextingPage("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
 
 
-def test_plotly_is_imported_late() -> None:
-    code = "import sys, emphatic.report; assert 'plotly' not in sys.modules"
+def test_what_draws_and_renders_is_imported_late() -> None:
+    code = "import sys, emphatic.report; assert not {'jinja2', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -428,14 +422,3 @@ def test_a_page_says_what_scrolls_searches_and_saves_pictures(tmp_path: Path) ->
     frame = f'<body>{probe}<iframe width="800" height="9000" srcdoc="{text(nexting_page(made))}"></iframe></body>'
     wanted = "true,13,true,true"  # 1, 10 to 19, 21 and 31
     assert found(tmp_path, frame, wanted, 900) == wanted
-
-
-def test_what_moved_is_found_by_its_old_names() -> None:
-    assert importlib.import_module("emphatic.report.scores") is score_sections
-    assert importlib.import_module("emphatic.report.sweep") is sweep_page
-    assert report.Nexting is nexting_pages.NextingPage
-    assert report.nexting_page is nexting_pages.nexting_page
-    assert report.signal_plot is signals.signal_plot
-    assert report.verdict is reproduction_page.verdict
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = report.nothing

@@ -25,8 +25,14 @@ from emphatic.report import (
     shades,
     text,
 )
-from emphatic.studies.reproduction_page import ReproductionPage, reproduction_page, reproductions_index, verdict
-from emphatic.studies.sweep_page import SweepPage, sweep_page
+from emphatic.studies.pages import (
+    ReproductionPage,
+    SweepPage,
+    reproduction_page,
+    reproductions_index,
+    sweep_page,
+    verdict,
+)
 from tests.report.test_report import HOSTILE, Reader, data
 from tests.support.browser import found, in_a_browser
 

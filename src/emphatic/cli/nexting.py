@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from emphatic.cli.common import FAILURES, as_horizon, carry_out, report_error
 from emphatic.cli.progress import bars, compile_notice
-from emphatic.report.tables import NONE, share
+from emphatic.report.page import NONE, share
 
 __all__ = ["Options", "live", "nexting", "read_settings"]
 

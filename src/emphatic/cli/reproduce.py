@@ -58,7 +58,7 @@ def _show(outcome: Outcome, out: Path) -> None:
 
     from emphatic.report import seconds
     from emphatic.studies.agreement import ORIGINS
-    from emphatic.studies.reproduction_page import verdict
+    from emphatic.studies.pages import verdict
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")

@@ -18,8 +18,8 @@ def sweep(
     jobs: int | None, resume: bool, plot: str | None = None,
 ) -> int:  # fmt: skip
     """The command; its exit code."""
+    from emphatic.report.plots import check_formats
     from emphatic.studies import sweep as swept
-    from emphatic.studies.drawing import check_formats
     from emphatic.studies.order import Order
 
     def command() -> int:
@@ -81,7 +81,7 @@ def _show(found: Any, folder: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from emphatic.studies.page import format_value
+    from emphatic.studies.pages import format_value
 
     plan = found.plan
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"

@@ -211,7 +211,7 @@ class Sweep:
         least error against λ) or "steps" (learning curves of the best settings, the steps on a logarithmic axis). The
         figure is returned, and written to ``path`` in the format of its suffix: .svg, .pdf or .png.
         """
-        from emphatic.studies.drawing import draw
+        from emphatic.studies.figures import draw
 
         return draw(self, x, path)
 
@@ -234,7 +234,7 @@ class Sweep:
         """
         import pyarrow.parquet as pq
 
-        from emphatic.studies.page import page
+        from emphatic.studies.pages import page
 
         folder, again = Path(out), None if self.rerun is None else self.rerun.table
         folder.mkdir(parents=True, exist_ok=True)

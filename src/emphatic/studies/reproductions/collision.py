@@ -15,7 +15,7 @@ import numpy as np
 from emphatic import problems
 from emphatic.studies.agreement import Check, Outcome, claim, compare, finding
 from emphatic.studies.conditions import Conditions
-from emphatic.studies.reproductions import collision_figures as figures
+from emphatic.studies.reproductions import figures
 from emphatic.studies.reproductions.collision_errors import Errors, power
 from emphatic.studies.reproductions.collision_grid import (
     ALPHAS,
@@ -134,8 +134,8 @@ def run(how: Conditions) -> Outcome:
             "Quick: all runs and steps, but only of the published settings and those with half and twice their α, "
             "among which our best is sought; and the error of every 50th step."
         )
-    drawn = [figures.bests(found, how.quick, RULES), figures.curve(found)]
-    drawn += [] if how.quick else [figures.sensitivity(found, (*RULES, *(rule.name for rule in how.rules)))]
+    drawn = [figures.collision_bests(found, how.quick, RULES), figures.collision_curve(found)]
+    drawn += [] if how.quick else [figures.collision_sensitivity(found, (*RULES, *(rule.name for rule in how.rules)))]
     settings = {
         "runs": RUNS,
         "steps": STEPS,

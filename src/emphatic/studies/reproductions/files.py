@@ -14,7 +14,7 @@ from emphatic.common.files import atomic_file
 from emphatic.common.versions import versions
 from emphatic.report import Figure, Line, Marks, Panel
 from emphatic.studies.agreement import Outcome
-from emphatic.studies.reproduction_page import ReproductionPage, reproduction_page, reproductions_index
+from emphatic.studies.pages import ReproductionPage, reproduction_page, reproductions_index
 
 __all__ = ["write", "write_index"]
 

@@ -20,7 +20,7 @@ from emphatic.problems import MDP
 from emphatic.problems.four_rooms import HALLWAYS, ROOMS, SUBTASKS
 from emphatic.studies.agreement import Check, Outcome, compare, finding
 from emphatic.studies.conditions import Conditions
-from emphatic.studies.reproductions import four_rooms_figures as figures
+from emphatic.studies.reproductions import figures
 from emphatic.studies.reproductions.collision_grid import ALPHAS, LAMBDAS, own_grid, published
 from emphatic.studies.results import Sweep
 from emphatic.studies.sweeping import sweep
@@ -122,7 +122,12 @@ def run_variant(how: Conditions, high_variance: bool) -> Outcome:
         "learner-steps": 8 * found.plan.learner_steps,
         "variant": "high variance" if high_variance else "rooms",
     }
-    drawn = [figures.bests(found), figures.learning(found), figures.against_lambda(found), figures.sensitivity(found)]
+    drawn = [
+        figures.rooms_bests(found),
+        figures.rooms_learning(found),
+        figures.rooms_against_lambda(found),
+        figures.rooms_sensitivity(found),
+    ]
     return Outcome([*exact(high_variance), *_findings(found)], drawn, notes, settings)
 
 
@@ -130,7 +135,7 @@ def _findings(found: Sweep) -> list[Check]:
     """The best setting of each rule on fresh runs."""
     made = []
     for row in found.best:
-        words = figures.describe(row, found.parameters)
+        words = figures.describe_setting(row, found.parameters)
         if row["diverged"]:
             words += f"; diverged in {row['diverged']} of {row['runs']} runs"
         elif "mean_low" in row:
