@@ -137,7 +137,7 @@ def test_what_is_empty_is_left_out() -> None:
     assert "<section" not in made("empty reproduction")
     without = sweep_page(sweep(sensitivity=(), learning={}))
     assert re.findall(r'<section id="(\w+)"', without) == ["summary", "settings", "time"]
-    assert "plotly" not in made("index")
+    assert "uPlot" not in made("index")
 
 
 def test_a_sweep_says_which_rule_was_best_and_by_how_much() -> None:
@@ -252,13 +252,19 @@ def test_inks() -> None:
 def test_drawn_at_phone_width(tmp_path: Path) -> None:
     """All plots are drawn without an error, and nothing sticks out sideways."""
     probe = """<script>const look = () => {
-      const found = [...document.querySelectorAll("iframe")].flatMap(({ contentDocument: inside }) => [
-        inside.querySelectorAll(".js-plotly-plot").length, inside.querySelectorAll(".js-line").length,
-        inside.querySelectorAll(".point").length, inside.documentElement.scrollWidth]);
+      const found = [...document.querySelectorAll("iframe")].flatMap(({ contentDocument: inside }) => {
+        const charts = [...inside.querySelectorAll(".plot")].flatMap((plot) => plot.charts || []);
+        const sum = (count) => charts.reduce((total, chart) => total + count(chart), 0);
+        const dots = (chart) => chart.series.reduce((total, { points }, i) => total
+          + (i && points.show(chart, i) ? chart.data[i].filter(Number.isFinite).length : 0), 0);
+        return [inside.querySelectorAll(".plot:has(.uplot)").length, sum((chart) => chart.series.length - 1),
+          sum((chart) => chart.bands), sum((chart) => chart.levels), sum((chart) => chart.marks), sum(dots),
+          inside.documentElement.scrollWidth]; });
       document.body.dataset.found = found.join(); }; setInterval(look, 100);</script>"""
     frames = [
         f'<iframe width="390" height="4000" srcdoc="{text(made(name))}"></iframe>' for name in ("sweep", "reproduction")
     ]
-    # A sweep: 2 panels, each a line and a band for 2 λ, a level and a dot; then 2 curves and a level.
-    wanted = "4,16,38,390,1,3,3,390"
+    # A sweep: 2 panels, each a line and a band for 2 λ of 6 points, a level and a dot; then twice 2 curves of 3 points
+    # with their bands, and a level. A reproduction: a line of 2 points with a band, a level and a mark.
+    wanted = "4,8,8,4,2,36,390,1,1,1,1,1,2,390"
     assert found(tmp_path, f"<body>{probe}{''.join(frames)}</body>", wanted, 900) == wanted

@@ -687,6 +687,8 @@ def _all_signals(rows: Array, errors: Mapping[str, Array], places: list[int], ho
 
 def _medians(many: Array) -> list[float]:
     """Down the columns, of what is not NaN; NaN where all is."""
+    if not np.isnan(many).any():
+        return np.median(many, axis=0).tolist() if len(many) else [math.nan] * many.shape[1]
     numbers = [column[~np.isnan(column)] for column in many.T]
     return [float(np.median(column)) if len(column) else math.nan for column in numbers]
 

@@ -63,8 +63,12 @@ def text(value: object) -> Html:
 
 @cache
 def asset(name: str) -> Html:
-    """A file of this package, as it is."""
-    return Html(files("emphatic.report").joinpath(name).read_text(encoding="utf-8"))
+    """A file of this package; styles and scripts without indents and lines that are comments, as pages carry them."""
+    content = files("emphatic.report").joinpath(name).read_text(encoding="utf-8")
+    if name.endswith((".css", ".js")):
+        lines = map(str.strip, content.splitlines())
+        content = "\n".join(line for line in lines if line and not line.startswith("//"))
+    return Html(content)
 
 
 @cache
@@ -132,8 +136,8 @@ class Plots:
     @property
     def data(self) -> Html:
         """All plots and their arrays, as JSON that cannot end the element it stands in."""
-        content = json.dumps({"plots": self._plots, "arrays": self._store.arrays}, allow_nan=False)
-        return Html(content.replace("<", "\\u003c"))
+        described = {"plots": self._plots, "arrays": self._store.arrays}
+        return Html(json.dumps(described, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 class Key(NamedTuple):

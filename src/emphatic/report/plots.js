@@ -308,8 +308,11 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
   // ------------------------------------------------------------------ a plot
 
   const linear = { title: "", scale: "linear", range: null, ticks: [[], []] };
+  const line = { shade: 0, width: 1.5, dash: "solid", opacity: 1, hover: true };   // the defaults of plots.py
+  const filled = (panel) => ({ ...panel, lines: panel.lines.map((one) => ({ ...line, ...one })), marks: panel.marks.map((mark) => ({ shade: 0, symbol: "diamond", ...mark })) });
 
-  return (element, plot, panels, across) => {
+  return (element, plot, described, across) => {
+    const panels = described.map(filled);
     (element.charts || []).forEach((chart) => chart.destroy());
     element.replaceChildren();
     element.charts = null;
@@ -351,10 +354,12 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
       }
       element.append(box);
       const series = panel.lines.map((line) => ({
-        label: line.name, stroke: of(line), width: line.width, alpha: line.opacity, spanGaps: false, show: shown(line),
+        label: line.name, stroke: of(line), width: line.width, alpha: line.opacity, spanGaps: false, show: shown(line), pxAlign: study ? 0 : 1,
         dash: dashes[line.dash === "solid" && /^c(8|9|1\d)$/.test(line.ink) ? "dash" : line.dash],
         points: { show: study && numbers(line.x).length <= 40, size: 2.4 + line.width, width: 0, fill: of(line) },
       }));
+      // Where the values set the range, the edges of bands do too: as lines that are not drawn.
+      const edges = tall ? [] : panel.lines.filter((line) => line.low).flatMap((line) => [line.low, line.high].map((edge) => ({ values: numbers(edge).map(fit), show: shown(line) })));
       const axis = { stroke: colour("soft"), font, gap: 4, ticks: { show: false }, labelFont: font, labelGap: 2 };
       const rule = { show: true, stroke: colour("faint"), width: 1 };
       const autoscale = (_, low, high) => low === null ? [0, 1] : low === high ? [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1] : uPlot.rangeNum(low, high, 0.06, false);
@@ -363,15 +368,15 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
         width: size[0], height: size[1] - (titled || !study ? 20 : 0), ms: 1, legend: { show: false }, padding: [9, 22, last ? 0 : 4, 0],
         tzDate: (ms) => uPlot.tzDate(new Date(ms), "Etc/UTC"),
         scales: {
-          x: { time: data.date, ...log(x), ...(study ? { min: wide[0], max: wide[1] } : {}) },
+          x: { time: data.date, ...log(x), ...(study ? { min: wide[0], max: wide[1], range: (_, low, high) => [low, high] } : {}) },
           y: { ...log(y), range: tall ? () => tall : autoscale },
         },
-        series: [{}, ...series],
+        series: [{}, ...series, ...edges.map(({ show }) => ({ show, width: 0, points: { show: false } }))],
         axes: [
           { ...axis, show: last, size: room, grid: { show: false }, rotate: slanted ? 38 : 0, ...(study ? { ticks: { ...rule, size: 3 }, border: rule } : {}),
             ...(below ? { label: x.title, labelSize: below } : {}), space: 80,
             ...(plot.x ? ticks(x, x.scale === "log2" ? 42 : 80) : { values: (_, places, __, ___, apart) => data.date ? times(places, apart) : labels(places) }) },
-          { ...axis, grid: { stroke: colour("grid"), width: 1 }, space: study ? 44 : 20, ...(y.title ? { label: y.title, labelSize: 18 } : {}), ...ticks(y, 44),
+          { ...axis, grid: { stroke: colour("grid"), width: 1 }, space: study ? 44 : 20, ...(study ? { border: rule } : {}), ...(y.title ? { label: y.title, labelSize: 18 } : {}), ...ticks(y, 26),
             size: (_, words) => (left = Math.max(left, ...(words || []).map((t) => Math.ceil(measure.measureText(t || "").width) + 10))) },
         ],
         cursor: {
@@ -394,12 +399,18 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
           setCursor: [(chart) => chart.over.matches(":hover") && say(chart, box, underCursor(chart, plot, panel, data, fit, of))],
         },
       };
-      const chart = new uPlot(options, [data.xs.length ? data.xs : wide || [], ...(data.xs.length || !wide ? data.ys : data.ys.map(() => [null, null]))], box);
+      const chart = new uPlot(options, data.xs.length || !study ? [data.xs, ...data.ys, ...edges.map((edge) => edge.values)] : [wide, ...data.ys], box);
       chart.over.addEventListener("mouseleave", () => { tip.remove(); spot.remove(); });
       return chart;
     });
     element.charts = charts;
-    charts.forEach((chart) => chart.redraw(false, true));   // all as wide as the widest labels need
+    // All have the room that the widest labels need, which is known only when uPlot has drawn them, in a later task.
+    const align = (before) => queueMicrotask(() => {
+      if (left === before || element.charts !== charts) return;
+      charts.forEach((chart) => chart.redraw(false, true));
+      align(left);
+    });
+    align(0);
 
     function say(chart, box, said) {
       spot.remove();

@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -243,10 +243,11 @@ class Store:
         """Keep y in 16 bits between its least and largest: an error of at most 1/131,000 of their distance."""
         array: Array = np.array(y, np.float64)  # None becomes NaN
         known = np.isfinite(array)
-        low, high = (float(array[known].min()), float(array[known].max())) if known.any() else (0.0, 0.0)
+        values = array[known]
+        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
         scale = (high / _LEVELS - low / _LEVELS) or 1.0
         levels = np.full(array.shape, _LEVELS + 1, "<u2")
-        levels[known] = np.rint((array[known] - low) / scale).clip(0, _LEVELS)
+        levels[known] = np.minimum(np.rint((values - low) / scale), _LEVELS)
         return self._keep({"kind": "levels", "low": low, "scale": scale}, levels)
 
     def exact(self, y: ArrayLike) -> str:
@@ -292,13 +293,15 @@ class Store:
         }
 
     def _shape(self, shape: Line | Marks, pack: Callable[[ArrayLike], str]) -> dict[str, Any]:
-        """Its fields, those that say nothing left out, numbers packed."""
-        packed = {name: value for name, value in vars(shape).items() if value is not None}
-        for name in ("notes", "key"):
-            if not len(packed[name]):
-                del packed[name]
-        packed |= {name: pack(packed[name]) for name in ("y", "low", "high", "error") if name in packed}
-        return packed | {"x": self.positions(shape.x)}
+        """Its fields, numbers packed; those that have their defaults are left out, and filled in by ``plots.js``."""
+        packed: dict[str, Any] = {"x": self.positions(shape.x), "name": shape.name, "ink": shape.ink}
+        for entry in fields(shape):
+            value = getattr(shape, entry.name)
+            if entry.name in ("y", "low", "high", "error"):
+                packed |= {} if value is None else {entry.name: pack(value)}
+            elif entry.name not in packed and value != entry.default and (entry.name != "notes" or len(value)):
+                packed[entry.name] = value
+        return packed
 
 
 def _pack_axis(axis: Axis) -> dict[str, Any]:
@@ -456,7 +459,7 @@ def draw_figure(plot: Plot, view: str = "") -> MatplotlibFigure:
     down = -(-len(panels) // across)
     wide, tall = (10.0 / across, 1.16) if log else (3.1, 2.5) if len(panels) > 1 else (5.2, 3.6)
     size = (wide * across + (0.0 if log else 0.6), tall * down + 0.4) if len(panels) > 1 else (wide, tall)
-    figure = _matplotlib().figure.Figure(figsize=size, layout="constrained")
+    figure: MatplotlibFigure = _matplotlib().figure.Figure(figsize=size, layout="constrained")
     grid = figure.subplots(down, across, sharex=True, sharey=not log and len(panels) > 1, squeeze=False)
     for i, axes in enumerate(grid.flat):
         if i >= len(panels):
@@ -486,8 +489,12 @@ def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
     labels = {line.name for line in panel.lines}
     for mark in panel.marks:
         _draw_marks(axes, mark, "" if mark.name in labels else mark.name)
-    _set_axes(axes, plot, panel, width)
-    if plot.x is not None and any(axes.get_legend_handles_labels()[1]):
+    if plot.x is None:
+        _set_axes_of_log(axes, panel, width)
+        return
+    _set_axis(axes, "x", plot.x, plot.x.range, width)
+    _set_axis(axes, "y", plot.y, panel.y_range or plot.y.range, width)
+    if any(axes.get_legend_handles_labels()[1]):
         axes.legend(fontsize=6 if plot.across > 1 else 7, ncols=2 if plot.across > 1 else 1, frameon=False)
 
 
@@ -520,41 +527,37 @@ def _draw_marks(axes: Axes, mark: Marks, label: str) -> None:
     )
 
 
-def _set_axes(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
-    """The scales, the ranges and the ticks."""
+def _set_axes_of_log(axes: Axes, panel: Panel, width: int) -> None:
+    """Ranges from the values, and ticks that tell them apart."""
+    positions = [np.asarray(line.x) for line in panel.lines]
+    bounds = _extent(np.concatenate([_as_numbers(x) for x in positions] or [np.zeros(0)]), 0.0)
+    dated = any(x.dtype.kind in "MUO" for x in positions)
+    axes.set_xlim(*bounds)
+    axes.set_xticks(*(_times(*bounds) if dated else _ticks(*bounds, max(3, width // 140))))
+    edges = [edge for line in panel.lines for edge in (line.y, line.low, line.high) if edge is not None]
+    values = np.concatenate([np.array(edge, np.float64) for edge in edges] or [np.zeros(0)])
+    bounds = panel.y_range or _extent(values, 0.06)
+    axes.set_ylim(*bounds)
+    axes.set_yticks(*_ticks(*bounds, 4))
+
+
+def _set_axis(axes: Axes, which: Literal["x", "y"], axis: Axis, bounds: tuple[float, float] | None, width: int) -> None:
+    """The scale, the ticks and the range of an axis that is described."""
     ticker = _matplotlib().ticker
-    shapes: list[Line | Marks] = [*panel.lines, *panel.marks]
-    if plot.x is None:
-        x = np.concatenate([_as_numbers(np.asarray(shape.x)) for shape in shapes] or [np.zeros(0)])
-        bounds = _extent(x, 0.0)
-        dated = any(np.asarray(shape.x).dtype.kind in "MUO" for shape in shapes)
-        ticks, labels = _times(*bounds) if dated else _ticks(*bounds, max(3, width // 140))
-        axes.set_xlim(*bounds)
-        axes.set_xticks(ticks, labels)
-        values = [getattr(shape, name, None) for shape in shapes for name in ("y", "low", "high")]
-        known = [np.asarray(value, np.float64) for value in values if value is not None]
-        bounds = panel.y_range or _extent(np.concatenate(known or [np.zeros(0)]), 0.06)
-        axes.set_ylim(*bounds)
-        axes.set_yticks(*_ticks(*bounds, 4))
-        return
-    for axis, place, bounds in (
-        (plot.x, axes.xaxis, plot.x.range),
-        (plot.y, axes.yaxis, panel.y_range or plot.y.range),
-    ):
-        set_scale, set_range = (axes.set_xscale, axes.set_xlim) if axis is plot.x else (axes.set_yscale, axes.set_ylim)
-        if axis.scale == "log2":
-            set_scale("log", base=2)
-            place.set_major_locator(ticker.LogLocator(base=2, numticks=8))
-            place.set_major_formatter(ticker.LogFormatterMathtext(base=2))
-            place.set_minor_locator(ticker.NullLocator())
-        else:
-            set_scale(axis.scale)
-        if axis.ticks:
-            place.set_ticks(list(axis.ticks), list(axis.ticks.values()))
-            if sum(map(len, axis.ticks.values())) > 12 * width // 100:  # names that would run into each other
-                place.set_tick_params(rotation=40, rotation_mode="xtick")
-        if bounds is not None:
-            set_range(*bounds)
+    place = axes.xaxis if which == "x" else axes.yaxis
+    if axis.scale == "log2":
+        axes.set(**{f"{which}scale": "log"})
+        place.set_major_locator(ticker.LogLocator(base=2, numticks=8))
+        place.set_major_formatter(ticker.LogFormatterMathtext(base=2))
+        place.set_minor_locator(ticker.NullLocator())
+    else:
+        axes.set(**{f"{which}scale": axis.scale})
+    if axis.ticks:
+        place.set_ticks(list(axis.ticks), list(axis.ticks.values()))
+        if sum(map(len, axis.ticks.values())) > 12 * width // 100:  # names that would run into each other
+            axes.tick_params(axis=which, labelrotation=40)
+    if bounds is not None:
+        axes.set(**{f"{which}lim": bounds})
 
 
 def _colour(ink: Ink, shade: float = 0.0) -> str:

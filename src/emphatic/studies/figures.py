@@ -122,7 +122,8 @@ def _over_lambda(sweep: Sweep) -> Plot:
     """One line per rule: at each λ the best of all other parameters, with the 95% interval of its mean."""
     mean, se = sweep.over_runs("mean")
     width = confidence_width(sweep.plan.runs)
-    lines, marks = [], []
+    lines: list[Line] = []
+    marks: list[Marks] = []
     for rule in dict.fromkeys(sweep.labels):
         for along in ALONG:
             values, best = best_along(sweep, rule, along)

@@ -434,14 +434,14 @@ def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | No
     values = {line["value"] for line in lines}
     places = shades(sorted(values, key=lambda value: (not known(value), value if known(value) else str(value))))
     y_range = error_range(sweep.baseline.values(), [line["mean"] for line in lines])
-    scale = "log2" if all(_is_power(x) for line in lines for x in line["alpha"]) else "log"
+    powers = all(_is_power(x) for line in lines for x in line["alpha"])
     choices: dict[str, dict[str, str]] = {}
     for rule in rules:
         _add_choices(rule, choices.setdefault(_second(rule), {}))
     cards = []
     for rule in rules:
         name, second = rule.get("x_name", "alpha"), _second(rule)
-        axis = Axis(name, scale, step_range(lines), name=name)
+        axis = Axis(name, "log2" if powers else "log", step_range(lines), name=name)
         plot = sensitivity_plot(
             rule,
             choices[second] or [""],
