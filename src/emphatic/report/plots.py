@@ -369,14 +369,18 @@ def _read_plot(packed: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
             for name, value in shape.items()
         }
 
+    def bounds(ends: list[float] | None) -> tuple[float, float] | None:
+        return None if ends is None else (ends[0], ends[1])  # JSON has no tuples
+
     def panel(packed_panel: Mapping[str, Any]) -> Panel:
         lines = [Line(**unpacked(line)) for line in packed_panel["lines"]]
         marks = [Marks(**unpacked(mark)) for mark in packed_panel["marks"]]
         levels = [Level(**level) for level in packed_panel["levels"]]
-        return Panel(packed_panel["title"], lines, packed_panel["range"], marks, levels)
+        return Panel(packed_panel["title"], lines, bounds(packed_panel["range"]), marks, levels)
 
     def axis(packed_axis: Mapping[str, Any]) -> Axis:
-        return Axis(**{**packed_axis, "ticks": dict(zip(*packed_axis["ticks"], strict=True))})
+        ticks = dict(zip(*packed_axis["ticks"], strict=True))
+        return Axis(**{**packed_axis, "range": bounds(packed_axis["range"]), "ticks": ticks})
 
     names = [packed["first"], *(name for name in packed["views"] if name != packed["first"])]
     views = {name: [panel(packed_panel) for packed_panel in packed["views"][name]] for name in names}
@@ -457,16 +461,21 @@ def draw_figure(plot: Plot, view: str = "") -> MatplotlibFigure:
     panels = plot.views[view or next(iter(plot.views))]
     across, log = min(plot.across, len(panels)), plot.x is None
     down = -(-len(panels) // across)
-    wide, tall = (10.0 / across, 1.16) if log else (3.1, 2.5) if len(panels) > 1 else (5.2, 3.6)
+    wide, tall = (10.0 / across, 1.16 if across == 1 else 1.8) if log else (3.1, 2.5) if across > 1 else (5.2, 3.6)
     size = (wide * across + (0.0 if log else 0.6), tall * down + 0.4) if len(panels) > 1 else (wide, tall)
     figure: MatplotlibFigure = _matplotlib().figure.Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(down, across, sharex=True, sharey=not log and len(panels) > 1, squeeze=False)
+    same = len({panel.y_range for panel in panels}) == 1 and panels[0].y_range is not None
+    grid = figure.subplots(down, across, sharex=True, sharey=same and not log, squeeze=False)
     for i, axes in enumerate(grid.flat):
         if i >= len(panels):
             axes.remove()
             continue
         _draw_panel(axes, plot, panels[i], int(100 * wide))
         axes.tick_params(labelbottom=i + across >= len(panels))
+    names = plot.x.ticks.values() if plot.x is not None else ()
+    if len(names) * max(map(len, names), default=0) > 14 * wide:  # they would run into each other
+        for label in (label for axes in figure.axes for label in axes.get_xticklabels()):
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
     if plot.x is not None and len(panels) == 1:
         grid[0, 0].set(xlabel=plot.x.title, ylabel=plot.y.title)
     elif plot.x is not None:
@@ -484,21 +493,23 @@ def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
         axes.set_axisbelow(True)
     for level in panel.levels:
         axes.axhline(level.y, color=_colour(level.ink), lw=0.8, ls=_DASHES[level.dash], zorder=0)
+    labelled: set[str] = set()  # many lines may have the same name: the legend has it once
     for line in panel.lines:
-        _draw_line(axes, line, marked=plot.x is not None)
-    labels = {line.name for line in panel.lines}
+        _draw_line(axes, line, "" if line.name in labelled else line.name, marked=plot.x is not None)
+        labelled.add(line.name)
     for mark in panel.marks:
-        _draw_marks(axes, mark, "" if mark.name in labels else mark.name)
+        _draw_marks(axes, mark, "" if mark.name in labelled else mark.name)
+        labelled.add(mark.name)
     if plot.x is None:
         _set_axes_of_log(axes, panel, width)
         return
-    _set_axis(axes, "x", plot.x, plot.x.range, width)
-    _set_axis(axes, "y", plot.y, panel.y_range or plot.y.range, width)
+    _set_axis(axes, "x", plot.x, plot.x.range)
+    _set_axis(axes, "y", plot.y, panel.y_range or plot.y.range)
     if any(axes.get_legend_handles_labels()[1]):
         axes.legend(fontsize=6 if plot.across > 1 else 7, ncols=2 if plot.across > 1 else 1, frameon=False)
 
 
-def _draw_line(axes: Axes, line: Line, marked: bool) -> None:
+def _draw_line(axes: Axes, line: Line, label: str, marked: bool) -> None:
     x, y, colour = _as_numbers(np.asarray(line.x)), _drawable(line.y), _colour(line.ink, line.shade)
     if line.low is not None and line.high is not None:
         axes.fill_between(x, _drawable(line.low), _drawable(line.high), color=colour, alpha=0.2, lw=0)
@@ -512,7 +523,7 @@ def _draw_line(axes: Axes, line: Line, marked: bool) -> None:
         ls=_DASHES["dash" if dashed else line.dash],
         marker="o" if marked and len(x) <= 40 else "",
         ms=2.5,
-        label=line.name,
+        label=label,
     )
 
 
@@ -541,7 +552,7 @@ def _set_axes_of_log(axes: Axes, panel: Panel, width: int) -> None:
     axes.set_yticks(*_ticks(*bounds, 4))
 
 
-def _set_axis(axes: Axes, which: Literal["x", "y"], axis: Axis, bounds: tuple[float, float] | None, width: int) -> None:
+def _set_axis(axes: Axes, which: Literal["x", "y"], axis: Axis, bounds: tuple[float, float] | None) -> None:
     """The scale, the ticks and the range of an axis that is described."""
     ticker = _matplotlib().ticker
     place = axes.xaxis if which == "x" else axes.yaxis
@@ -554,8 +565,6 @@ def _set_axis(axes: Axes, which: Literal["x", "y"], axis: Axis, bounds: tuple[fl
         axes.set(**{f"{which}scale": axis.scale})
     if axis.ticks:
         place.set_ticks(list(axis.ticks), list(axis.ticks.values()))
-        if sum(map(len, axis.ticks.values())) > 12 * width // 100:  # names that would run into each other
-            axes.tick_params(axis=which, labelrotation=40)
     if bounds is not None:
         axes.set(**{f"{which}lim": bounds})
 
