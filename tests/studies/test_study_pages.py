@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import math
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from emphatic.cli import app
 from emphatic.report import (
     Axis,
     Figure,
@@ -25,6 +28,7 @@ from emphatic.report import (
     shades,
     text,
 )
+from emphatic.report.plots import draw_file, read_plots
 from emphatic.studies.pages import (
     ReproductionPage,
     SweepPage,
@@ -240,6 +244,45 @@ def test_a_logarithmic_axis_has_no_zero() -> None:
     plot = Plot({"": [Panel("", [Line([0.0, 1.0], [1.0, 1.0], "a")])]}, "", x=Axis(scale="log2"))
     with pytest.raises(ValueError, match="'x' parameter of Line must be above 0 on a logarithmic axis"):
         reproduction_page(ReproductionPage("", "", [Figure("", plot)]))
+
+
+def test_files_are_drawn_from_the_description_that_a_page_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read back from the page it is the same, and each plot becomes a file with what it says."""
+    ((label, plot),) = read_plots(made("reproduction"))
+    described = study(HOSTILE).figures[0].plot
+    assert (label, plot.group, plot.x, plot.y, list(plot.views)) == (
+        HOSTILE,
+        HOSTILE,
+        described.x,
+        described.y,
+        ["a", "b"],
+    )
+    (panel,), (expected,) = plot.views["a"], described.views["a"]
+    assert (panel.title, panel.y_range, panel.levels) == (expected.title, expected.y_range, expected.levels)
+    for shape, given in zip([*panel.lines, *panel.marks], [*expected.lines, *expected.marks], strict=True):
+        for name, value in vars(given).items():
+            if name in ("x", "y", "low", "high", "error"):
+                np.testing.assert_allclose(getattr(shape, name), value, rtol=1e-7)
+            else:
+                assert getattr(shape, name) == value
+    (tmp_path / "report.html").write_text(made("sweep"), "utf-8")
+    with pytest.raises(SystemExit) as stopped:
+        app(["figures", str(tmp_path)])
+    assert (stopped.value.code, capsys.readouterr().out) == (0, f"4 figures: {tmp_path / 'figures'}\n")
+    words = "".join(ElementTree.parse(tmp_path / "figures" / "tdrc.svg").getroot().itertext())
+    assert all(shown in words for shown in ("RMSVE", "alpha", "lambda 0.9", "best: lambda 0"))
+    axis = Axis("$a$", ticks={0.0: "$_$", 1.0: "b"})
+    odd = Plot({"": [Panel("in $ or $^", [Line([0.0, 1.0], [1.0, 2.0], "$_{$")])]}, "", x=axis)
+    draw_file(odd, tmp_path / "odd.svg")
+    words = "".join(ElementTree.parse(tmp_path / "odd.svg").getroot().itertext())
+    assert all(shown in words for shown in ("in $ or $^", "$_{$", "$a$", "$_$"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit) as stopped:
+        app(["figures", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "Error: Figures need matplotlib: pip install 'emphatic[plot]'\n"
 
 
 def test_inks() -> None:

@@ -477,15 +477,15 @@ def draw_figure(plot: Plot, view: str = "") -> MatplotlibFigure:
         for label in (label for axes in figure.axes for label in axes.get_xticklabels()):
             label.set(rotation=40, ha="right", rotation_mode="anchor")
     if plot.x is not None and len(panels) == 1:
-        grid[0, 0].set(xlabel=plot.x.title, ylabel=plot.y.title)
+        grid[0, 0].set(xlabel=_literal(plot.x.title), ylabel=_literal(plot.y.title))
     elif plot.x is not None:
-        figure.supxlabel(plot.x.title, fontsize=9)
-        figure.supylabel(plot.y.title, fontsize=9)
+        figure.supxlabel(_literal(plot.x.title), fontsize=9)
+        figure.supylabel(_literal(plot.y.title), fontsize=9)
     return figure
 
 
 def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
-    axes.set_title(panel.title, loc="left", fontsize=9, color=INKS["light"]["truth"])
+    axes.set_title(_literal(panel.title), loc="left", fontsize=9, color=INKS["light"]["truth"])
     axes.tick_params(colors=INKS["light"]["soft"], length=0 if plot.x is None else 3)
     axes.spines[["top", "right", *(["left", "bottom"] if plot.x is None else [])]].set_visible(False)
     if plot.x is None:
@@ -495,10 +495,10 @@ def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
         axes.axhline(level.y, color=_colour(level.ink), lw=0.8, ls=_DASHES[level.dash], zorder=0)
     labelled: set[str] = set()  # many lines may have the same name: the legend has it once
     for line in panel.lines:
-        _draw_line(axes, line, "" if line.name in labelled else line.name, marked=plot.x is not None)
+        _draw_line(axes, line, "" if line.name in labelled else _literal(line.name), marked=plot.x is not None)
         labelled.add(line.name)
     for mark in panel.marks:
-        _draw_marks(axes, mark, "" if mark.name in labelled else mark.name)
+        _draw_marks(axes, mark, "" if mark.name in labelled else _literal(mark.name))
         labelled.add(mark.name)
     if plot.x is None:
         _set_axes_of_log(axes, panel, width)
@@ -564,7 +564,7 @@ def _set_axis(axes: Axes, which: Literal["x", "y"], axis: Axis, bounds: tuple[fl
     else:
         axes.set(**{f"{which}scale": axis.scale})
     if axis.ticks:
-        place.set_ticks(list(axis.ticks), list(axis.ticks.values()))
+        place.set_ticks(list(axis.ticks), list(map(_literal, axis.ticks.values())))
     if bounds is not None:
         axes.set(**{f"{which}lim": bounds})
 
@@ -579,6 +579,11 @@ def _colour(ink: Ink, shade: float = 0.0) -> str:
     fraction = shade * (len(stops) - 1) - i
     mixed = (round(a + fraction * (b - a)) for a, b in zip(stops[i], stops[i + 1], strict=True))
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
+
+
+def _literal(words: str) -> str:
+    """Words as matplotlib draws them: a pair of dollar signs would be taken for mathematics."""
+    return words.replace("$", r"\$")
 
 
 def _drawable(values: ArrayLike) -> Array:
