@@ -535,7 +535,7 @@ def _reasons(scores: Sequence[Row]) -> list[str]:
             if name in ("variance_explained", "offline"):
                 shown = "Offline fit" if name == "offline" else "Variance explained"
                 concerned.setdefault(f"{shown}: {why}", []).append(score)
-    return [f"– {why} ({_describe_scores(some, scores)})." for why, some in concerned.items()]
+    return [f"– {why} ({_describe_scores(subset, scores)})." for why, subset in concerned.items()]
 
 
 def _describe_scores(subset: Sequence[Row], scores: Sequence[Row]) -> str:

@@ -59,7 +59,7 @@ def best_along(sweep: Sweep, rule: str, along: str) -> tuple[Array, NDArray[np.i
     column = sweep.parameters.get(along, np.full(len(mean), np.nan))
     values = np.unique(column[of_rule & ~np.isnan(column)])
     settings = [np.flatnonzero(of_rule & (column == value)) for value in values]
-    return values, np.array([some[np.argmin(mean[some])] for some in settings], np.int64)
+    return values, np.array([group[np.argmin(mean[group])] for group in settings], np.int64)
 
 
 def confidence_width(runs: int) -> float:
@@ -114,7 +114,7 @@ def _curves_over_alpha(sweep: Sweep, rule: str) -> Iterator[tuple[str, Array, Ar
     for value in np.unique(column[of_rule]):
         settings = np.flatnonzero(of_rule & (column == value) & (alphas > 0.0))
         steps = np.unique(alphas[settings])
-        best = [some[np.argmin(mean[some])] for some in (settings[alphas[settings] == step] for step in steps)]
+        best = [group[np.argmin(mean[group])] for group in (settings[alphas[settings] == step] for step in steps)]
         yield f"{SYMBOLS[along]} = {value:.4g}" if along else "", steps, mean[best], se[best]
 
 

@@ -54,8 +54,8 @@ def collision_bests(errors: Errors, quick: bool, rules: tuple[str, ...]) -> Figu
     x = Axis("", range=(-0.6, len(rules) - 0.4), ticks=ticks)
     plot = Plot({"all": panels}, "bests", 1, 1, x=x, y=Axis("RMSVE"), closest=True)
     keys = [Key(category(0), "ours", symbol="dot"), Key("truth", "published", symbol="diamond")]
-    whole = "the published settings" if quick else "the whole grid"
-    return Figure("Best settings", plot, f"Bars: one standard error. Ours: of {whole}.", keys)
+    tried = "the published settings" if quick else "the whole grid"
+    return Figure("Best settings", plot, f"Bars: one standard error. Ours: of {tried}.", keys)
 
 
 def collision_sensitivity(errors: Errors, rules: tuple[str, ...]) -> Figure:
@@ -163,12 +163,12 @@ def rooms_sensitivity(sweep: Sweep) -> Figure:
     for rule in dict.fromkeys(sweep.rules):
         column = sweep.parameters[ALONG.get(rule, "lambda")]
         column = np.where((rules == rule) & np.isnan(column), lambdas[0], column)  # one's own, without λ: one line
-        own = shades(np.unique(column[(rules == rule)]).tolist()) if rule in ALONG else shade
+        places = shades(np.unique(column[(rules == rule)]).tolist()) if rule in ALONG else shade
         lines = []
-        for value, place in own.items():
+        for value, place in places.items():
             there = np.flatnonzero((rules == rule) & (column == value))
             steps = np.unique(alphas[there])
-            best = [mean[some].min() for some in (there[alphas[there] == step] for step in steps)]
+            best = [mean[group].min() for group in (there[alphas[there] == step] for step in steps)]
             name = f"{'ξ' if rule in ALONG else 'λ'} = {value:.4g}"
             lines.append(Line(steps, best, name, "ramp", place, width=1.2, key=f"shade{place}"))
         panels.append(Panel(rule, lines, (0.0, TOP), levels=_levels(sweep)))
