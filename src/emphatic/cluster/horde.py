@@ -198,14 +198,12 @@ class ClusterHorde(Cluster):
         if (tuple(table.names), tuple(table.categories)) != (self._signals, self._categories):
             wanted = f"have the columns {', '.join((*self._signals, *self._categories))}"
             raise refusal("table", "ClusterHorde", wanted, ", ".join((*table.names, *table.categories)))
-        clock = clock or table.clock()
         waiting: list[Any] = []
 
         def read() -> Iterator[SharedReadings]:
-            for block in table.blocks(self._block, start):
-                gap = np.zeros(len(block), bool) if clock is None or block.time is None else clock.find_gaps(block.time)
+            for block in table.blocks(self._block, start, clock):
                 waiting.append(block)
-                yield SharedReadings(block.values, block.time, block.labels, gap)
+                yield SharedReadings(block.values, block.time, block.labels, block.gap)
 
         for made in self.stream(read(), predictions=predictions, on_checkpoint=on_checkpoint):
             yield waiting.pop(0), made

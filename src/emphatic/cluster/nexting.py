@@ -195,8 +195,8 @@ class ClusterNexting(Nexting):
         sent: list[tuple[Any, SharedReadings, dict[str, Any]]] = []
 
         def read() -> Iterator[SharedReadings]:
-            for block in self.table.blocks(self.block, cluster.position):
-                shared = SharedReadings(block.values, block.time, block.labels, block.find_gaps(self.clock))
+            for block in self.table.blocks(self.block, cluster.position, self.clock):
+                shared = SharedReadings(block.values, block.time, block.labels, block.gap)
                 self._digest.add(block)
                 sent.append((block, shared, self._more(0.0)))
                 yield shared

@@ -310,10 +310,9 @@ class Predictor:
         horde.warm_up(table, len(rows))
         self.settings = settings
         self._ready(horde, clock, table.notation)
-        again = copy(clock)  # the horde's own finds the gaps once
         for block, predictions in horde.blocks(table, clock):
             self.step += len(predictions)
-            derived = self.derived(predictions, block.values, block.find_gaps(again))
+            derived = self.derived(predictions, block.values, block.gap)
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
@@ -396,7 +395,7 @@ class Predictor:
         clock = None if state.get("clock") is None else Clock.restore(state["clock"])
         if "notation" in state:
             notation = Notation.from_config(state["notation"])
-        else:  # as saved until 0.2: numbers with a point, times as numbers or in ISO
+        else:  # tests/data/0.1.0/horde: numbers have a point, times are numbers or in ISO
             column, a_second = live.get("when") or state.get("when") or (None, 1.0)
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor._ready(horde, clock, notation)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.versions import versions
+from emphatic.common import versions
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.reading_facts import unused_columns
 from emphatic.nexting.settings import Settings

@@ -27,8 +27,8 @@ from emphatic.common.locks import hold_folder
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.hordes.ridges import LIMIT
-from emphatic.learning.active import Active
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.inputs import Active
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.derived import Derived
 from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
 from emphatic.nexting.reading_facts import check_rows, reading_facts
@@ -269,17 +269,14 @@ class Nexting:
         begin, saved = self.horde.rows, time.perf_counter()
         if begin == self.rows:  # stopped while scoring
             return
-        # Where the gaps are; the horde finds them by a clock of its own, which is at the same row.
-        clock = None if self.clock is None else Clock.restore(self.clock.state())
         readings: list[KeptReadings] = []
         answers: list[NDArray[np.float64]] = []
         numbers: list[NDArray[np.int64]] = []
         singles: list[dict[str, NDArray[np.float32]]] = []
         for block, predictions in self.horde.blocks(self.table, self.clock, begin):
-            gap = block.find_gaps(clock)
-            self.counts.gaps += int(gap.sum())
+            self.counts.gaps += int(block.gap.sum())
             numbers.append(block.numbers)
-            readings.append(KeptReadings(block.values, block.time, gap, block.labels))
+            readings.append(KeptReadings(block.values, block.time, block.gap, block.labels))
             answers.append(predictions)
             if self.horde.rows > self.rows // 2:  # where they are scored
                 singles.append(differences(self.horde.answers, predictions))
@@ -385,10 +382,8 @@ class Nexting:
 
     def _rows(self) -> Iterator[KeptReadings]:
         """The table from the start, in blocks."""
-        clock = self.table.clock()
         for block in self.table.blocks(BLOCK):
-            gap = block.find_gaps(clock)
-            yield KeptReadings(block.values, block.time, gap, block.labels)
+            yield KeptReadings(block.values, block.time, block.gap, block.labels)
 
     # ------------------------------------------------------------------ writing
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.versions import versions
+from emphatic.common import versions
 from emphatic.report.page import (
     NONE,
     Column,

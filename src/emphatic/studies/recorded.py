@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning import inputs
-from emphatic.learning.active import Active
-from emphatic.learning.sequences import UndiscountedWarning, returns
+from emphatic.learning.inputs import Active
+from emphatic.learning.returns import UndiscountedWarning, returns
 from emphatic.nexting.runner import Nexting
 from emphatic.nexting.settings import Settings as NextingSettings
 from emphatic.scores import known_return
@@ -63,7 +63,7 @@ class Recorded:
 
     def __post_init__(self) -> None:
         if not isinstance(self.Phi, Active):
-            object.__setattr__(self, "Phi", np.asarray(inputs.numbers("Phi", self.Phi, "Recorded"), np.float64))
+            object.__setattr__(self, "Phi", np.asarray(inputs.real_array("Phi", self.Phi, "Recorded"), np.float64))
             if not np.isfinite(self.Phi).all():
                 t, i = np.argwhere(~np.isfinite(self.Phi))[0]
                 raise inputs.refusal("Phi", "Recorded", "be finite", f"{self.Phi[t, i]} in row {t}, feature {i}")
@@ -75,7 +75,7 @@ class Recorded:
             value = getattr(self, name)
             if value is None:
                 continue
-            array = np.asarray(inputs.numbers(name, value, "Recorded"), np.float64)
+            array = np.asarray(inputs.real_array(name, value, "Recorded"), np.float64)
             if array.shape not in ((), (self.steps,)):
                 raise inputs.refusal(name, "Recorded", f"be a number or of shape ({self.steps},)", f"{array.shape}")
             object.__setattr__(self, name, array)

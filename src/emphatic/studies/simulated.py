@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from emphatic.learning import inputs
 from emphatic.learning.inputs import refusal
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.problems import MDP, Tasks
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.least_squares_rule import LeastSquaresRule

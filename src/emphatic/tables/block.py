@@ -1,4 +1,4 @@
-"""Blocks: some rows of a table, as numbers, times and labels."""
+"""Blocks: consecutive rows of a stream, with everything that is true of them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ from emphatic.tables.clock import Clock
 __all__ = ["Block"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Block:
-    """Some rows of a table, the first of them row number ``row``.
+    """Consecutive rows of a stream, the first of them row number ``row``.
 
-    ``values`` is (B, C) with NaN where missing; ``time`` is (B,) in seconds since the epoch or in the time column's own
-    unit, NaN where missing, or None without a time column; ``labels`` has each text column, None where missing.
-    ``unreadable`` and ``infinite`` count, for each signal, the values that were there but no number, or not finite:
-    both are missing in ``values``. ``numbers`` (B,) are the numbers of the rows in the file, counted from 0 and with
-    those that were dropped; ``after_drop`` (B,) marks rows before which one was dropped.
+    A source decides once which rows do not follow the row before and says so in ``gap``. Whoever learns from a block,
+    scores it or writes it reads ``gap`` and never looks at times itself.
+
+    Args:
+        row: The number of the first row in the stream, counted from 0.
+        values: The signals (B, C), NaN where a value is missing.
+        time: The time of each row (B,), in seconds since the epoch or in the time column's own unit, NaN where it is
+            missing; None without a time column.
+        labels: Each text column by name, None where a label is missing.
+        unreadable: For each signal, the number of values that could not be parsed; they are missing in ``values``.
+        infinite: For each signal, the number of infinite values; they are missing in ``values``.
+        numbers: The number of each row in its file (B,), counted from 0 and including rows that were dropped.
+        after_drop: The rows (B,) before which a row of the file was dropped.
+        gap: The rows (B,) that do not follow the row before: time jumped, a row was dropped, or a sequence was cut.
     """
 
     row: int
@@ -31,11 +40,12 @@ class Block:
     infinite: NDArray[np.int64] = field(repr=False)
     numbers: NDArray[np.int64] | None = field(default=None, repr=False)
     after_drop: NDArray[np.bool_] | None = field(default=None, repr=False)
+    gap: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def __len__(self) -> int:
         return len(self.values)
 
     def find_gaps(self, clock: Clock | None) -> NDArray[np.bool_]:
-        """For each row, whether it does not follow on the one before it: by its time, or for a row that was dropped."""
-        after = np.zeros(len(self), np.bool_) if self.after_drop is None else self.after_drop
-        return after if clock is None or self.time is None else clock.find_gaps(self.time, after)
+        """The rows that do not follow the row before by this clock, or because a row between the two was dropped."""
+        after_drop = np.zeros(len(self), np.bool_) if self.after_drop is None else self.after_drop
+        return after_drop if clock is None or self.time is None else clock.find_gaps(self.time, after_drop)

@@ -146,15 +146,16 @@ class Table:
         counts = f"signals={len(self.names)}, categories={len(self.categories)}"
         return f"Table({self.name!r}, {counts}, time={self.time!r}, rows={self.rows})"
 
-    def blocks(self, rows: int = 65536, start: int = 0) -> Iterator[Block]:
+    def blocks(self, rows: int = 65536, start: int = 0, clock: Clock | None = None) -> Iterator[Block]:
         """The rows from row number ``start`` on, in blocks of ``rows`` (the last may be shorter).
 
         What a row gives does not depend on ``rows`` or ``start``. Only a few blocks are in memory at any time.
+        ``clock`` finds the gaps, and must stand at row ``start``; by default it is a new one, ``Table.clock``.
         """
         rows = whole("rows", rows, "blocks")
         if isinstance(start, bool) or not isinstance(start, int | np.integer) or start < 0:
             raise refusal("start", "blocks", "be a whole number of 0 or more", repr(start))
-        return self._blocks(rows, int(start))
+        return self._blocks(rows, int(start), self.clock() if clock is None else clock)
 
     def lengths(self) -> Iterator[int]:
         """How many rows the parts of the table have, read through for their number alone (one column, not parsed)."""
@@ -166,7 +167,7 @@ class Table:
                 return
             yield len(batch)
 
-    def _blocks(self, rows: int, row: int) -> Iterator[Block]:
+    def _blocks(self, rows: int, row: int, clock: Clock | None) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
         waiting: list[Any] = []
         have = 0
@@ -182,6 +183,7 @@ class Table:
                 have -= sum(len(part) for part in parts)
                 with reading(self.name, self._find_line):
                     block = self._block(row, parts)
+                block.gap = block.find_gaps(clock)
                 yield block
                 row += len(block)
             if batch is None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from emphatic.common import versions
 from emphatic.common.files import atomic_file
-from emphatic.common.versions import versions
 from emphatic.report import Figure, Line, Marks, Panel
 from emphatic.studies.agreement import Outcome
 from emphatic.studies.pages import ReproductionPage, reproduction_page, reproductions_index
