@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import emphatic
 from emphatic import problems
 from emphatic.cli import app
-from emphatic.studies import Recorded, Sweep, page, sweep
+from emphatic.studies import Recorded, Sweep, sweep
+from emphatic.studies import pages as page
 from emphatic.studies.grid import parameters, settings
 from emphatic.studies.grid import parse_numbers as numbers
 from emphatic.studies.sources import Simulated

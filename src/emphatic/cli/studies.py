@@ -135,8 +135,8 @@ def sweep(
     (one row per setting), summary.json (the best of each rule) and report.html. A sweep that was stopped resumes when
     the same command is given again.
     """
+    from emphatic.report.plots import check_formats
     from emphatic.studies import sweep as run_sweep
-    from emphatic.studies.drawing import check_formats
     from emphatic.studies.sweeps import SweepConfig
 
     flags: dict[str, Any] = {
@@ -206,7 +206,7 @@ def _show_outcome(outcome: Outcome, out: Path) -> None:
     from rich.table import Table
 
     from emphatic.report import seconds
-    from emphatic.studies.reproduction_page import verdict
+    from emphatic.studies.pages import verdict
     from emphatic.studies.reproductions import ORIGINS
 
     table = Table(title=outcome.title, title_justify="left")
@@ -258,7 +258,7 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from emphatic.studies.page import format_value
+    from emphatic.studies.pages import format_value
 
     plan = results.plan
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"

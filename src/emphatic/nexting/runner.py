@@ -389,7 +389,7 @@ class Nexting:
 
     def _write(self) -> None:
         """The other files, then all four in their places."""
-        from emphatic.nexting import account
+        from emphatic.nexting.report import ReportInput, render_report
 
         began, folder = time.perf_counter(), self.unfinished.folder
         self.reading = reading_facts(self)
@@ -397,7 +397,7 @@ class Nexting:
         text = json.dumps(self.summary, indent=1, allow_nan=False, ensure_ascii=False)
         (folder / "summary").write_text(text, "utf-8")
         self._spend("report", began)
-        (folder / "report").write_text(account.page(self), "utf-8")
+        (folder / "report").write_text(render_report(ReportInput.of(self)), "utf-8")
         self.unfinished.finish(
             {"predictions": "predictions.parquet", "summary": "summary.json", "report": "report.html"}
         )

@@ -248,7 +248,7 @@ class Sweep:
         Returns:
             The figure.
         """
-        from emphatic.studies.drawing import draw
+        from emphatic.studies.figures import draw
 
         return draw(self, x, path)
 
@@ -280,7 +280,7 @@ class Sweep:
         """
         import pyarrow.parquet as pq
 
-        from emphatic.studies.page import page
+        from emphatic.studies.pages import page
 
         folder = Path(out)
         folder.mkdir(parents=True, exist_ok=True)

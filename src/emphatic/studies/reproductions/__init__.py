@@ -30,7 +30,7 @@ from emphatic.studies.grid import SweptRule, find_rule
 from emphatic.studies.sweeps import on_one_thread
 
 if TYPE_CHECKING:
-    from emphatic.studies.reproduction_page import ReproductionPage
+    from emphatic.studies.pages import ReproductionPage
 
 __all__ = ["Check", "Outcome", "RunOptions", "Study", "find", "names", "reproduce", "write_index"]
 
@@ -295,7 +295,7 @@ class Outcome:
 
 def _write(outcome: Outcome, folder: Path) -> None:
     """``report.html`` and ``results.json`` of one study, in a folder that exists; the latter has its curves too."""
-    from emphatic.studies.reproduction_page import reproduction_page
+    from emphatic.studies.pages import reproduction_page
 
     with atomic_file(folder / "report.html") as file:
         file.write(reproduction_page(_page(outcome)).encode())
@@ -317,7 +317,7 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
 def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
     """``index.html``, which leads to the page of each study."""
-    from emphatic.studies.reproduction_page import reproductions_index
+    from emphatic.studies.pages import reproductions_index
 
     pages = {f"{outcome.name}/report.html": _page(outcome) for outcome in outcomes}
     intro = (
@@ -331,7 +331,7 @@ def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
 
 
 def _page(outcome: Outcome) -> ReproductionPage:
-    from emphatic.studies.reproduction_page import ReproductionPage
+    from emphatic.studies.pages import ReproductionPage
 
     return ReproductionPage(
         title=outcome.title,
