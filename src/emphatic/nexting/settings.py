@@ -22,7 +22,7 @@ from emphatic.nexting.related import choose_related, is_large
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF, Policy
 from emphatic.tables import Table
-from emphatic.tables.opening import pivot_columns, topic_names
+from emphatic.tables.table import pivot_columns, topic_names
 
 __all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
 

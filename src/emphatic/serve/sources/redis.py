@@ -8,15 +8,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from emphatic.serve.addresses import Address
-from emphatic.serve.inbox import Incoming
-from emphatic.serve.service import Service
+from emphatic.serve.service import Incoming, Service
+from emphatic.serve.sources import Address
 from emphatic.tables.fields import as_name
-from emphatic.tables.jsonlines import read_object
 from emphatic.tables.pipe import BLOCK, Reading
-from emphatic.tables.table_errors import Malformed
+from emphatic.tables.table import Malformed
+from emphatic.tables.text import read_object
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 __all__ = ["RedisPublisher", "RedisSource", "import_redis"]
 
@@ -25,10 +28,10 @@ logger = logging.getLogger("emphatic.serve")
 #: Seconds between two attempts, and for a single answer; milliseconds for which a read waits.
 _RETRY, _PATIENCE, _WAIT = 1.0, 10.0, 500
 #: Lines that the publisher keeps for a server that is away, and those that the stream keeps.
-_QUEUED, _KEPT = 10_000, 100_000
+_QUEUED, _STREAM_LENGTH = 10_000, 100_000
 
 
-def import_redis() -> Any:
+def import_redis() -> ModuleType:
     """The client; ``ImportError`` with the command that installs it."""
     try:
         import redis
@@ -37,11 +40,17 @@ def import_redis() -> Any:
     return redis
 
 
-def _connect(address: Address) -> Any:
-    return import_redis().Redis(
-        host=address.host, port=address.port, username=address.user, password=address.password,
-        ssl=address.encrypted, socket_timeout=_PATIENCE, socket_connect_timeout=_PATIENCE,
-    )  # fmt: skip
+def _connect(address: Address) -> Redis:
+    client: Redis = import_redis().Redis(
+        host=address.host,
+        port=address.port,
+        username=address.user,
+        password=address.password,
+        ssl=address.encrypted,
+        socket_timeout=_PATIENCE,
+        socket_connect_timeout=_PATIENCE,
+    )
+    return client
 
 
 class _Worker:
@@ -94,22 +103,22 @@ class RedisSource(_Worker):
         super().start()
 
     def _work(self) -> None:
-        found = self._redis.xread({self._address.name: self._last}, count=BLOCK, block=_WAIT)
-        for _, entries in found or ():
+        streams: Any = self._redis.xread({self._address.name: self._last}, count=BLOCK, block=_WAIT)
+        for _, entries in streams or ():
             for id, fields in entries:
-                last = id.decode()
-                if not self._service.inbox.put(Incoming(_reading(fields), origin={self._key: last})):
+                position = id.decode()
+                if not self._service.inbox.put(Incoming(_reading(fields), origin={self._key: position})):
                     self._stopped.set()
                     return
-                self._last = last
+                self._last = position
 
 
 def _reading(fields: dict[bytes, bytes]) -> Reading | Malformed:
     try:
         texts = {as_name(name.decode()): value.decode() for name, value in fields.items()}
-        first = next(iter(texts.values()), "")
-        if len(texts) == 1 and first.lstrip().startswith("{"):
-            return read_object(first)
+        text = next(iter(texts.values()), "")
+        if len(texts) == 1 and text.lstrip().startswith("{"):
+            return read_object(text)
         return dict(texts)
     except UnicodeDecodeError:
         return Malformed("not UTF-8 text")
@@ -140,14 +149,14 @@ class RedisPublisher(_Worker):
             return
         self._filled.clear()
         while self._lines:
-            some = [self._lines[i] for i in range(min(BLOCK, len(self._lines)))]
+            lines = [self._lines[i] for i in range(min(BLOCK, len(self._lines)))]
             pipe = self._redis.pipeline(transaction=False)
-            for line in some:
-                pipe.xadd(self._address.name, {"json": line}, maxlen=_KEPT, approximate=True)
+            for line in lines:
+                pipe.xadd(self._address.name, {"json": line}, maxlen=_STREAM_LENGTH, approximate=True)
             try:
                 pipe.execute()
             except self._error:
                 self._filled.set()
                 raise
-            for _ in some:
+            for _ in lines:
                 self._lines.popleft()
