@@ -1,21 +1,31 @@
-"""Files: what a table is read from, recognised by its first bytes and not by its name."""
+"""Files: what a table is read from, recognised by its first bytes and not by its name.
+
+A format is one ``Format`` in a file of this package, or an entry point of the group ``emphatic.formats``; nothing else
+lists formats. Formats of the library that have a signature are asked first, then those of other distributions, then
+text: any text is CSV.
+"""
 
 from __future__ import annotations
 
 import codecs
+import functools
+import logging
 import lzma
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from emphatic.common.discovery import discover
 from emphatic.tables.fields import NumberStyle
 from emphatic.tables.table import TableError, reading
 
-__all__ = ["DroppedRows", "File", "ReadingPass", "Source", "open_file"]
+__all__ = ["DroppedRows", "File", "Format", "OpenOptions", "ReadingPass", "Source", "formats", "open_file"]
+
+logger = logging.getLogger("emphatic.tables")
 
 #: How much of a text file is looked at to decide on delimiter, names and kinds of columns.
 LOOK = 1 << 22
@@ -65,23 +75,67 @@ class Source(Protocol):
 
 
 class File:
-    """A file of text, perhaps compressed: ``head`` is its beginning, in complete lines."""
+    """A file or a folder, and what formats recognise it by.
 
-    def __init__(self, name: str, path: Path, compression: str | None) -> None:
-        self.name, self._path, self._compression = name, path, compression
+    Args:
+        name: The path as the user wrote it, for messages.
+
+    ``path`` is its path and ``start`` its first bytes, none of a folder. ``head`` is the beginning of its text, and
+    ``open`` reads its text from the start; both unpack gzip, zstd, xz and bz2.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.path, self.start = name, Path(name), b""
+        if self.path.exists() and not (self.path.is_dir() or self.path.is_file()):
+            raise TableError(
+                f"{name}: this is a pipe or a device, and a table is read more than once. Save it as a file."
+            )
+        if not self.path.is_dir():
+            with self.path.open("rb") as raw:
+                self.start = raw.read(8)
+            if not self.start:
+                raise TableError(f"{name}: the file is empty.")
+        self._compression = next((how for magic, how in _COMPRESSED.items() if self.start.startswith(magic)), None)
+
+    @functools.cached_property
+    def head(self) -> bytes:
+        """The beginning of its text, in complete lines."""
         with self.open() as stream:
             chunks = [stream.read(LOOK)]
             while chunks[-1] and sum(map(len, chunks)) < LOOK:
                 chunks.append(stream.read(LOOK - sum(map(len, chunks))))
-        self.head = b"".join(chunks)
-        if len(self.head) == LOOK:
-            self.head = self.head[: self.head.rfind(b"\n") + 1] or self.head[: self.head.rfind(b"\r") + 1]
+        head = b"".join(chunks)
+        if len(head) == LOOK:
+            head = head[: head.rfind(b"\n") + 1] or head[: head.rfind(b"\r") + 1]
+        return head
+
+    @functools.cached_property
+    def obstacle(self) -> str | None:
+        """Why it cannot be read as CSV or JSON lines; None if it can. A file that is not UTF-8 is an error."""
+        for magic, what in _FOREIGN.items():
+            if self.head.startswith(magic):
+                return f"this is {what}."
+        if self.head.startswith((b"PAR1", b"ARROW1")):
+            return "a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
+        if b"\0" in self.head:
+            return "this is a binary file that is not Parquet or Arrow. Export its table as CSV."
+        if not self.head:
+            return f"the file is empty, or its first line is longer than {LOOK >> 20} MB."
+        self.head.decode()
+        if self.first_sign == b"[":
+            return "one JSON array. Write one object a line instead: jq -c '.[]' FILE > FILE.jsonl"
+        return None
+
+    @property
+    def first_sign(self) -> bytes:
+        """The first byte of its text that is not blank."""
+        return self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
 
     def open(self) -> pa.NativeFile | lzma.LZMAFile:
         """The bytes of its text from the start."""
         if self._compression == "xz":
-            return lzma.open(self._path)
-        return pa.input_stream(str(self._path), compression=self._compression)
+            return lzma.open(self.path)
+        return pa.input_stream(str(self.path), compression=self._compression)
 
     def not_utf8(self) -> int | None:
         """The first line that is not UTF-8."""
@@ -145,58 +199,71 @@ class ReadingPass:
         return batch.append_column(ROW, pa.array(numbers)).append_column(AFTER_DROP, pa.array(after_drop))
 
 
+class OpenOptions(NamedTuple):
+    """What a user may say about a file: the delimiter of CSV, and the topics of a robot log to read."""
+
+    delimiter: str | None = None
+    topics: Collection[str] | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files.
+
+    Args:
+        name: The name of the format.
+        recognise: Whether a file has this format: by ``File.start``, its first bytes; ``File.path``, its suffix or what
+            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong.
+        open: Opens such a file as a ``Source``.
+        text: Whether the file is text, perhaps compressed. Formats of text are asked after all others.
+        topics: Whether the option ``topics`` applies.
+    """
+
+    name: str
+    recognise: Callable[[File], bool]
+    open: Callable[[File, OpenOptions], Source]
+    text: bool = False
+    topics: bool = False
+
+
+@functools.cache
+def formats() -> tuple[Format, ...]:
+    """All formats: first those of the library, then those of other distributions.
+
+    An entry point that is no format is reported once and left out, so that it keeps nobody from reading other files.
+    """
+    plugins = discover("emphatic.tables", "emphatic.formats")
+    known: list[Format] = []
+    for name in plugins:
+        try:
+            known += plugins.objects(name, lambda value: isinstance(value, Format), "an emphatic.tables.files.Format")
+        except (ImportError, TypeError) as error:
+            logger.warning("%s", error)
+    return tuple(known)
+
+
 def open_file(name: str, delimiter: str | None, topics: Collection[str] | None = None) -> tuple[Source, File | None]:
-    """The source a file is, and the file itself where it is text. ``topics`` are those of a robot log to read."""
-    from emphatic.tables.frames import Arrow, Parquet
-    from emphatic.tables.robot_logs import MAGIC, RobotLog, is_bag
+    """Open a file in the format that it has.
 
-    path = Path(name)
-    if path.is_dir() and not is_bag(path):
+    Args:
+        name: The path.
+        delimiter: That of CSV; None to find it.
+        topics: The topics of a robot log to read; None for all.
+
+    Returns:
+        The source, and the file itself where it is text.
+    """
+    file, options = File(name), OpenOptions(delimiter, topics)
+    format = next((format for format in formats() if not format.text and format.recognise(file)), None)
+    if format is None and file.path.is_dir():
         raise TableError(f"{name}: this is a folder, and no ROS 2 bag. Name one file in it.")
-    if path.is_dir():
-        return RobotLog(path, topics), None
-    if path.exists() and not path.is_file():
-        raise TableError(f"{name}: this is a pipe or a device, and a table is read more than once. Save it as a file.")
-    with path.open("rb") as raw:
-        start = raw.read(8)
-    if not start:
-        raise TableError(f"{name}: the file is empty.")
-    if start == MAGIC or (start.startswith(b"SQLite") and path.suffix == ".db3"):
-        return RobotLog(path, topics), None
-    if path.suffix == ".mcap":
-        raise TableError(f"{name}: this is not an MCAP file, whatever its name: its first bytes are others.")
-    if topics is not None:
+    if topics is not None and not (format and format.topics):
         raise TableError(f"{name}: this is no robot log (an MCAP file or the folder of a ROS 2 bag): it has no topics.")
-    if start.startswith(b"PAR1"):
-        return Parquet(name), None
-    if start.startswith(b"ARROW1"):
-        return Arrow(name), None
-    compression = next((how for magic, how in _COMPRESSED.items() if start.startswith(magic)), None)
-    file = File(name, path, compression)
+    if format is not None:
+        return format.open(file, options), None
     with reading(name, file.not_utf8):
-        return _text(file, delimiter), file
-
-
-def _text(file: File, delimiter: str | None) -> Source:
-    from emphatic.tables.frames import ArrowStream
-    from emphatic.tables.text import Delimited, JsonLines
-
-    head = file.head
-    if head.startswith(b"\xff\xff\xff\xff"):
-        return ArrowStream(file)
-    for magic, what in _FOREIGN.items():
-        if head.startswith(magic):
-            raise TableError(f"{file.name}: this is {what}.")
-    if head.startswith((b"PAR1", b"ARROW1")):
-        raise TableError(
-            f"{file.name}: a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
-        )
-    if b"\0" in head:
-        raise TableError(f"{file.name}: this is a binary file that is not Parquet or Arrow. Export its table as CSV.")
-    if not head:
-        raise TableError(f"{file.name}: the file is empty, or its first line is longer than {LOOK >> 20} MB.")
-    head.decode()
-    begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if begin == b"[":
-        raise TableError(f"{file.name}: one JSON array. Write one object a line instead: jq -c '.[]' FILE > FILE.jsonl")
-    return JsonLines(file) if begin == b"{" else Delimited(file, delimiter)
+        # Any text is CSV: formats of other distributions come before those of the library, which stand first.
+        format = next((format for format in reversed(formats()) if format.text and format.recognise(file)), None)
+        if format is None:
+            raise TableError(f"{name}: {file.obstacle}")
+        return format.open(file, options), file

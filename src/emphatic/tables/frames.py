@@ -29,10 +29,10 @@ from emphatic.tables.fields import (
     is_text,
     parse_labels,
 )
-from emphatic.tables.files import AFTER_DROP, LOOK_ROWS, ROW, DroppedRows, File, Source
+from emphatic.tables.files import AFTER_DROP, LOOK_ROWS, ROW, DroppedRows, File, Format, Source
 from emphatic.tables.table import CALLER, Caller, TableError
 
-__all__ = ["Arrow", "ArrowStream", "Frame", "Parquet", "find_long", "pivot", "sort"]
+__all__ = ["ARROW", "ARROW_STREAM", "PARQUET", "Arrow", "ArrowStream", "Frame", "Parquet", "find_long", "pivot", "sort"]
 
 _KEY = re.compile(
     r"(sensor|tag|variable|channel|metric|measurement|point|signal|param|parameter|item|entity|topic|field|key|series|"
@@ -113,6 +113,17 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], start: int) -> Iterator[pa.Rec
     for batch in batches:
         yield batch.slice(min(start, len(batch)))
         start = max(0, start - len(batch))
+
+
+PARQUET = Format("Parquet", lambda file: file.start.startswith(b"PAR1"), lambda file, options: Parquet(file.name))
+ARROW = Format("Arrow", lambda file: file.start.startswith(b"ARROW1"), lambda file, options: Arrow(file.name))
+#: A stream may be compressed, as text may.
+ARROW_STREAM = Format(
+    "Arrow stream",
+    lambda file: file.head.startswith(b"\xff\xff\xff\xff"),
+    lambda file, options: ArrowStream(file),
+    text=True,
+)
 
 
 # ---------------------------------------------------------------------- frames in memory

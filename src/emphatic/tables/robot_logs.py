@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.names import suggestion
 from emphatic.tables.fields import PLAIN
-from emphatic.tables.files import DroppedRows
+from emphatic.tables.files import DroppedRows, File, Format
 from emphatic.tables.table import TableError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcap.records import Schema as McapSchema
     from rosbags.rosbag2 import Reader
 
-__all__ = ["MessageObjects", "MessageType", "RobotLog", "UnknownType"]
+__all__ = ["MCAP", "ROS2_BAG", "MessageObjects", "MessageType", "RobotLog", "UnknownType"]
 
 #: The first bytes of an MCAP file, and its last.
 MAGIC = b"\x89MCAP0\r\n"
@@ -174,6 +174,22 @@ def _without_text(column: pa.Array) -> pa.Array:
     return pa.array([None if text in (None, _UNREADABLE) else float(text) for text in column.to_pylist()], pa.float64())
 
 
+def _is_mcap(file: File) -> bool:
+    if file.start != MAGIC and file.path.suffix == ".mcap":
+        raise TableError(f"{file.name}: this is not an MCAP file, whatever its name: its first bytes are others.")
+    return file.start == MAGIC
+
+
+def _is_bag(file: File) -> bool:
+    """A folder with its metadata, or the database in such a folder."""
+    database = file.start.startswith(b"SQLite") and file.path.suffix == ".db3"
+    return database or (file.path / "metadata.yaml").is_file()
+
+
+MCAP = Format("MCAP", _is_mcap, lambda file, options: RobotLog(file.path, options.topics), topics=True)
+ROS2_BAG = Format("ROS 2 bag", _is_bag, lambda file, options: RobotLog(file.path, options.topics), topics=True)
+
+
 # ---------------------------------------------------------------------- recordings
 
 
@@ -210,11 +226,6 @@ class Recording(Protocol):
     channels: dict[str, Channel | str]
 
     def messages(self, topics: Collection[str]) -> Iterator[Message]: ...
-
-
-def is_bag(path: Path) -> bool:
-    """Whether a folder is a ROS 2 bag."""
-    return (path / "metadata.yaml").is_file()
 
 
 def open_recording(path: Path) -> Recording:

@@ -24,10 +24,10 @@ import pyarrow.csv as pcsv
 import pyarrow.json as pj
 
 from emphatic.tables import fields
-from emphatic.tables.files import DroppedRows, File, ReadingPass
+from emphatic.tables.files import DroppedRows, File, Format, ReadingPass
 from emphatic.tables.table import Malformed, TableError
 
-__all__ = ["Delimited", "Header", "JsonLines", "Records"]
+__all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
 
 #: How many lines decide on the delimiter.
 LOOK_LINES = 200
@@ -526,3 +526,17 @@ def _type(types: set[type]) -> pa.DataType:
     if types <= {int, float}:
         return pa.float64()
     return pa.bool_() if types == {bool} else pa.string()
+
+
+CSV = Format(
+    "CSV",
+    lambda file: file.obstacle is None and file.first_sign != b"{",
+    lambda file, options: Delimited(file, options.delimiter),
+    text=True,
+)
+JSON_LINES = Format(
+    "JSON lines",
+    lambda file: file.obstacle is None and file.first_sign == b"{",
+    lambda file, options: JsonLines(file),
+    text=True,
+)
