@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from emphatic.serve.service import Incoming, NotJson, Receipt, Service, read_json
-from emphatic.serve.sources import Address
+from emphatic.serve.sources import Address, StreamSource
 from emphatic.tables.table import Malformed
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paho.mqtt.properties import Properties
     from paho.mqtt.reasoncodes import ReasonCode
 
-__all__ = ["MqttPublisher", "MqttSource", "import_paho"]
+__all__ = ["MQTT", "MqttPublisher", "MqttSource", "import_paho"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -32,11 +32,9 @@ _LONGEST = 1 << 23
 
 
 def import_paho() -> ModuleType:
-    """The client; ``ImportError`` with the command that installs it."""
-    try:
-        import paho.mqtt.client as client
-    except ImportError as error:
-        raise ImportError("MQTT needs paho-mqtt: pip install 'emphatic[mqtt]'") from error
+    """The client; it is imported only where an address asks for it."""
+    import paho.mqtt.client as client
+
     return client
 
 
@@ -142,3 +140,16 @@ class MqttPublisher:
             self._lost += 1
             if self._lost in (1, 10, 100) or self._lost % 1000 == 0:
                 logger.warning("%r: %d predictions could not be sent so far.", self._address, self._lost)
+
+
+MQTT = StreamSource(
+    name="mqtt",
+    read=MqttSource,
+    publish=MqttPublisher,
+    form="mqtt://HOST:PORT/TOPIC",
+    port=1883,
+    encrypted_port=8883,
+    title="MQTT",
+    package="paho-mqtt",
+    extra="emphatic[mqtt]",
+)

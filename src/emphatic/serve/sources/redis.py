@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from types import ModuleType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emphatic.serve.service import Incoming, Service
-from emphatic.serve.sources import Address
+from emphatic.serve.sources import Address, StreamSource
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import BLOCK, Reading
 from emphatic.tables.table import Malformed
@@ -21,7 +21,7 @@ from emphatic.tables.text import read_object
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["RedisPublisher", "RedisSource", "import_redis"]
+__all__ = ["REDIS", "RedisPublisher", "RedisSource"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -31,17 +31,10 @@ _RETRY, _PATIENCE, _WAIT = 1.0, 10.0, 500
 _QUEUED, _STREAM_LENGTH = 10_000, 100_000
 
 
-def import_redis() -> ModuleType:
-    """The client; ``ImportError`` with the command that installs it."""
-    try:
-        import redis
-    except ImportError as error:
-        raise ImportError("Redis needs redis-py: pip install 'emphatic[redis]'") from error
-    return redis
-
-
 def _connect(address: Address) -> Redis:
-    client: Redis = import_redis().Redis(
+    from redis import Redis
+
+    return Redis(
         host=address.host,
         port=address.port,
         username=address.user,
@@ -50,7 +43,6 @@ def _connect(address: Address) -> Redis:
         socket_timeout=_PATIENCE,
         socket_connect_timeout=_PATIENCE,
     )
-    return client
 
 
 class _Worker:
@@ -58,7 +50,7 @@ class _Worker:
 
     def __init__(self, address: Address, purpose: str) -> None:
         self._address, self._redis = address, _connect(address)
-        self._stopped, self._error = threading.Event(), import_redis().RedisError
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"emphatic {address!r}", daemon=True)
         logger.info("%s %r.", purpose, address)
 
@@ -73,6 +65,8 @@ class _Worker:
         self._redis.close()
 
     def _run(self) -> None:
+        from redis import RedisError
+
         trouble = ""
         while not self._stopped.is_set():
             try:
@@ -80,7 +74,7 @@ class _Worker:
                 if trouble:
                     logger.info("%r: connected again.", self._address)
                 trouble = ""
-            except self._error as error:
+            except RedisError as error:
                 if str(error) != trouble:
                     logger.warning("%r: %s; trying again.", self._address, error)
                 trouble = str(error) or type(error).__name__
@@ -129,7 +123,7 @@ def _reading(fields: dict[bytes, bytes]) -> Reading | Malformed:
 class RedisPublisher(_Worker):
     """Predictions to a stream, which keeps about the last hundred thousand: a field ``json`` with a line."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, _model: Path) -> None:
         super().__init__(address, "predictions go to")
         self._lines: deque[bytes] = deque()
         self._filled, self._lost = threading.Event(), 0
@@ -145,6 +139,8 @@ class RedisPublisher(_Worker):
         self._filled.set()
 
     def _work(self) -> None:
+        from redis import RedisError
+
         if not self._filled.wait(0.2):
             return
         self._filled.clear()
@@ -155,8 +151,21 @@ class RedisPublisher(_Worker):
                 pipe.xadd(self._address.name, {"json": line}, maxlen=_STREAM_LENGTH, approximate=True)
             try:
                 pipe.execute()
-            except self._error:
+            except RedisError:
                 self._filled.set()
                 raise
             for _ in lines:
                 self._lines.popleft()
+
+
+REDIS = StreamSource(
+    name="redis",
+    read=RedisSource,
+    publish=RedisPublisher,
+    form="redis://HOST:PORT/STREAM",
+    port=6379,
+    encrypted_port=6379,
+    title="Redis",
+    package="redis-py",
+    extra="emphatic[redis]",
+)
