@@ -50,6 +50,7 @@ class Clock:
     """
 
     def __init__(self, first: NDArray[np.float64], joined: bool = False) -> None:
+        # Steps back and repeats tell nothing about the sampling rate.
         steps = np.diff(first[np.isfinite(first)])
         forward = steps[steps > 0]
         usual = float(np.median(forward)) if len(forward) else np.nan
@@ -58,6 +59,8 @@ class Clock:
         q = float(np.quantile(forward, 0.95)) if len(forward) else np.nan
         #: The usual step; NaN if no time was ever seen to go forward, and then no step is too long.
         self.step = usual
+        # Where a row is missing, the step of a regular log is twice as long. Random arrivals have exponential steps, of
+        # which 0.05³, about one in ten thousand, are longer than three times the 0.95 quantile.
         self.limit = 1.5 * usual if self.regular else max(5.0 * usual, 3.0 * q)
         if repeats > len(forward) or (joined and len(forward) and not self.regular):
             within = forward[forward <= self.limit]
@@ -90,6 +93,7 @@ class Clock:
         self.missing += len(time) - len(known)
         if len(known):
             previous = np.concatenate([[self._last], time[known[:-1]]])
+            # Rows from one known time to the next: the step over rows without a time is shared among them.
             rows = np.diff(known, prepend=-1 - self._since)
             step = (time[known] - previous) / rows
             back = step < 0  # NaN, before the first time of all, is neither

@@ -121,6 +121,7 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
     try:
         word = text.lower()
         known = _WORDS.get(word) or (_SWITCH_WORDS.get(word) if style.switch else None)
+        # Python reads 1_000 as a number; Arrow does not, and here it is a word.
         return known or (float("_" if "_" in text else text), True)
     except ValueError:
         return math.nan, False
@@ -136,7 +137,8 @@ def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArr
         grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(array), f"^{_grouped(style)}$")
         plain = pc.if_else(grouped, pc.replace_substring(array, style.thousands, ""), array)
     plain = pc.replace_substring(plain, ",", ".") if style.comma else plain
-    for prepare in (lambda text: text, pc.utf8_trim_whitespace):  # most need no trimming
+    # Arrow's parser is much the quickest, but all or nothing; most columns need no trimming.
+    for prepare in (lambda text: text, pc.utf8_trim_whitespace):
         try:
             values = np.array(prepare(plain).cast(pa.float64()).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
@@ -147,6 +149,7 @@ def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArr
         # Arrow reads more spellings of NaN than there are missing words.
         spelled = array.filter(pa.array(nan)).drop_null().to_pylist()
         return values, sum(not parse_number(word)[1] for word in spelled)
+    # Some field is no number for Arrow: each different text is parsed once, as on a pipe.
     coded = array.dictionary_encode()
     meanings = [parse_number(word, style) for word in coded.dictionary.to_pylist()] + [(math.nan, True)]
     values, readable = (np.array(column) for column in zip(*meanings, strict=True))
@@ -257,8 +260,9 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     array = pc.utf8_trim_whitespace(array)
     if form == "iso":
         return _iso(array)
-    if form.startswith("clock "):
+    if form.startswith("clock "):  # a time of day is one of the first day of 1970
         array, form = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {form[6:]}"
+    # strptime has no fractions of a second: they are cut off, parsed by themselves and added.
     fraction: FloatArray | float = 0.0
     if pc.any(pc.match_substring_regex(array, r":\d\d[.,]\d")).as_py():
         digits = pc.extract_regex(array, r":\d\d[.,](?P<f>\d+)").field("f")

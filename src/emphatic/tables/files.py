@@ -32,7 +32,9 @@ LOOK = 1 << 22
 #: The same for typed files, in rows.
 LOOK_ROWS = 1 << 16
 
+#: The first bytes of compressed files.
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ": "xz"}
+#: The first bytes of files that are no tables, and what to do with them.
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or export it as CSV",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
@@ -102,6 +104,7 @@ class File:
         """The beginning of its text, in complete lines."""
         with self.open() as stream:
             chunks = [stream.read(LOOK)]
+            # A stream that unpacks may return less than it was asked for, long before its end.
             while chunks[-1] and sum(map(len, chunks)) < LOOK:
                 chunks.append(stream.read(LOOK - sum(map(len, chunks))))
         head = b"".join(chunks)
@@ -117,7 +120,7 @@ class File:
                 return f"this is {what}."
         if self.head.startswith((b"PAR1", b"ARROW1")):
             return "a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
-        if b"\0" in self.head:
+        if b"\0" in self.head:  # which no text has
             return "this is a binary file that is not Parquet or Arrow. Export its table as CSV."
         if not self.head:
             return f"the file is empty, or its first line is longer than {LOOK >> 20} MB."
@@ -133,7 +136,7 @@ class File:
 
     def open(self) -> pa.NativeFile | lzma.LZMAFile:
         """The bytes of its text from the start."""
-        if self._compression == "xz":
+        if self._compression == "xz":  # the only one that Arrow does not unpack
             return lzma.open(self.path)
         return pa.input_stream(str(self.path), compression=self._compression)
 

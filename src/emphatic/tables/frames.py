@@ -34,6 +34,7 @@ from emphatic.tables.table import CALLER, Caller, TableError
 
 __all__ = ["ARROW", "ARROW_STREAM", "PARQUET", "Arrow", "ArrowStream", "Frame", "Parquet", "find_long", "pivot", "sort"]
 
+#: Names of columns that say which sensor a value is of, and of columns of values.
 _KEY = re.compile(
     r"(sensor|tag|variable|channel|metric|measurement|point|signal|param|parameter|item|entity|topic|field|key|series|"
     r"device|probe|station|node|name|id)[ _]?(id|name|no|nr|number)?"
@@ -206,6 +207,7 @@ def sort(source: Source, names: Sequence[str], when: TimeColumn) -> Frame:
     if ROW not in table.column_names:
         table = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
     time = when.seconds(table)
+    # The last row with a time, for each row; -1 before the first.
     known = np.maximum.accumulate(np.where(np.isfinite(time), np.arange(len(time)), -1))
     time = np.where(known >= 0, time[known], -np.inf)
     frame = Frame(table.take(pa.array(np.argsort(time, kind="stable"))))
@@ -270,9 +272,10 @@ def pivot(name: str, source: Source, chosen: Sequence[str], time: str | bool | N
     moments, row = np.unique(seconds[usable], return_inverse=True)
     place = {word: i for i, word in enumerate(dict.fromkeys(w for w, use in zip(words, usable, strict=True) if use))}
     at = np.array([place[word] for word, use in zip(words, usable, strict=True) if use])
-    cells = row * len(place) + at
+    cells = row * len(place) + at  # the places of the readings in the wide table, row by row
     dropped = source.dropped
     _count(dropped, f"no time or no {key!r}", ~usable)
+    # Of several readings for a cell the last counts: unique gives the first, so the order is reversed.
     _, latest = np.unique(cells[::-1], return_index=True)
     superseded = np.ones(len(cells), np.bool_)
     superseded[len(cells) - 1 - latest] = False

@@ -89,7 +89,7 @@ def line_blocks(fd: int, wake: int | None = None) -> Iterator[list[bytes | None]
 def _chunks(fd: int, wake: int | None) -> Iterator[list[bytes | None]]:
     """All the lines that end in each chunk that is read."""
     tail, skipping = b"", False  # the beginning of a line; whether that line is too long and its end is awaited
-    watched = [fd] if wake is None else [fd, wake]
+    watched = [fd] if wake is None else [fd, wake]  # reading alone would block a thread that is to end
     while True:
         ready, _, _ = select.select(watched, [], [])
         if wake in ready:
@@ -444,7 +444,8 @@ class RowParser:
         values = []
         for name, style in zip(self.names, self._styles, strict=True):
             field = row.get(name)
-            if field.__class__ is float and field - field == 0.0:  # finite, which is the most common and quickest case
+            # A finite float is the most common case, and is recognised without a call.
+            if field.__class__ is float and field - field == 0.0:
                 values.append(field)
                 continue
             value, readable = _as_float(field, style)

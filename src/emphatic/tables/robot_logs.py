@@ -105,7 +105,7 @@ class RobotLog:
         if not self._topics:
             why = "; ".join(f"{name}: {reason}" for name, reason in list(self.rare.items())[:8])
             raise TableError(f"{path}: no topic has numbers, so there is no signal to learn from. {why}")
-        self._batch = max(64, min(_ROWS, _CELLS // len(self._names)))
+        self._batch = max(64, min(_ROWS, _CELLS // len(self._names)))  # rows of a batch: thousands of columns need room
 
     def look(self) -> pa.Table:
         """The first rows, all columns as the numbers that they are."""
@@ -125,7 +125,7 @@ class RobotLog:
                     yield from self._rows(names, grid, times, rows, unreadable, start)
                     start, rows = max(0, start - rows), 0
                     unreadable.clear()
-                if not 0 <= time < 1 << 63:
+                if not 0 <= time < 1 << 63:  # MCAP's times are unsigned, Arrow's are not
                     raise TableError(f"{self._recording.name}: a message of {name!r} is of no possible time, {time}.")
                 grid[rows], times[rows], row_time = latest, time, time
                 in_row.clear()

@@ -377,6 +377,7 @@ class Table:
                 values[at : at + len(batch), j] = column
                 unreadable[j] += bad
             at += len(batch)
+        # Features and returns need finite numbers; an infinite one is counted and treated as missing.
         endless = np.isinf(values)
         if endless.any():
             infinite += endless.sum(axis=0)

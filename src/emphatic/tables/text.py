@@ -79,7 +79,7 @@ class Delimited:
         self._header = lines[0].strip(b"\r\n") if header.present else None
         if header.present:
             self._pass(lines[0])
-        self._block = max(_BLOCK, 4 * len(lines[0]))
+        self._block = max(_BLOCK, 4 * len(lines[0]))  # a line may be long where there are very many columns
         self.names, self.unnamed = header.names, header.unnamed
         self.style = fields.PLAIN
         self.units: dict[str, str] = {}
@@ -103,6 +103,7 @@ class Delimited:
                 f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name."
             )
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
+        # Most rows are odd: the delimiter, or the header, is probably not what it seems.
         if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
             self._check_fields(start)
         if table.num_rows == 0:
@@ -176,6 +177,7 @@ class Delimited:
             wrong.append(row)
             return "skip"
 
+        # The header again, where files were joined: Arrow would read it as a row.
         if self._header is not None and (text.startswith(self._header) or b"\n" + self._header in text):
             return None
         last_line = text.rstrip(b"\r\n")[-_BLOCK:].rpartition(b"\n")[2]
@@ -196,6 +198,7 @@ class Delimited:
             )
         except (pa.ArrowInvalid, ValueError):
             return None
+        # Quotes over several lines, and lines that Arrow takes for blank, give another number of rows than of lines.
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
         if wrong or (table.num_rows != lines and table.num_rows != sum(map(bool, text.splitlines()))):
             return None
@@ -275,6 +278,7 @@ def find_delimiter(lines: Sequence[str]) -> str:
         except csv.Error:  # a field that is too long, because nothing separates it
             return 0.0, 0
         width = counts[0] if counts else 1
+        # How uniform the lines are comes first: text has many blanks, but seldom as many in every line.
         return (counts.count(width) / len(counts), width) if width > 1 else (0.0, 1)
 
     return max(DELIMITERS, key=score)
@@ -465,6 +469,7 @@ class JsonLines:
             table = pj.read_json(pa.BufferReader(text), read, parse)
         except pa.ArrowInvalid:
             return None
+        # A line that is not one object gives another number of rows than of lines.
         lines = text.count(b"\n") + 1
         if table.num_rows != lines and table.num_rows != sum(bool(line.strip()) for line in text.split(b"\n")):
             return None
