@@ -773,7 +773,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         raise ValueError(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
 
 
-class Connection(Protocol):
+class StreamConnection(Protocol):
     """A source of readings or a publisher of predictions: a thread that begins and ends with the service."""
 
     def start(self) -> None:
@@ -783,7 +783,7 @@ class Connection(Protocol):
         """End; what is not acknowledged by then comes again, if it can."""
 
 
-class Publisher(Connection, Protocol):
+class Publisher(StreamConnection, Protocol):
     """Where predictions go, besides HTTP."""
 
     def __call__(self, line: bytes) -> None:
@@ -791,7 +791,11 @@ class Publisher(Connection, Protocol):
 
 
 def run(
-    service: Service, source: Connection | None, publisher: Publisher | None, listening: socket.socket, app: Starlette
+    service: Service,
+    source: StreamConnection | None,
+    publisher: Publisher | None,
+    listening: socket.socket,
+    app: Starlette,
 ) -> int:
     """Serve until SIGTERM or SIGINT.
 

@@ -397,9 +397,8 @@ class Notation:
                 valid = all(isinstance(form, str | None) for form in (*formats, zone)) and units > 0
                 if not valid or len(formats) not in (1, len(time.names)):
                     raise ValueError
-            for sign in (delimiter, thousands):
-                if sign is not None and (not isinstance(sign, str) or len(sign) != 1):
-                    raise ValueError
+            if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
+                raise ValueError
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
         return cls(delimiter, style, time, switches, header, percents)

@@ -491,9 +491,7 @@ def open_source(
         raise refusal("time", function, "be the name of a column, False or None", repr(time))
     if not isinstance(sort, bool):
         raise refusal("sort", function, "be True or False", repr(sort))
-    if delimiter is not None and (
-        not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
-    ):
+    if delimiter is not None and not _is_delimiter(delimiter):
         raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
     columns, chosen = pivot_columns(pivot, function), topic_names(topics, function)
     if not isinstance(source, str | os.PathLike):
@@ -522,9 +520,17 @@ def table_of(
     ordered: bool = True,
     words: Collection[str] = (),
 ) -> Table:
-    """The table that a source holds. ``pivot`` are the columns to pivot, () to take the rows as they are.
+    """The table that a source holds.
 
-    Rows that are not ``ordered`` by time are refused, unless they need not be.
+    Args:
+        name: The name of the table, for messages.
+        source: What its rows are read from.
+        time: The time column, as in ``open_table``.
+        file: The file of text that the source reads, if it reads one.
+        sort: Whether to sort the rows by time.
+        pivot: The columns of sensors and values to pivot, () to take the rows as they are.
+        ordered: Whether rows that are not in the order of time are rejected.
+        words: The columns that are text even if they hold switches or percentages.
     """
     with reading(name, file.not_utf8 if file else lambda: None):
         if pivot:
@@ -534,12 +540,21 @@ def table_of(
         return Table(name, source, file, time, sort, pivot is not None, ordered, words)
 
 
+def _is_delimiter(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 1 and text.isascii() and text not in '"\r\n\0'
+
+
+def _split_names(text: str) -> list[str]:
+    """The names in a list with commas; a name with a comma is quoted."""
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
 def pivot_columns(pivot: str | Sequence[str] | bool | None, function: str) -> tuple[str, ...] | None:
     """The columns to pivot; () to take the rows as they are, None if nothing was said."""
     if pivot is None or pivot is False:
         return None if pivot is None else ()
     if isinstance(pivot, str):
-        pivot = [name.strip() for name in next(csv.reader([pivot], skipinitialspace=True), [])]
+        pivot = _split_names(pivot)
     names = () if pivot is True else tuple(pivot)
     if len(names) < 2 or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
         raise refusal("pivot", function, "name two columns, 'sensor,value', or be False", repr(pivot))
@@ -551,7 +566,7 @@ def topic_names(topics: str | Sequence[str] | None, function: str) -> tuple[str,
     if topics is None:
         return None
     if isinstance(topics, str):
-        topics = [name.strip() for name in next(csv.reader([topics], skipinitialspace=True), [])]
+        topics = _split_names(topics)
     names = tuple(topics)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise refusal("topics", function, "name topics of a robot log, '/odom,/imu'", repr(topics))

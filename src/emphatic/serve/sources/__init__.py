@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from emphatic.common.discovery import discover
-from emphatic.serve.service import Connection, Incoming, Publisher, Service
+from emphatic.serve.service import Incoming, Publisher, Service, StreamConnection
 from emphatic.tables.pipe import JSON, Readings, line_blocks
 from emphatic.tables.table import TableError
 from emphatic.tables.text import LOOK_LINES
@@ -93,7 +93,7 @@ class StreamSource:
     """
 
     name: str
-    read: Callable[[Address, Service], Connection]
+    read: Callable[[Address, Service], StreamConnection]
     publish: Callable[[Address, Path], Publisher] | None = None
     form: str = ""
     port: int = 0
@@ -126,7 +126,7 @@ def find_source(name: str) -> StreamSource | None:
     return source
 
 
-def make_source(text: str | None, service: Service) -> Connection | None:
+def make_source(text: str | None, service: Service) -> StreamConnection | None:
     """The source of readings that an argument names; None for HTTP alone."""
     if text is None:
         return None
