@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from emphatic.hordes.group import Group
 from emphatic.hordes.horde import Horde
-from emphatic.learning.joining import join
-from emphatic.learning.learner import Learner
+from emphatic.learning.learner import Learner, join
 
 __all__ = ["join_hordes"]
 

@@ -15,10 +15,8 @@ from emphatic import engines, rules, stepsizes
 from emphatic.cluster.base import BLOCK, Cluster, OnCheckpoint, Predictions, numbered
 from emphatic.cluster.cuts import cut, grain
 from emphatic.cluster.driver import Parcel
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal, whole
-from emphatic.learning.joining import join
-from emphatic.learning.learner import Learner
+from emphatic.learning.inputs import Active, refusal, whole
+from emphatic.learning.learner import Learner, join
 from emphatic.rules import ElementwiseRule
 from emphatic.stepsizes import StepSize
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from emphatic.features import Features
 from emphatic.hordes.reading import REWARD
-from emphatic.learning import restoring
-from emphatic.learning.active import Active
+from emphatic.learning import checkpoint
+from emphatic.learning.inputs import Active
 from emphatic.learning.learner import Learner
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.gvf import GVF, Observations
@@ -40,7 +40,7 @@ def state(horde: HordeState, more: Mapping[str, Any]) -> tuple[dict[str, Any], d
     """Header and arrays: the complete state."""
     evaluator, setup = horde._evaluator, horde._setup
     questions = [question.config() for question in horde.questions]
-    entries, parts = restoring.pack(more, _MORE)
+    entries, parts = checkpoint.pack(more, _MORE)
     (first, header, arrays), *others = [_group_state(group) for group in horde._groups]
     parts |= arrays
     saved = {
@@ -85,7 +85,7 @@ def arguments(
     """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
     saved = header["horde"]
     if rule is None:
-        restoring.check_own_rule(header)
+        checkpoint.check_own_rule(header)
     mu = saved.get("mu") if mu is None else mu
     if isinstance(mu, str):
         raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")
@@ -135,7 +135,7 @@ def restore(
             raise ValueError("its episode has no features")
         raw, held = (Observations(signals, row, labels) for row in rows)
         horde._episode = raw, held
-    return restoring.unpack(saved["more"], stored, _MORE)
+    return checkpoint.unpack(saved["more"], stored, _MORE)
 
 
 def _group_state(group: Group) -> tuple[dict[str, Any], dict[str, Any], dict[str, TensorPart]]:

@@ -23,8 +23,7 @@ from emphatic import rules, stepsizes
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.hordes.reading import REWARD
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal, whole
+from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.gvf import GVF
 from emphatic.rules import AnyRule

@@ -24,10 +24,10 @@ from emphatic.hordes import checkpoints
 from emphatic.hordes.horde_steps import HordeSteps
 from emphatic.hordes.reading import REWARD, probability, rows_of
 from emphatic.hordes.setup import Setup
-from emphatic.learning import checkpoint, restoring
+from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.questions.gvf import GVF, Observations, action_name
 from emphatic.questions.ratios import Behaviour, check_behaviour
 from emphatic.rules import AnyRule
@@ -383,13 +383,13 @@ class Horde(HordeSteps):
         path: str | os.PathLike[str], *, engine: str | None = None, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> tuple[Horde, dict[str, Any]]:
         """The same, and the ``more`` that was saved with it."""
-        restoring.check_engine(engine)
+        checkpoint.check_engine(engine)
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a single Learner, not a Horde: use emphatic.load.")
             name = engine or str(header.get("engine"))
             if lacking := engines.missing(name):
-                raise restoring.lacking_engine(engine, name, lacking)  # the file is not at fault
+                raise checkpoint.lacking_engine(engine, name, lacking)  # the file is not at fault
             try:
                 horde = Horde(**checkpoints.arguments(header, stored, mu, rule, engine))
                 return horde, checkpoints.restore(horde, header, stored, engine)

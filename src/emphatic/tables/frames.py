@@ -17,7 +17,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.learning.inputs import refusal
+from emphatic.common.names import refusal
 from emphatic.tables.fields import (
     PLAIN,
     NumberStyle,
