@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from emphatic.common.files import atomic_file
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
-from emphatic.tables.notation import RowParser
-from emphatic.tables.pipe import Reading, TextForm, collect
+from emphatic.tables.pipe import Reading, RowParser, TextForm, collect
 
 __all__ = ["FirstGuesses", "Guess", "load_warm_up", "save_warm_up"]
 

@@ -22,8 +22,8 @@ from emphatic.common.locks import hold_lock
 from emphatic.nexting.prediction_lines import format_lines
 from emphatic.nexting.predictor import WARM_UP, Every, Prediction, Predictor
 from emphatic.nexting.settings import Settings
-from emphatic.tables.delimited import LOOK_LINES
 from emphatic.tables.pipe import Malformed, Reading, Readings, line_blocks
+from emphatic.tables.text import LOOK_LINES
 
 __all__ = ["Every", "Live"]
 

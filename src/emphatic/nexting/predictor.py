@@ -25,10 +25,19 @@ from emphatic.nexting.prediction_lines import Every, LineFormat, Prediction
 from emphatic.nexting.related import make_makers
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.tables import Clock
-from emphatic.tables.jsonlines import is_nested
-from emphatic.tables.notation import Notation, ParsedRow, RowParser
-from emphatic.tables.pipe import BLOCK, JSON, Malformed, Reading, TextForm, collect_readings
-from emphatic.tables.times import TimeColumn
+from emphatic.tables.fields import TimeColumn
+from emphatic.tables.pipe import (
+    BLOCK,
+    JSON,
+    Malformed,
+    Notation,
+    ParsedRow,
+    Reading,
+    RowParser,
+    TextForm,
+    collect_readings,
+)
+from emphatic.tables.text import is_nested
 
 __all__ = ["ENGINE", "Every", "Outcome", "Prediction", "Predictor"]
 

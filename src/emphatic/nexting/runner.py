@@ -41,8 +41,7 @@ from emphatic.nexting.single_answers import differences, write_answers
 from emphatic.nexting.stopping import StopRequest, catch_stop
 from emphatic.nexting.unfinished import Unfinished
 from emphatic.tables import Clock, Hold
-from emphatic.tables.opening import open_source
-from emphatic.tables.table_errors import Caller
+from emphatic.tables.table import Caller, open_source
 
 __all__ = ["Nexting", "Progress"]
 
