@@ -26,7 +26,7 @@ from emphatic.studies import pages as page
 from emphatic.studies.grid import parameters, settings
 from emphatic.studies.grid import parse_numbers as numbers
 from emphatic.studies.sources import Simulated
-from emphatic.studies.sweeps import SweepConfig as Order
+from emphatic.studies.sweep_config import SweepConfig as Order
 
 RUNNER = CliRunner()
 GRID = {"rule": ["td", "true_online_etd"], "alpha": "2^-6, 2^-3, 2^5", "lambda": [0, 0.9]}

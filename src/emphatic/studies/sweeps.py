@@ -1,7 +1,7 @@
 """Sweeps: every setting of a grid on every run, in parallel where possible, with one table of the results.
 
 ``sweep`` plans tasks that can run in any order on any machine (``SweepPlan``), runs those that are not yet in the
-``TaskStore``, and gathers their scores. ``SweepConfig`` is a sweep as the command line or a TOML file describes it.
+``TaskStore``, and gathers their scores.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import hashlib
 import inspect
 import json
 import os
-import re
 import shutil
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -30,14 +28,13 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import problems
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
-from emphatic.common.names import check_names
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, Tasks
-from emphatic.studies.grid import Grid, GridSettings, SweptRule, parameters, parse_numbers, resolve, settings
+from emphatic.studies.grid import Grid, GridSettings, SweptRule, parse_numbers, settings
 from emphatic.studies.results import Sweep
 from emphatic.studies.sources import Recorded, Scores, Simulated
 
-__all__ = ["SweepConfig", "SweepPlan", "Task", "Track", "fingerprint", "on_one_thread", "sweep"]
+__all__ = ["SweepPlan", "Task", "Track", "fingerprint", "on_one_thread", "sweep"]
 
 #: Called now and then with the learner-steps done so far and in total.
 Progress = Callable[[int, int], None]
@@ -443,121 +440,3 @@ def _run_tasks(tasks: Mapping[int, Task], jobs: int | None) -> Iterator[tuple[in
 def _run_task(numbered: tuple[int, Task]) -> tuple[int, Scores]:
     number, task = numbered
     return number, task()
-
-
-# ---------------------------------------------------------------------- a sweep as text
-
-#: The default grid.
-_DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
-#: The types of these settings in a file; the others are checked where they are used.
-_KINDS: dict[str, tuple[Any, str]] = {
-    "problem": (str, "a name or a path"),
-    "options": (dict, "a table, [options]"),
-    "predict": (str, "the name of a column"),
-    "horizon": (int | float | str, "steps or a duration"),
-    "time": (str | bool, "the name of a column, or false"),
-    "delimiter": (str, "text"),
-}
-
-
-@dataclass(frozen=True)
-class SweepConfig:
-    """The settings of a sweep as given on the command line, or in a TOML file.
-
-    ``problem`` is a name, with ``options`` of its function, or the path of a log. ``grid`` is a list of grids, as in
-    ``[[grid]]`` of a file. A log needs ``predict``, a column, and ``horizon``.
-    """
-
-    problem: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    grid: tuple[Mapping[str, Any], ...] = ()
-    runs: int | None = None
-    steps: int | None = None
-    every: int | None = None
-    points: int | list[int] | None = None
-    seed: int | None = None
-    theta: list[float] | str | None = None
-    rerun: int | None = None
-    predict: str | None = None
-    horizon: float | str | None = None
-    time: str | bool | None = None
-    delimiter: str | None = None
-
-    @staticmethod
-    def read(path: Path) -> dict[str, Any]:
-        """The settings in a TOML file."""
-        try:
-            config = tomllib.loads(path.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: not a TOML file: {error}.") from None
-        except RecursionError:
-            raise ValueError(f"{path}: the settings are nested too deeply.") from None
-        check_names(config, [attribute.name for attribute in fields(SweepConfig)], str(path))
-        grids = config.get("grid", [])
-        if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
-            raise ValueError(f"{path}: grids are written as [[grid]].")
-        for key, (kind, wanted) in _KINDS.items():
-            if key in config and not isinstance(config[key], kind):
-                raise ValueError(f"{path}: {key!r} must be {wanted}. Got {config[key]!r}.")
-        return config
-
-    @staticmethod
-    def usual(rule: str | None) -> dict[str, Any]:
-        """The default grid of these rules; without λ if none of them uses it."""
-        resolved = resolve(_split(rule or _DEFAULT_GRID["rule"]))
-        known = {name for rule in resolved if not isinstance(rule, str) for name in parameters(rule)}
-        return {name: value for name, value in _DEFAULT_GRID.items() if name in ("rule", *known) or not known}
-
-    @property
-    def is_log(self) -> bool:
-        """Whether the problem is a file."""
-        known = self.problem.replace("-", "_") in problems.names()
-        return not known and (Path(self.problem).suffix != "" or Path(self.problem).is_file())
-
-    @property
-    def grids(self) -> list[dict[str, Any]]:
-        """The grids, rules as lists; those that are written MODULE:NAME are imported."""
-        grids = self.grid or (_DEFAULT_GRID,)
-        return [dict(grid) | {"rule": resolve(_split(grid.get("rule")))} for grid in grids]
-
-    def source(self) -> Callable[..., MDP | Tasks] | Recorded:
-        """The problem or log to learn from."""
-        if not self.is_log:
-            return self._make_problem()
-        for name, value in (("steps", self.steps), ("seed", self.seed), ("with", self.options or None)):
-            if value is not None:
-                raise ValueError(f"--{name} goes with a problem, and {self.problem!r} is a log, used as it is.")
-        if self.predict is None or self.horizon is None:
-            raise ValueError("a log needs the column to predict and how far ahead: --predict COLUMN --horizon STEPS.")
-        return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
-
-    def _make_problem(self) -> Callable[..., MDP | Tasks]:
-        for name in ("predict", "horizon", "time", "delimiter"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"--{name} goes with a log, and {self.problem!r} is a problem.")
-        function = problems.get(self.problem)
-        known = [name for name in inspect.signature(function).parameters if name != "seed"]
-        for name in self.options:
-            if name not in known:
-                options = ", ".join(known) or "none"
-                raise ValueError(f"problem {self.problem!r} has no option {name!r}; it has {options}.")
-        return functools.partial(function, **self.options) if self.options else function
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The other arguments of ``sweep``."""
-        names = ("runs", "steps", "every", "points", "seed", "theta", "rerun")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-    @property
-    def name(self) -> str:
-        """The name of the output folder: the problem with its options, or the log with its column and horizon."""
-        words = [Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"]
-        words += [f"{name}={value}" for name, value in self.options.items()]
-        words += [str(value) for value in (self.predict, self.horizon) if value is not None]
-        return re.sub(r"[^\w.=+-]+", "_", "-".join(words))
-
-
-def _split(rule: Any) -> Any:
-    """The names of a list in text form; anything else unchanged."""
-    return [name.strip() for name in rule.split(",")] if isinstance(rule, str) else rule
