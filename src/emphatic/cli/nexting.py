@@ -105,8 +105,8 @@ def _stopped(folder: Path | None, options: Options) -> str:
 
 def _on_ray(path: str, options: Options, shared: dict[str, Any]) -> Any:
     """The same on a cluster."""
-    from emphatic.cluster.connection import import_ray
     from emphatic.cluster.nexting import run
+    from emphatic.cluster.ray_shards import import_ray
 
     try:
         import_ray()
