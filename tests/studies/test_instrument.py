@@ -21,7 +21,7 @@ from emphatic import Learner, Rule, problems
 from emphatic.cli import app
 from emphatic.problems import MDP
 from emphatic.studies import Recorded, Sweep, page, sweep
-from emphatic.studies.plan import fingerprint
+from emphatic.studies.sweeps import fingerprint
 from tests.support import elementwise_rules
 
 RUNNER = CliRunner()

@@ -31,10 +31,8 @@ from emphatic.cluster.driver import (
 )  # fmt: skip
 from emphatic.cluster.ray_shards import Connection, RayShards
 from emphatic.errors import CheckpointError
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal, whole
-from emphatic.learning.joining import join
-from emphatic.learning.learner import Learner
+from emphatic.learning.inputs import Active, refusal, whole
+from emphatic.learning.learner import Learner, join
 from emphatic.questions import durations
 from emphatic.rules import ElementwiseRule
 from emphatic.stepsizes import StepSize

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.engines.rows import Rows
+from emphatic.engines.base import Rows
 from emphatic.features import Features
-from emphatic.features.readings import FeatureColumns
+from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
-from emphatic.learning.active import Active, make_unchecked
-from emphatic.learning.inputs import parameters
-from emphatic.learning.learner import Learner
-from emphatic.learning.recording import RecordedLearner
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.inputs import Active, make_unchecked, parameters
+from emphatic.learning.learner import Learner, RecordedLearner
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 from emphatic.rules import AnyRule

@@ -24,11 +24,10 @@ from emphatic.common.names import show
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
-from emphatic.learning import checkpoint, restoring
+from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
-from emphatic.learning.joining import join
-from emphatic.learning.learner import Learner
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.learner import Learner, join
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
@@ -867,17 +866,17 @@ class Horde(BlockLearner):
             mu: As for ``load``.
             rule: As for ``load``.
         """
-        restoring.check_engine(engine)
+        checkpoint.check_engine(engine)
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a single Learner, not a Horde: use emphatic.load.")
             name = engine or str(header.get("engine"))
             if lacking := engines.missing(name):
-                raise restoring.lacking_engine(engine, name, lacking)  # the file is not at fault
+                raise checkpoint.lacking_engine(engine, name, lacking)  # the file is not at fault
             try:
                 horde = Horde(**_saved_arguments(header, stored, mu, rule, engine))
                 horde._restore(header, stored, engine)
-                return horde, restoring.unpack(header["horde"]["more"], stored, _MORE)
+                return horde, checkpoint.unpack(header["horde"]["more"], stored, _MORE)
             except Exception as error:  # whatever a damaged file causes
                 raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error
 
@@ -889,7 +888,7 @@ class Horde(BlockLearner):
         """
         evaluator, setup = self._evaluator, self.setup
         questions = [question.config() for question in self.questions]
-        entries, tensors = restoring.pack(more, _MORE)
+        entries, tensors = checkpoint.pack(more, _MORE)
         (header_of_first, header, arrays), *states = [group.state() for group in self._groups]
         tensors |= arrays
         saved = {
@@ -1134,7 +1133,7 @@ def _saved_arguments(
     """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
     saved = header["horde"]
     if rule is None:
-        restoring.check_own_rule(header)
+        checkpoint.check_own_rule(header)
     behaviour = saved.get("mu") if mu is None else mu
     if isinstance(behaviour, str):
         raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.learning.active import Active
+from emphatic.learning.inputs import Active
 
 __all__ = ["LIMIT", "STRENGTHS", "Ridges"]
 

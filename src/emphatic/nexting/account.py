@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from emphatic.common.versions import versions
+from emphatic.common import versions
 from emphatic.nexting.overview import FILES
 from emphatic.nexting.reading_facts import unused_columns
 from emphatic.nexting.score_sections import count

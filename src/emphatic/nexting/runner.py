@@ -27,8 +27,8 @@ from emphatic.common.locks import hold_folder
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.hordes.ridges import LIMIT
-from emphatic.learning.active import Active
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.inputs import Active
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.derived import Derived
 from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
 from emphatic.nexting.reading_facts import check_rows, reading_facts

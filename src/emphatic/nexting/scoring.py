@@ -31,13 +31,9 @@ from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_f
 from emphatic.nexting.signals import SignalPlot, SignalSketch
 from emphatic.nexting.single_answers import KeptAnswers
 from emphatic.nexting.unfinished import Unfinished
-from emphatic.scores.answers import PlainAnswers
-from emphatic.scores.coverage import IntervalScores
-from emphatic.scores.measures import finite
-from emphatic.scores.offline import ROOM, FirstHalf, OfflineFit
+from emphatic.scores.baselines import ROOM, FirstHalf, OfflineFit, PlainAnswers
+from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
-from emphatic.scores.summary import LogScores
-from emphatic.scores.worst import WorstErrors
 from emphatic.tables import Hold
 
 __all__ = ["Scoring", "ScoringResult"]

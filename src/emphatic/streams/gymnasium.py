@@ -32,8 +32,7 @@ from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
 from emphatic.features import Bias, Features, Function, OneHot, Part, Tiles
 from emphatic.hordes.horde import NO, REWARD, YES, Horde, probability
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal, whole
+from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.evaluator import Behaviour
 from emphatic.questions.gvf import GVF

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from emphatic.studies.recorded import Recorded
-from emphatic.studies.results import Sweep
-from emphatic.studies.statistics import Interval
-from emphatic.studies.sweeping import Track, sweep
+from emphatic.studies.results import Interval, Sweep
+from emphatic.studies.sources import Recorded
+from emphatic.studies.sweeps import Track, sweep
 
 __all__ = ["Interval", "Recorded", "Sweep", "Track", "sweep"]

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
-from emphatic.studies.results import over_runs
-from emphatic.studies.statistics import CONFIDENCE, t_quantile
+from emphatic.studies.results import CONFIDENCE, over_runs, t_quantile
 
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.versions import versions
+from emphatic.common import versions
 from emphatic.studies.drawing import ALONG, best_along
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.results import over_runs

@@ -10,7 +10,7 @@ from typing import Any
 from emphatic.report.account import settings_section, time_section
 from emphatic.report.page import Figure, Html, Plots, choice, legend, page, paragraphs, section, text
 from emphatic.report.tables import NONE, Column, known, seconds, table
-from emphatic.studies.agreement import ORIGINS, count_numbers
+from emphatic.studies.reproductions import ORIGINS, count_numbers
 
 __all__ = ["ReproductionPage", "reproduction_page", "reproductions_index", "verdict"]
 

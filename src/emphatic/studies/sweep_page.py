@@ -10,8 +10,8 @@ from typing import Any
 from emphatic.report.account import settings_section, time_section
 from emphatic.report.page import Html, Plots, page, paragraphs, section
 from emphatic.report.tables import Column, amount, known, plus_minus, seconds, table
+from emphatic.studies.results import CONFIDENCE, t_quantile
 from emphatic.studies.sensitivity import inks, is_power, lambda_section, learning_section, number, sensitivity_section
-from emphatic.studies.statistics import CONFIDENCE, t_quantile
 
 __all__ = ["SweepPage", "sweep_page"]
 

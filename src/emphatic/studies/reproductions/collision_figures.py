@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
-from emphatic.studies.reproductions.collision_errors import Errors
-from emphatic.studies.reproductions.collision_grid import ALPHAS, BEST, CURVE, LAMBDAS
+from emphatic.studies.reproductions.comparisons import ALPHAS, BEST, CURVE, LAMBDAS, Errors
 
 __all__ = ["bests", "curve", "sensitivity"]
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category, shades
 from emphatic.studies.drawing import best_along
-from emphatic.studies.results import Sweep, over_runs
-from emphatic.studies.statistics import CONFIDENCE, t_quantile
+from emphatic.studies.results import CONFIDENCE, Sweep, over_runs, t_quantile
 
 __all__ = ["against_lambda", "bests", "describe", "learning", "sensitivity"]
 
