@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from emphatic.cluster.base import BLOCK
-from emphatic.cluster.horde import ClusterHorde, SharedReadings
-from emphatic.cluster.manifest import Manifest, hold_storage
+from emphatic.cluster.driver import Manifest, hold_storage
+from emphatic.cluster.horde import ClusterHorde
+from emphatic.cluster.learner import BLOCK
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.job import NextingResult, check_free
 from emphatic.nexting.readings import KeptReadings, ReadingCounts
@@ -26,7 +26,7 @@ from emphatic.nexting.related import make_makers
 from emphatic.nexting.runner import WAITING, Nexting, Progress
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.stopping import StopRequest
-from emphatic.tables import Clock
+from emphatic.tables import Block, Clock
 
 __all__ = ["ClusterNexting", "run"]
 
@@ -192,14 +192,13 @@ class ClusterNexting(Nexting):
         spent = self.seconds.get("learning", 0.0)
         #: What the manifest is to hold of each row that it may move to.
         self._states: dict[int, dict[str, Any]] = {}
-        sent: list[tuple[Any, SharedReadings, dict[str, Any]]] = []
+        sent: list[tuple[Block, dict[str, Any]]] = []
 
-        def read() -> Iterator[SharedReadings]:
+        def read() -> Iterator[Block]:
             for block in self.table.blocks(self.block, cluster.position, self.clock):
-                shared = SharedReadings(block.values, block.time, block.labels, block.gap)
                 self._digest.add(block)
-                sent.append((block, shared, self._more(0.0)))
-                yield shared
+                sent.append((block, self._more(0.0)))
+                yield block
 
         def on_checkpoint(rows: int) -> Mapping[str, Any]:
             self._flush(rows)
@@ -212,18 +211,18 @@ class ClusterNexting(Nexting):
             stream: Any = cluster.stream(read(), on_checkpoint=on_checkpoint)
             with closing(stream) as answers:
                 for predictions in answers:
-                    block, shared, more = sent.pop(0)
+                    block, more = sent.pop(0)
                     self.counts.add(block)
-                    self.counts.gaps += int(shared.gap.sum())
+                    self.counts.gaps += int(block.gap.sum())
                     end = block.row + len(block)
                     self._states[end] = more | {
                         "seconds": spent + time.perf_counter() - began,
                         "counts": asdict(self.counts),
                     }
-                    kept = KeptReadings(shared.values, shared.time, shared.gap, dict(shared.labels))
+                    kept = KeptReadings(block.values, block.time, block.gap, dict(block.labels))
                     self._waiting.append(_Waiting(block.row, kept, predictions, block.numbers))
                     self.progress("learning", end, self.rows)
-                    width = predictions.shape[1] + shared.values.shape[1] + len(shared.labels)
+                    width = predictions.shape[1] + block.values.shape[1] + len(block.labels)
                     if (end - self._waiting[0].begin) * width >= WAITING:
                         self._flush(end)
                     if request.signal is not None:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines, rules, stepsizes
 from emphatic.common.guard import Guard
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Engine, Features, Probe, Rows, Watch, block
+from emphatic.engines.base import Arrays, Engine, Features, Probe, Rows, Snapshot, Watch, block
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import Active, FeaturesLike, Numbers
@@ -658,11 +658,12 @@ class Learner:
 
     # ------------------------------------------------------------------ inside
 
-    def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
+    def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, afresh: bool = False) -> NDArray[Any]:
         """``run`` on a few rows: θ·φ' after each, (T, K), for a caller that has checked its input.
 
         φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
-        A learner that would diverge is frozen.
+        A learner that would diverge is frozen. With ``afresh`` the last θ·φ' has the bits of ``predict``, which are
+        those of the prediction before the next update; else an engine may take it from sums that it has at hand.
         """
         guard = self._guard
         if guard.users:
@@ -671,11 +672,17 @@ class Learner:
         try:
             if not self._decided:
                 self._decide(phi, 1)
-            engine, position = self._engine, self.position
-            predictions: NDArray[Any] = np.empty((len(phi.start), engine.K), self._type)
+            engine, T = self._engine, len(phi.start) - 1
+            position = self._ahead + int(engine.scalars.item(self._leader, -1))
+            predictions: NDArray[Any] = np.empty((T + 1, engine.K), self._type)
             rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            engine.run(rows, rows_next, top, parameters, predictions, Watch(self._frozen, True))
-            self._pass(position + len(predictions) - 1)
+            watch = Watch(self._frozen, True)
+            engine.run(rows, rows_next, top, parameters, predictions[:T] if afresh else predictions, watch)
+            if afresh:
+                with np.errstate(all="ignore"):
+                    predictions[T] = engine.predict(block(rows_next, T - 1, T))[0]
+            if np.count_nonzero(self._frozen):
+                self._pass(position + T)
             return predictions[1:]
         finally:
             guard.users = 0
@@ -716,7 +723,7 @@ class Learner:
             raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(phi)}", str(len(phi_next)))
         return phi, phi_next, max(top, top_next)
 
-    def _refuse_unfit(self, snapshot: object, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> None:
+    def _refuse_unfit(self, snapshot: Snapshot, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> None:
         """Raise if the features were at fault; the state is then restored."""
         try:
             self._features(Phi, Phi_next)
@@ -1057,10 +1064,12 @@ class RecordedLearner:
         R: Array,
         alpha: Array | None = None,
         extra: Mapping[str, Array] | None = None,
+        afresh: bool = False,
     ) -> Array:
         """Learn from T steps with parameters (T, K); returns θ·φ' after each, (T, K).
 
-        ``alpha`` may be given where no other parameter depends on it, and ``extra`` parameters that vary.
+        ``alpha`` may be given where no other parameter depends on it, and ``extra`` parameters that vary. With
+        ``afresh`` all is as ``Learner.run`` and ``Learner.predict`` would do it, bit for bit.
         """
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
         if extra:
@@ -1069,9 +1078,9 @@ class RecordedLearner:
         parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
         counts = self.learner.steps_taken if self._steps is not None else None
         top = self._top
-        if top is None:
+        if top is None or afresh:
             top = float(max(np.abs(phi.values).max(initial=0.0), np.abs(phi_next.values).max(initial=0.0)))
-        v = self.learner._step(phi, phi_next, top, parameters)
+        v = self.learner._step(phi, phi_next, top, parameters, afresh)
         if self._steps is not None:
             learned = self.learner.steps_taken - counts
             parameters = self._without(parameters, np.arange(len(phi))[:, None] >= learned)

@@ -91,7 +91,11 @@ def _one_line(error: BaseException) -> str:
 # ---------------------------------------------------------------------- tables and their blocks
 
 
-@dataclass(eq=False, slots=True)
+_NO_COUNTS = np.zeros(0, np.int64)
+_NO_FLAGS = np.zeros(0, np.bool_)
+
+
+@dataclass(eq=False, slots=True, init=False)  # (an initialiser by hand is quicker, where a block has one row)
 class Block:
     """Consecutive rows of a stream, the first of them row number ``row``.
 
@@ -108,21 +112,77 @@ class Block:
         infinite: For each signal, the number of infinite values; they are missing in ``values``.
         numbers: The number of each row in its file (B,), counted from 0 and including rows that were dropped.
         after_drop: The rows (B,) before which a row of the file was dropped.
-        gap: The rows (B,) that do not follow the row before: time jumped, a row was dropped, or a sequence was cut.
+        gap: The rows (B,) that do not follow the row before: time jumped, a row was dropped, or a sequence was cut. An
+            empty array means that every row follows.
+        actions: The action chosen in each row (B,), None where it is unknown; None without actions.
+        mu: The probability (or density) with which the behaviour chose each of ``actions``, (B,), or None.
+        terminated: The rows (B,) in which an episode terminated; None for rows of a log, which has no episodes. Where
+            it is not None the rows are those of an agent, and a row in ``gap`` is the first of an episode.
+        truncated: Whether the episode ends with the last row without having terminated.
+        action_before: The action that led to the first row; the row before came without it.
+        mu_before: The probability (or density) with which ``action_before`` was chosen, as a list of one, or None.
+        originals: The observations (B,) of which an agent's rows were made, for functions that are given them.
     """
 
     row: int
     values: NDArray[np.float64]
     time: NDArray[np.float64] | None
-    labels: dict[str, NDArray[np.object_]]
+    labels: dict[str, Any]
     unreadable: NDArray[np.int64] = field(repr=False)
     infinite: NDArray[np.int64] = field(repr=False)
-    numbers: NDArray[np.int64] | None = field(default=None, repr=False)
-    after_drop: NDArray[np.bool_] | None = field(default=None, repr=False)
-    gap: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    numbers: NDArray[np.int64] | None = field(repr=False)
+    after_drop: NDArray[np.bool_] | None = field(repr=False)
+    gap: NDArray[np.bool_]
+    actions: Sequence[Any] | None = field(repr=False)
+    mu: Sequence[float | None] | None = field(repr=False)
+    terminated: NDArray[np.bool_] | None = field(repr=False)
+    truncated: bool = field(repr=False)
+    action_before: Any = field(repr=False)
+    mu_before: Sequence[float] | None = field(repr=False)
+    originals: Sequence[Any] | None = field(repr=False)
+
+    def __init__(
+        self,
+        row: int,
+        values: NDArray[np.float64],
+        time: NDArray[Any] | None,
+        labels: dict[str, Any],
+        unreadable: NDArray[np.int64] = _NO_COUNTS,
+        infinite: NDArray[np.int64] = _NO_COUNTS,
+        numbers: NDArray[np.int64] | None = None,
+        after_drop: NDArray[np.bool_] | None = None,
+        gap: NDArray[np.bool_] = _NO_FLAGS,
+        actions: Sequence[Any] | None = None,
+        mu: Sequence[float | None] | None = None,
+        terminated: NDArray[np.bool_] | None = None,
+        truncated: bool = False,
+        action_before: Any = None,
+        mu_before: Sequence[float] | None = None,
+        originals: Sequence[Any] | None = None,
+    ) -> None:
+        self.row, self.values, self.time, self.labels = row, values, time, labels
+        self.unreadable, self.infinite, self.numbers, self.after_drop = unreadable, infinite, numbers, after_drop
+        self.gap, self.actions, self.mu, self.terminated, self.truncated = gap, actions, mu, terminated, truncated
+        self.action_before, self.mu_before, self.originals = action_before, mu_before, originals
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def agent_row(self, t: int) -> Block:
+        """Row t of an agent's block as a block of its own, with the action that led to it."""
+        row, labels = slice(t, t + 1), {name: column[t : t + 1] for name, column in self.labels.items()}
+        assert self.terminated is not None
+        block = Block(self.row + t, self.values[row], None if self.time is None else self.time[row], labels)
+        block.gap, block.terminated = self.gap[row], self.terminated[row]
+        block.truncated = self.truncated and t == len(self) - 1
+        block.originals = None if self.originals is None else self.originals[row]
+        if t == 0:
+            block.action_before, block.mu_before = self.action_before, self.mu_before
+        else:
+            block.action_before = None if self.actions is None else self.actions[t - 1]
+            mu = None if self.mu is None else self.mu[t - 1]
+            block.mu_before = None if mu is None else [mu]
+        return block
 
     @classmethod
     def from_rows(
