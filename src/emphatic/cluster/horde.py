@@ -301,7 +301,7 @@ class ClusterHorde(Cluster, BlockLearner):
         except ValueError:
             self.close()
             raise
-        self._parts = list(cuts)
+        self._cuts = list(cuts)
         self._exact = cuts.exact and (self._shards == 1 or Q % learners == 0 or len(template.rates) == 1)
         warm_up = None if block is None else _WarmUp(self._signals, self._categories, block, step)
         shards = []

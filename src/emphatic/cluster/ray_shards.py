@@ -123,9 +123,9 @@ class Connection:
             if room >= self.shards and free >= needed:
                 return
             if room < self.shards or time.monotonic() > until:
-                each = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+                threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
                 raise ClusterError(
-                    f"{self.shards} shards with {each} each need {needed} CPUs: the cluster's nodes have "
+                    f"{self.shards} shards with {threads} each need {needed} CPUs: the cluster's nodes have "
                     f"{' + '.join(map(str, cpus_of)) or 'none'}, {free} of them free. Use fewer shards or threads."
                 )
             time.sleep(0.2)
@@ -149,12 +149,12 @@ def _check_address(address: str) -> None:
 @contextmanager
 def _short_patience() -> Iterator[None]:
     """Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough."""
-    before = os.environ.get(_PATIENCE)
+    configured = os.environ.get(_PATIENCE)
     os.environ.setdefault(_PATIENCE, "4")
     try:
         yield
     finally:
-        if before is None:
+        if configured is None:
             os.environ.pop(_PATIENCE, None)
 
 
@@ -188,7 +188,7 @@ class RayShards:
     """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``."""
 
     def __init__(
-        self, connection: Connection, parts: Sequence[ShardPart], storage: Path, start: Start, gpus: int = 0
+        self, connection: Connection, models: Sequence[ShardPart], storage: Path, start: Start, gpus: int = 0
     ) -> None:
         self._connection, self._ray = connection, connection.ray
         errors = self._ray.exceptions
@@ -200,8 +200,8 @@ class RayShards:
                 name=f"emphatic-{start.session}-shard-{index}", namespace="emphatic", num_cpus=threads, num_gpus=gpus,
                 max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": dict.fromkeys(_THREADS, str(threads))},
-            ).remote(index, part, str(storage), start)
-            for index, part in enumerate(parts)
+            ).remote(index, model, str(storage), start)
+            for index, model in enumerate(models)
         ]  # fmt: skip
         try:
             self._check_storage(storage)
@@ -226,8 +226,8 @@ class RayShards:
 
     def wait(self, calls: list[Any]) -> list[Any]:
         ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN)
-        more, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
-        return list({*ready, *more})
+        all_ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
+        return list({*ready, *all_ready})
 
     def get(self, call: Any) -> Any:
         try:

@@ -198,9 +198,9 @@ class Group:
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
-        learner, before = self.learner, self.phi
-        Phi = phi if before is None else _stacked(before, phi)
-        begin = 1 if before is None else 0  # no step ends in the first row of a sequence
+        learner, phi_before = self.learner, self.phi
+        Phi = phi if phi_before is None else _stacked(phi_before, phi)
+        begin = 1 if phi_before is None else 0  # no step ends in the first row of a sequence
         V = np.empty((0, learner.K or 1))
         if len(targets.R) > begin:
             E, steps = self._E, targets.part(slice(begin, None))
@@ -286,21 +286,21 @@ class Group:
 
         A row of a log is answered with the bits that it would have in a block of many.
         """
-        before, E = self.phi, self._E
-        assert before is not None
+        phi_before, E = self.phi, self._E
+        assert phi_before is not None
         R, gamma, rho, I, factor = self._parameters(targets)
         alpha = None if factor is None else self._alpha * _tiled(factor, E)
         if E > 1:
             R, gamma, rho, I = (_tiled(p, E) for p in (R, gamma, rho, I))
         T = len(R)
         if T == 1:
-            phi_rows, row = before.rows if self._phi_rows is None else self._phi_rows, phi
+            phi_rows, row = phi_before.rows if self._phi_rows is None else self._phi_rows, phi
             next_rows = Rows(self._start, phi.indices[0], phi.values[0])  # quicker than ``Active.rows``
         else:
-            phi_rows, next_rows, row = _stacked(before, phi[:-1]).rows, phi.rows, phi[-1:]
+            phi_rows, next_rows, row = _stacked(phi_before, phi[:-1]).rows, phi.rows, phi[-1:]
         if self.others is not None:
             others_next = self.others(phi)
-            R = R + gamma * others_next - self.others(before)
+            R = R + gamma * others_next - self.others(phi_before)
         chances = None if targets.chances is None else self._chances(targets)
         V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, chances, is_row)
         if self.others is not None:
@@ -457,7 +457,7 @@ class Groups:
     ) -> Array | None:
         """As of a group."""
         pairs = zip(self.groups, columns, strict=True)
-        answers = [group.step(own, targets.of(group.questions), terminated, predict) for group, own in pairs]
+        answers = [group.step(column, targets.of(group.questions), terminated, predict) for group, column in pairs]
         return self._joined(answers) if predict else None
 
     def catch_up(self) -> None:

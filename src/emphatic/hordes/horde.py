@@ -341,7 +341,7 @@ class Horde(BlockLearner):
     def words(self) -> set[str]:
         """The columns that are read as words: ON and OFF stay words there."""
         policies = [question.policy.column for question in self.questions if question.policy is not None]
-        one_hot = [part.of for maker in self.makers for part in maker.parts if isinstance(part, OneHot)]
+        one_hot = [kind.of for maker in self.makers for kind in maker.parts if isinstance(kind, OneHot)]
         known = self.categories if self.is_warm else ()
         return {*known, *one_hot, *(column for column in policies if column is not None)}
 
@@ -528,17 +528,17 @@ class Horde(BlockLearner):
         B, gap = len(block), block.gap
         if not B:
             return np.empty((0, len(self.questions)))
-        if group.phi is None and any(each.open for each in self._groups):
+        if group.phi is None and any(member.open for member in self._groups):
             self._forget()  # an episode was truncated
         if not len(gap):
             gap = NO if B == 1 else np.zeros(B, bool)
-        raw, held, missing, hold = self._fill(block)
+        raw, filled, missing, hold = self._fill(block)
         follows = ~gap & learn
         follows[:1] &= group.phi is not None
         departure, counts = evaluator.departure, evaluator.counts if evaluator.counting else None
         try:
-            targets = evaluator(raw, held, self._before, follows)
-            columns: Any = group.columns(held.values[:, : self._components], missing, block.time, block.labels)
+            targets = evaluator(raw, filled, self._before, follows)
+            columns: Any = group.columns(filled.values[:, : self._components], missing, block.time, block.labels)
             answers = group.rows(columns, targets, gap, follows, learn)
         except Exception:
             evaluator.departure = departure
@@ -551,7 +551,7 @@ class Horde(BlockLearner):
             self._hold = hold
         self._rows += B
         if evaluator.needs_before:
-            self._before = raw.part(slice(B - 1, B)), held.part(slice(B - 1, B))
+            self._before = raw.part(slice(B - 1, B)), filled.part(slice(B - 1, B))
         return answers
 
     def _begin(self, group: Group | Groups, block: Block) -> Array:
@@ -564,14 +564,15 @@ class Horde(BlockLearner):
         if REWARD in evaluator.signals:  # it belongs to a step, and the last one is not of this episode
             hold.last = hold.last.copy()
             hold.last[evaluator.signals.index(REWARD)] = np.nan
-        filled, missing = hold.fill(values)
-        raw, held = (
-            Observations(evaluator.signals, v, block.labels, None, None, block.originals) for v in (values, filled)
+        filled_values, missing = hold.fill(values)
+        raw, filled = (
+            Observations(evaluator.signals, v, block.labels, None, None, block.originals)
+            for v in (values, filled_values)
         )
         C = self._components
-        columns: Any = group.columns(filled[:, :C], missing[:, :C], block.time, block.labels)
+        columns: Any = group.columns(filled_values[:, :C], missing[:, :C], block.time, block.labels)
         answers = group.begin(columns, evaluator.cumulants(raw))
-        self._hold, self._before, self._episode = hold, None, (raw, held)
+        self._hold, self._before, self._episode = hold, None, (raw, filled)
         self._rows += 1
         return answers
 
@@ -579,18 +580,18 @@ class Horde(BlockLearner):
         """One row of an agent: it begins an episode, or ends a transition."""
         if len(block.gap) and block.gap[0]:
             return self._begin(group, block)
-        evaluator, before = self._evaluator, self._episode
-        if before is None:
+        evaluator, row_before = self._evaluator, self._episode
+        if row_before is None:
             raise RuntimeError("An episode must begin before its first step: call begin(observation).")
         terminated, truncated = bool(block.terminated[0]), block.truncated  # type: ignore[index]
-        left, left_held = before
-        left.actions = left_held.actions = [block.action_before]
-        left.mu = left_held.mu = block.mu_before
-        raw, held, missing, hold = self._fill(block)
+        raw_before, filled_before = row_before
+        raw_before.actions = filled_before.actions = [block.action_before]
+        raw_before.mu = filled_before.mu = block.mu_before
+        raw, filled, missing, hold = self._fill(block)
         counts = evaluator.counts if evaluator.counting else None
         try:
-            targets = evaluator.transition(before, raw, held, terminated)
-            columns: Any = group.columns(held.values[:, : self._components], missing, block.time, block.labels)
+            targets = evaluator.transition(row_before, raw, filled, terminated)
+            columns: Any = group.columns(filled.values[:, : self._components], missing, block.time, block.labels)
             answers = group.step(columns, targets, terminated, predict or terminated or truncated)
         except Exception:
             if counts is not None:
@@ -600,7 +601,7 @@ class Horde(BlockLearner):
             self._hold.follow(raw.values[0])
         else:
             self._hold = hold
-        self._episode = (raw, held)
+        self._episode = (raw, filled)
         if terminated or truncated:
             self._episode = None
             group.end()
@@ -621,11 +622,11 @@ class Horde(BlockLearner):
         infinite = np.isinf(values)
         if infinite.any():
             values = np.where(infinite, np.nan, values)
-        more = (block.labels, block.actions, block.mu, block.originals)
+        labels_and_actions = (block.labels, block.actions, block.mu, block.originals)
         hold = self._hold.copy()
         filled, missing = hold.fill(values)
-        raw, held = Observations(signals, values, *more), Observations(signals, filled, *more)
-        return raw, held, missing[:, : self._components], hold
+        raw, full = (Observations(signals, v, *labels_and_actions) for v in (values, filled))
+        return raw, full, missing[:, : self._components], hold
 
     # ------------------------------------------------------------------ rows of a log
 
@@ -701,7 +702,7 @@ class Horde(BlockLearner):
                 action_name(action)
         block = Block(0, values, None if time is None else np.asarray(time), labels, actions=actions)
         if mu is not None:
-            block.mu = [chance for given in mu for chance in probability(given, "observe_many") or [np.nan]]
+            block.mu = [chance for value in mu for chance in probability(value, "observe_many") or [np.nan]]
         if gap is not None:
             block.gap = np.array(gap, bool)
         return self.advance(block, learn=learn)
@@ -916,14 +917,14 @@ class Horde(BlockLearner):
             saved["stepsize"] = setup.kind["stepsize"].config()
         if states:
             saved["of"] = [group.questions.tolist() for group in self._groups]
-            saved["groups"] = [{**own, "learner": learner} for own, learner, _ in states]
+            saved["groups"] = [{**of_group, "learner": learner} for of_group, learner, _ in states]
             for g, (_, _, arrays) in enumerate(states, 1):
                 tensors |= {f"{_prefix(g)}{name}": tensor for name, tensor in arrays.items()}
         tensors["horde.now"] = TensorPart.of(np.ascontiguousarray(evaluator.departure))
         if self._episode is not None:
-            raw, held = self._episode
+            raw, filled = self._episode
             saved["episode"] = {name: labels[0] for name, labels in raw.labels.items()}
-            tensors |= {"horde.raw": TensorPart.of(raw.values), "horde.held": TensorPart.of(held.values)}
+            tensors |= {"horde.raw": TensorPart.of(raw.values), "horde.held": TensorPart.of(filled.values)}
         return {**header, "horde": saved}, tensors
 
     def _restore(self, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None) -> None:
@@ -955,8 +956,8 @@ class Horde(BlockLearner):
                 fill_in(name, row, arrays[f"horde.{name}"], finite=False)
             if any(group.phi is None for group in self._groups):
                 raise ValueError("its episode has no features")
-            raw, held = (Observations(signals, row, labels) for row in rows)
-            self._episode = raw, held
+            raw, filled = (Observations(signals, row, labels) for row in rows)
+            self._episode = raw, filled
 
     @classmethod
     def join(cls, hordes: Sequence[Horde], makers_of: Mapping[str, int]) -> Horde:
@@ -996,13 +997,14 @@ class Horde(BlockLearner):
         self._makers = [groups[0].features for groups in shared]
         evaluator = self.evaluator(hordes[0].signals, hordes[0].categories, self.step)
         learners = [_joined_learner(groups, len(self.rates)) for groups in shared]
-        self._start(evaluator, np.concatenate([other.base for other in hordes]), learners)
+        self._start(evaluator, np.concatenate([horde.base for horde in hordes]), learners)
         for group, groups in zip(self._groups, shared, strict=True):
             group.join(groups)
         other = hordes[0]
         self._hold, self._rows, self._before = other._hold, other._rows, other._before
-        evaluator.counts = [counts for other in hordes for counts in other._evaluator.counts]
-        evaluator.departure = np.concatenate([other._evaluator.departure for other in hordes], axis=1)
+        evaluators = [other._evaluator for other in hordes]
+        evaluator.counts = [counts for of_horde in evaluators for counts in of_horde.counts]
+        evaluator.departure = np.concatenate([of_horde.departure for of_horde in evaluators], axis=1)
 
 
 # ------------------------------------------------------------------------------------------------ checks of arguments

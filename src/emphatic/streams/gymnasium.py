@@ -175,15 +175,15 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
             mu: Must be passed again if it was a function.
             rule: Must be passed again if it was a rule of your own.
         """
-        horde, more = Horde.load_with(path, mu=mu, rule=rule)
+        horde, saved = Horde.load_with(path, mu=mu, rule=rule)
         space = env.observation_space
-        if "gymnasium" not in more:
+        if "gymnasium" not in saved:
             raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by LearnGVFs: Horde.load opens it.")
         signals = horde.features.signals
         if len(signals) != len(component_names(space)):
             raise refusal("env", "LearnGVFs.load", f"have observations of {len(signals)} components", repr(space))
         try:
-            every, since = (more["gymnasium"][name] for name in ("every", "since"))
+            every, since = (saved["gymnasium"][name] for name in ("every", "since"))
             if not (type(every) is int and every > 0 and type(since) is int and since >= 0):
                 raise ValueError(f"its counts of steps are {every!r} and {since!r}")
             episodes = Episodes.resume(horde, _flat(space), _unflat(space))
@@ -537,11 +537,11 @@ def tiles(
     # Bounds near the largest float mean no more than infinity does.
     known = {name: pair for name, pair in zip(names, pairs, strict=True) if max(map(abs, pair)) < 1e30}
     known |= dict(ranges or {})
-    parts: list[Part] = [Bias()]
+    coders: list[Part] = [Bias()]
     for group in [[name] for name in names] if of is None else of:
         span = [known[name] for name in group] if all(name in known for name in group) else None
-        parts.append(Tiles(list(group), tiles=tiles, tilings=tilings, hashed=hashed, range=span, spacing="equal"))
-    return Features(parts)
+        coders.append(Tiles(list(group), tiles=tiles, tilings=tilings, hashed=hashed, range=span, spacing="equal"))
+    return Features(coders)
 
 
 def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
