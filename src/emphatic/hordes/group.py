@@ -141,6 +141,8 @@ class Group:
         self.phi: Active | None = None
         #: Which questions learned nothing in the step before.
         self.fresh = np.ones(Q, bool)
+        self._last_repeated: dict[str, tuple[Array, Array]] = {}
+        self._none_fresh = False  # where it is known that every question learned
         #: Whether anything was learned since the last cut or termination.
         self.open = False
         #: What the other learners that share the weights predict at φ, (K,).
@@ -219,7 +221,7 @@ class Group:
                     on_divergence="freeze",
                     **self._extra | self._chances(steps),
                 )
-            self.fresh, self.open = ~targets.known[-1], True
+            self.fresh, self._none_fresh, self.open = ~targets.known[-1], False, True
         row = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
         with np.errstate(all="ignore"):
             V = np.vstack([V[1 - begin :], learner.predict(row)])
@@ -236,7 +238,7 @@ class Group:
         """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()
         self.phi, self.open = None, False
-        self.fresh[:] = True
+        self.fresh[:], self._none_fresh = True, False
 
     # ------------------------------------------------------------------ transitions
 
@@ -248,7 +250,7 @@ class Group:
         if self.open:
             self.recorded.cut()
         self.phi, self._phi_rows, self.open = phi, None, False
-        self.fresh[:] = True
+        self.fresh[:], self._none_fresh = True, False
         V = self.learner.predict(phi)
         if self.others is not None:
             V = V + self.others(phi)
@@ -291,7 +293,8 @@ class Group:
         R, gamma, rho, I, factor = self._parameters(targets)
         alpha = None if factor is None else self._alpha * _tiled(factor, E)
         if E > 1:
-            R, gamma, rho, I = (_tiled(p, E) for p in (R, gamma, rho, I))
+            R, gamma, I = _tiled(R, E), self._repeated("gamma", gamma), self._repeated("I", I)
+            rho = self._repeated("rho", rho)
         T = len(R)
         if T == 1:
             phi_rows, row = phi_before.rows if self._phi_rows is None else self._phi_rows, phi
@@ -306,8 +309,8 @@ class Group:
         if self.others is not None:
             V = V + others_next
         self.phi, self._phi_rows, self.open = row, next_rows if T == 1 else None, not terminated
-        if self.setup.centred or is_row:
-            self.fresh = ~targets.known[-1]
+        if (self.setup.centred or is_row) and not (self._none_fresh and targets.all_known):
+            self.fresh, self._none_fresh = ~targets.known[-1], targets.all_known
         if self._direct:
             V = V if T == 1 else V[-1:]
             return np.zeros_like(V) if terminated else V
@@ -319,6 +322,14 @@ class Group:
         return np.zeros_like(answers[-1:]) if terminated else answers[-1:]
 
     # ------------------------------------------------------------------ inside
+
+    def _repeated(self, name: str, p: Array) -> Array:
+        """A parameter (T, Q) for E learners per question; an evaluator passes the same array where it is constant."""
+        constant, repeated = self._last_repeated.get(name, (None, p))
+        if p is not constant:
+            repeated = _tiled(p, self._E)
+            self._last_repeated[name] = p, repeated
+        return repeated
 
     def _chances(self, targets: Targets) -> dict[str, Array]:
         """π and μ of the steps, (T, K), where the rule uses them; π = 0 forgets the trace where nothing is known."""
@@ -338,6 +349,8 @@ class Group:
         R = R * self.scale - self.base * self.unit
         if not targets.all_known:
             R = np.where(known, R, 0.0)
+        elif self._none_fresh:
+            return R, targets.gamma, rho, I, None
         steady = (self.fresh[None] if len(R) == 1 else np.vstack([self.fresh, ~known[:-1]])) & self.steady
         if not steady.any():
             return R, targets.gamma, rho, I, None

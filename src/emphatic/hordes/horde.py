@@ -533,8 +533,11 @@ class Horde(BlockLearner):
         if not len(gap):
             gap = NO if B == 1 else np.zeros(B, bool)
         raw, filled, missing, hold = self._fill(block)
-        follows = ~gap & learn
-        follows[:1] &= group.phi is not None
+        if B == 1:
+            follows = YES if learn and group.phi is not None and not gap[0] else NO
+        else:
+            follows = ~gap & learn
+            follows[0] &= group.phi is not None
         departure, counts = evaluator.departure, evaluator.counts if evaluator.counting else None
         try:
             targets = evaluator(raw, filled, self._before, follows)
