@@ -98,7 +98,7 @@ class Manifest:
         return manifest
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -352,10 +352,10 @@ class LocalShards:
     def __init__(self, models: Sequence[ShardPart], storage: str, start: Start) -> None:
         self._shards = [Shard(index, model, storage, start) for index, model in enumerate(models)]
 
-    def put(self, value: Any) -> Any:
+    def put(self, value: object) -> Any:
         return value
 
-    def call(self, shard: int, method: str, *arguments: Any) -> _Call:
+    def call(self, shard: int, method: str, *arguments: object) -> _Call:
         return _Call(self._shards[shard], method, arguments)
 
     def wait(self, calls: list[Any]) -> list[Any]:
@@ -366,7 +366,7 @@ class LocalShards:
             raise call.error
         return call.answer
 
-    def revive(self, shard: int, method: str, *arguments: Any) -> Any:
+    def revive(self, shard: int, method: str, *arguments: object) -> Any:
         return self.get(self.call(shard, method, *arguments))
 
     def close(self) -> None:
@@ -383,10 +383,10 @@ class Lost(Exception):
 class Backend(Protocol):
     """Where the shards are: in this process, or in Ray's actors."""
 
-    def put(self, value: Any) -> Any:
+    def put(self, value: object) -> Any:
         """Something that can be sent to several shards, or several times."""
 
-    def call(self, shard: int, method: str, *arguments: Any) -> Any:
+    def call(self, shard: int, method: str, *arguments: object) -> Any:
         """Call a shard; its answer is there when ``wait`` says so."""
 
     def wait(self, calls: list[Any]) -> list[Any]:
@@ -395,7 +395,7 @@ class Backend(Protocol):
     def get(self, call: Any) -> Any:
         """The answer. ``Lost`` if there will be none; what the shard raised, if it did."""
 
-    def revive(self, shard: int, method: str, *arguments: Any) -> Any:
+    def revive(self, shard: int, method: str, *arguments: object) -> Any:
         """The answer of a shard that may have died, as soon as it is back."""
 
     def close(self) -> None:

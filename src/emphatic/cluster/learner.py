@@ -34,7 +34,7 @@ from emphatic.errors import CheckpointError
 from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner, join
 from emphatic.questions import durations
-from emphatic.rules import ElementwiseRule
+from emphatic.rules import AnyRule, ElementwiseRule
 from emphatic.stepsizes import StepSize
 
 __all__ = ["BLOCK", "IN_PROCESS", "Cluster", "ClusterLearner", "Cut", "OnCheckpoint", "Predictions", "cut", "grain"]
@@ -227,7 +227,7 @@ class Cut(list[slice]):
     exact: bool = False
 
 
-def grain(rule: Any, n: int, dtype: str, engine: str) -> tuple[int, int]:
+def grain(rule: str | AnyRule, n: int, dtype: str, engine: str) -> tuple[int, int]:
     """(steps, learners) at whose multiples an engine can be cut without another bit; 0 where it cannot."""
     if engine.startswith("cuda"):  # need not be installed where the driver runs
         return 0, 0
@@ -255,7 +255,7 @@ def cut(count: int, shards: int, block: int, grain: tuple[int, int]) -> Cut:
 class _LearnerPart:
     """The ``ShardPart`` of some of the learners, from number ``begin`` on."""
 
-    rule: Any
+    rule: str | AnyRule
     n: int
     K: int
     begin: int
@@ -314,7 +314,7 @@ class ClusterLearner(Cluster):
 
     def __init__(
         self,
-        rule: Any,
+        rule: str | AnyRule,
         n: int,
         K: int,
         *,
@@ -323,7 +323,7 @@ class ClusterLearner(Cluster):
         storage: str | os.PathLike[str] | None = None,
         dtype: str = "float64",
         engine: str = "auto",
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         threads: int | None = None,
         block: int = BLOCK,
         ahead: int = 4,
@@ -377,7 +377,7 @@ class ClusterLearner(Cluster):
                 the storage: a column ``row`` and one of lists. None makes none.
             parameters: Further parameters of ``Learner.run``.
         """
-        mode: Any = "driver" if predictions is True else None if predictions is False else predictions
+        mode: Predictions = "driver" if predictions is True else None if predictions is False else predictions
         T = _length(Phi) - (Phi_next is None)
         if T < 0:
             raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
@@ -495,7 +495,7 @@ def _columns(value: Any, part: slice) -> Any:
     return np.ascontiguousarray(value[:, part])
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     if isinstance(value, Active):
         return value.indices.nbytes + value.values.nbytes
     return int(getattr(value, "nbytes", 8))

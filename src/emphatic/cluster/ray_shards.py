@@ -99,7 +99,7 @@ class Connection:
             self.started = False
             self.ray.shutdown()
 
-    def _init(self, **arguments: Any) -> None:
+    def _init(self, **arguments: object) -> None:
         try:
             self.ray.init(
                 include_dashboard=False if "num_cpus" in arguments else None, log_to_driver=False,
@@ -173,10 +173,10 @@ def _first_line(error: BaseException) -> str:
 class ShardActor:
     """A shard in an actor. What it raises is an answer: Ray would print a page for each error that nobody fetched."""
 
-    def __init__(self, *arguments: Any) -> None:
-        self._shard = Shard(*arguments)
+    def __init__(self, index: int, model: ShardPart, storage: str, start: Start) -> None:
+        self._shard = Shard(index, model, storage, start)
 
-    def call(self, method: str, *arguments: Any) -> tuple[Any, Exception | None]:
+    def call(self, method: str, *arguments: object) -> tuple[Any, Exception | None]:
         """What the shard's method returns, or raises."""
         try:
             return getattr(self._shard, method)(*arguments), None
@@ -214,14 +214,14 @@ class RayShards:
         """The id of each shard's process, on its own node."""
         return [self.revive(shard, "process") for shard in range(len(self._actors))]
 
-    def put(self, value: Any) -> Any:
+    def put(self, value: object) -> Any:
         try:
             return self._ray.put(value)
         except self._ray.exceptions.ObjectStoreFullError:
             wanted = "Use smaller blocks, a smaller 'ahead', or a Ray with a larger object store."
             raise ClusterError(f"Ray's object store has no room for the blocks that are kept. {wanted}") from None
 
-    def call(self, shard: int, method: str, *arguments: Any) -> Any:
+    def call(self, shard: int, method: str, *arguments: object) -> Any:
         return self._actors[shard].call.remote(method, *arguments)
 
     def wait(self, calls: list[Any]) -> list[Any]:
@@ -242,7 +242,7 @@ class RayShards:
             raise error
         return answer
 
-    def revive(self, shard: int, method: str, *arguments: Any) -> Any:
+    def revive(self, shard: int, method: str, *arguments: object) -> Any:
         until = time.monotonic() + _BACK_WITHIN
         while True:
             call = self.call(shard, method, *arguments)

@@ -30,6 +30,8 @@ __all__ = ["Group", "Groups", "Setup", "fill_in"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Times = NDArray[Any] | None
+Labels = Mapping[str, Any]
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
 
@@ -166,7 +168,7 @@ class Group:
             answers[name][:, self._blended] = self._single[:, :, i]
         return answers
 
-    def columns(self, held: Array, missing: Flags, time: Any, labels: Mapping[str, Any]) -> FeatureColumns:
+    def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> FeatureColumns:
         """The input of φ for rows (B, C), checked: invalid input raises here, and nothing changes."""
         return self.features.columns(held, time=time, labels=labels, missing=missing)
 
@@ -447,7 +449,7 @@ class Groups:
         """φ of the last row in the first group; None after a cut."""
         return self.groups[0].phi
 
-    def columns(self, held: Array, missing: Flags, time: Any, labels: Mapping[str, Any]) -> list[FeatureColumns]:
+    def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> list[FeatureColumns]:
         """The columns of each group, all checked before any group learns."""
         return [group.columns(held, missing, time, labels) for group in self.groups]
 
@@ -502,7 +504,7 @@ def fill_in(name: str, array: NDArray[Any], stored: NDArray[Any], finite: bool =
     array[:] = stored
 
 
-def _scaled_by(rates: Sequence[float], alpha: Any, Q: int) -> Any:
+def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:
     """α of every learner: each rate times ``alpha``, a number or one per question."""
     try:
         of_question = np.broadcast_to(np.asarray(alpha, np.float64), Q)

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, overload
 from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, stepsizes
 from emphatic.common.guard import Guard
@@ -32,11 +32,16 @@ from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
 from emphatic.rules import AnyRule
+from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, Table, open_table
 
 __all__ = ["NO", "RATES", "REWARD", "YES", "BlockLearner", "Horde", "probability", "rows_of", "warm_up_rows"]
 
 Array = NDArray[np.float64]
+#: A row as a caller gives it: {name: reading}, or the readings in the order of the signals.
+Observation = Mapping[str, Any] | Sequence[Any] | Array
+#: The probability (or density) of an action as a caller gives it.
+Chance = float | np.floating[Any] | None
 #: What learns blocks as they come, and yields the predictions at the rows of each, or None.
 Stream = Callable[[Iterable[Block]], Iterable[Any]]
 
@@ -100,7 +105,7 @@ class BlockLearner(ABC):
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
         """``warm_up`` on the rows of a block, of these signals and categories. Returns self."""
 
-    def warm_up(self, table: Any, rows: int | None = None) -> Self:
+    def warm_up(self, table: object, rows: int | None = None) -> Self:
         """Find ranges, categories and means from the first rows of a table, a tenth of it (500 to 10,000) by default.
 
         Nothing is learned yet: the next row is the first. Returns self.
@@ -116,10 +121,10 @@ class BlockLearner(ABC):
         step = clock.step if self.step is None and clock is not None else self.step
         return self.warm_up_on(source.names, source.categories, next(source.blocks(rows)), step)
 
-    def _open(self, table: Any) -> Table:
+    def _open(self, table: object) -> Table:
         return table if isinstance(table, Table) else open_table(table, words=self.words)
 
-    def _run(self, table: Any, stream: Stream) -> Array:
+    def _run(self, table: object, stream: Stream) -> Array:
         """The predictions (T, Q) at all rows of a table; warms up on its first rows if that has not been done."""
         source = self._open(table)
         if not self.is_warm:
@@ -213,7 +218,7 @@ class Horde(BlockLearner):
         dtype: str = "float64",
         engine: str = "auto",
         threads: int = 1,
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         least_squares: bool = False,
         **extra: Any,
     ) -> None:
@@ -415,7 +420,7 @@ class Horde(BlockLearner):
         self._start(evaluator, evaluator.mean(Observations(names, block.values, block.labels)))
         return self
 
-    def prepare(self, names: Sequence[str], observations: Any = ()) -> Horde:
+    def prepare(self, names: Sequence[str], observations: ArrayLike = ()) -> Horde:
         """Prepare for transitions whose observations have these components; "reward" is one more signal.
 
         Features that have been warmed up stay unchanged. No mean is known: returns are learned from 0. Returns self.
@@ -635,11 +640,11 @@ class Horde(BlockLearner):
 
     def observe(
         self,
-        observation: Mapping[str, Any] | Sequence[Any] | Array,
+        observation: Observation,
         *,
-        action: Any = None,
-        mu: Any = None,
-        time: Any = None,
+        action: object = None,
+        mu: Chance = None,
+        time: object = None,
         learn: bool = True,
     ) -> Array:
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
@@ -670,10 +675,10 @@ class Horde(BlockLearner):
         self,
         observations: Mapping[str, Any] | Array,
         *,
-        actions: Any = None,
-        mu: Any = None,
-        time: Any = None,
-        gap: Any = None,
+        actions: Sequence[Any] | None = None,
+        mu: Sequence[Chance] | Array | None = None,
+        time: Sequence[Any] | NDArray[Any] | None = None,
+        gap: Sequence[bool] | NDArray[np.bool_] | None = None,
         learn: bool = True,
     ) -> Array:
         """``observe`` of many rows at once, which is quicker; predictions (B, Q).
@@ -710,7 +715,7 @@ class Horde(BlockLearner):
             block.gap = np.array(gap, bool)
         return self.advance(block, learn=learn)
 
-    def run(self, table: Any) -> Array:
+    def run(self, table: object) -> Array:
         """Learn from a whole log and return the predictions, (T, Q); warms up on its first rows if not warmed up yet.
 
         It continues from what was seen before; call ``cut`` first if the log is a new sequence.
@@ -732,7 +737,7 @@ class Horde(BlockLearner):
 
     # ------------------------------------------------------------------ transitions
 
-    def begin(self, observation: Mapping[str, Any] | Sequence[Any] | Array, *, time: Any = None) -> Array:
+    def begin(self, observation: Observation, *, time: object = None) -> Array:
         """Begin an episode with its first observation; returns the predictions at it, (Q,).
 
         An episode that has not terminated is cut off here.
@@ -749,26 +754,42 @@ class Horde(BlockLearner):
 
     @overload
     def learn(
-        self, action: Any, reward: Any, observation: Any, terminated: bool, truncated: bool = False, mu: Any = None, *,
-        time: Any = None, predict: Literal[True] = True,
-    ) -> Array: ...  # fmt: skip
+        self,
+        action: object,
+        reward: object,
+        observation: Observation,
+        terminated: bool,
+        truncated: bool = False,
+        mu: Chance = None,
+        *,
+        time: object = None,
+        predict: Literal[True] = True,
+    ) -> Array: ...
 
     @overload
     def learn(
-        self, action: Any, reward: Any, observation: Any, terminated: bool, truncated: bool = False, mu: Any = None, *,
-        time: Any = None, predict: bool,
-    ) -> Array | None: ...  # fmt: skip
+        self,
+        action: object,
+        reward: object,
+        observation: Observation,
+        terminated: bool,
+        truncated: bool = False,
+        mu: Chance = None,
+        *,
+        time: object = None,
+        predict: bool,
+    ) -> Array | None: ...
 
     def learn(
         self,
-        action: Any,
-        reward: Any,
-        observation: Mapping[str, Any] | Sequence[Any] | Array,
+        action: object,
+        reward: object,
+        observation: Observation,
         terminated: bool,
         truncated: bool = False,
-        mu: Any = None,
+        mu: Chance = None,
         *,
-        time: Any = None,
+        time: object = None,
         predict: bool = True,
     ) -> Array | None:
         """Learn from a transition, and return all predictions at its observation, (Q,).
@@ -813,7 +834,7 @@ class Horde(BlockLearner):
         for row in self._episode or ():
             row.originals = [observation_of(row.values[0, :-1])]
 
-    def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
+    def _read(self, observation: Any, function: str, reward: object = None) -> tuple[Array, dict[str, Any]]:
         """The row (1, C) of all signals, and labels; in a transition with its reward. ``function`` is the caller."""
         categories, signals = self._evaluator.categories, self._evaluator.signals
         wanted = signals if function == "observe" else self._observed
@@ -1013,7 +1034,7 @@ class Horde(BlockLearner):
 # ------------------------------------------------------------------------------------------------ checks of arguments
 
 
-def _check_questions(questions: Any) -> tuple[GVF, ...]:
+def _check_questions(questions: object) -> tuple[GVF, ...]:
     """Questions of different names."""
     checked = tuple(questions) if isinstance(questions, Sequence) else ()
     if not checked or not all(isinstance(question, GVF) for question in checked):
@@ -1036,7 +1057,7 @@ def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool,
         raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
 
 
-def _check_rates(rates: Any) -> tuple[float, ...]:
+def _check_rates(rates: object) -> tuple[float, ...]:
     listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
     if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
         raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
@@ -1053,7 +1074,7 @@ def _claim(maker: Features) -> Features:
     return maker
 
 
-def _group_by_maker(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
+def _group_by_maker(features: object, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
     """Each feature maker, and the questions that share it."""
     if isinstance(features, Features):
         return [(features, np.arange(len(names)))]
@@ -1102,7 +1123,7 @@ def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]
     return values, None, labels
 
 
-def probability(mu: Any, function: str) -> list[float] | None:
+def probability(mu: object, function: str) -> list[float] | None:
     """μ as passed with a step, a list of one; ``function`` names the caller."""
     if mu is None:
         return None
@@ -1123,7 +1144,7 @@ def _as_reading(name: str, reading: Any, function: str) -> float:
         raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
 
 
-def _as_label(name: str, label: Any, function: str) -> Any:
+def _as_label(name: str, label: object, function: str) -> str | float | None:
     if not isinstance(label, str | int | float | None):
         raise refusal("observation", function, f"have text or a number for {name!r}", repr(label))
     return label

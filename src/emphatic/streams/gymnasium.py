@@ -37,6 +37,7 @@ from emphatic.learning.learner import Learner
 from emphatic.questions.evaluator import Behaviour
 from emphatic.questions.gvf import GVF
 from emphatic.rules import AnyRule
+from emphatic.stepsizes import StepSize
 from emphatic.tables import Block
 
 try:
@@ -99,7 +100,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         rule: str | AnyRule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         warm_up: int = 0,
         every: int = 1,
         record: bool = False,
@@ -130,7 +131,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         info["predictions"] = self.episodes.predictions[0]
         return observation, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         mu, self.mu = self.mu, None
         self._since += 1
@@ -231,7 +232,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         rule: str | AnyRule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         warm_up: int = 0,
         record: bool = False,
         dtype: str = "float64",
@@ -435,7 +436,7 @@ class Episodes:
     def step(
         self,
         i: int,
-        action: Any,
+        action: object,
         reward: Any,
         observation: Any,
         terminated: bool,
@@ -489,7 +490,7 @@ class Episodes:
         row[-1] = reward
         return row[None]
 
-    def _originals(self, observation: Any) -> list[Any] | None:
+    def _originals(self, observation: object) -> list[Any] | None:
         """A copy of an observation for functions, as an environment may reuse its array."""
         if not self._watched:
             return None
@@ -562,7 +563,7 @@ def _unflat(space: spaces.Space[Any]) -> Callable[[Array], Any]:
     return lambda flat: spaces.unflatten(space, flat)
 
 
-def _features(features: Any, space: spaces.Space[Any], names: Sequence[str]) -> Any:
+def _features(features: object, space: spaces.Space[Any], names: Sequence[str]) -> Any:
     """A feature maker; for a function of the observation, one that calls it."""
     if not callable(features) or isinstance(features, Features):
         return features
