@@ -1045,6 +1045,8 @@ class RecordedLearner:
 
     def __init__(self, learner: Learner, constant: Arrays, top: float | None, record: bool) -> None:
         self.learner, self._constant, self._top = learner, constant, top
+        self._phi_next: Rows | None = None  # of the last step, where its largest component is known
+        self._top_next = 0.0
         self._off = [at for at, name in enumerate(learner.rule.parameters) if name in _OFF]
         self._steps: list[tuple[Any, ...]] | None = [] if record else None
 
@@ -1079,7 +1081,10 @@ class RecordedLearner:
         counts = self.learner.steps_taken if self._steps is not None else None
         top = self._top
         if top is None or afresh:
-            top = float(max(np.abs(phi.values).max(initial=0.0), np.abs(phi_next.values).max(initial=0.0)))
+            # φ of a step is mostly φ' of the step before, whose largest component is known.
+            top_now = self._top_next if phi is self._phi_next else float(np.abs(phi.values).max(initial=0.0))
+            self._phi_next, self._top_next = phi_next, float(np.abs(phi_next.values).max(initial=0.0))
+            top = max(top_now, self._top_next)
         v = self.learner._step(phi, phi_next, top, parameters, afresh)
         if self._steps is not None:
             learned = self.learner.steps_taken - counts
