@@ -79,7 +79,7 @@ def _announce(text: str) -> None:
 
 def _default_folder(path: str, options: Options) -> Path:
     """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; to overwrite, NAME; to resume, the last of them."""
-    from emphatic.nexting.job import holds_results
+    from emphatic.nexting.runner import holds_results
 
     folder = first = Path("nexting") / _stem(path)
     if options.overwrite:
@@ -94,11 +94,11 @@ def _default_folder(path: str, options: Options) -> Path:
 
 def _stopped(folder: Path | None, options: Options) -> str:
     """What to say after Ctrl-C."""
-    from emphatic.nexting.unfinished import Unfinished
+    from emphatic.nexting.learning import checkpoint_file
 
     if options.ray is not None:
         return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
-    if folder is not None and Unfinished(folder).checkpoint.exists():
+    if folder is not None and checkpoint_file(folder).exists():
         return f"Stopped; continue with --resume --out {folder}."
     return "Stopped; nothing was saved."
 
@@ -183,7 +183,7 @@ def _show(result: Any, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.nexting.reading_facts import reading_lines
+    from emphatic.nexting.runner import ingest_lines
 
     C = len(result.settings.predict)
     median = f"median over {C} signals, " if C > 1 else ""
@@ -209,7 +209,7 @@ def _show(result: Any, folder: Path) -> None:
     frozen = sum(int(learner.frozen.sum()) for learner in result.model.learners)
     if frozen:
         print(f"{frozen} of {sum(learner.K for learner in result.model.learners)} learners are frozen after diverging.")
-    for line in reading_lines(result.reading):
+    for line in ingest_lines(result.reading):
         print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 

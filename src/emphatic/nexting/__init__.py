@@ -3,7 +3,6 @@
 ``run`` does it in one call; ``Nexting`` is the same in steps.
 """
 
-from emphatic.nexting.job import NextingResult, run
-from emphatic.nexting.runner import Nexting, Progress
+from emphatic.nexting.runner import Nexting, NextingResult, Progress, run
 
 __all__ = ["Nexting", "NextingResult", "Progress", "run"]

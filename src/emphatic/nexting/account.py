@@ -2,59 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from emphatic.common.versions import versions
+from emphatic.nexting.learning import Learned
 from emphatic.nexting.overview import FILES
-from emphatic.nexting.reading_facts import unused_columns
+from emphatic.nexting.runner import unused_columns
 from emphatic.nexting.score_sections import count
+from emphatic.nexting.scoring import Scored
 from emphatic.questions.durations import format_duration
 
 __all__ = ["page"]
 
 
-def page(run: Any) -> str:
-    """The whole page, of a finished ``emphatic.nexting.runner.Nexting``."""
+def page(scored: Scored, seconds: Mapping[str, float]) -> str:
+    """The whole page, of a log that has been scored."""
     from emphatic.nexting.page import NextingPage, nexting_page
 
+    run = scored.learned
+    settings = run.log.settings
     n = max(maker.n for maker in run.horde.makers)
-    rule = "true online emphatic TD(λ)" if run.settings.rule == "true_online_etd" else run.settings.rule
-    intro = (
-        f"{_span(run)} Learned online in one pass by {rule}: {count(run.learners, 'learner')} on {count(n, 'feature')}."
-    )
+    rule = "true online emphatic TD(λ)" if settings.rule == "true_online_etd" else settings.rule
+    learners = f"{count(run.learners, 'learner')} on {count(n, 'feature')}"
+    intro = f"{_span(scored)} Learned online in one pass by {rule}: {learners}."
     return nexting_page(
         NextingPage(
-            title=run.table.name.replace("\\", "/").split("/")[-1],
+            title=run.log.table.name.replace("\\", "/").split("/")[-1],
             intro=intro,
-            scores=run.summary,
-            curves=_curves(run.curves),
-            signals=run.plots,
-            quality=_quality(run),
-            settings=run.settings.table(),
-            seconds=run.seconds,
+            scores=scored.summary,
+            curves=_curves(scored.curves),
+            signals=scored.plots,
+            quality=_quality(scored),
+            settings=settings.table(),
+            seconds=seconds,
             versions=versions("pyarrow"),
-            upcoming=run.upcoming,
-            when=_moment(run, run.last_time),
-            worst=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in run.worst],
-            reading=run.summary[0].get("reading", {}) if run.summary else {},
+            upcoming=scored.upcoming,
+            when=_moment(run, scored.span[1]),
+            worst=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in scored.worst],
+            reading=scored.summary[0].get("reading", {}) if scored.summary else {},
             files=FILES,
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
-            toml=run.settings.toml(),
-            coverage=run.settings.coverage,
-            alarms=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in run.alarms],
-            false_alarm_rate=run.settings.false_alarm_rate,
+            toml=settings.toml(),
+            coverage=settings.coverage,
+            alarms=[row | {"when": _moment(run, row["time"]) or f"row {row['row']:,}"} for row in scored.alarms],
+            false_alarm_rate=settings.false_alarm_rate,
         )
     )
 
 
-def _span(run: Any) -> str:
+def _span(scored: Scored) -> str:
     """From when to when, how many rows and which columns."""
-    rows, signals = count(run.rows, "row"), list(run.table.names)
-    first, last = (_moment(run, time) for time in (run.first_time, run.last_time))
+    run, table = scored.learned, scored.learned.log.table
+    rows, signals = count(run.log.rows, "row"), list(table.names)
+    first, last = (_moment(run, time) for time in scored.span)
     listed = ", ".join(signals[:8]) + (f" and {len(signals) - 8:,} more" if len(signals) > 8 else "")
-    others = len(run.table.categories)
+    others = len(table.categories)
     columns = f"{count(len(signals), 'signal')} ({listed})" + (
         f" and {count(others, 'column')} of words" if others else ""
     )
@@ -66,11 +71,12 @@ def _curves(curves: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": curves[0]["rows"]} | {shown: [curve[name] for curve in curves] for shown, name in names.items()}
 
 
-def _quality(run: Any) -> dict[str, Any]:
-    names, counts, clock, hold = run.table.names, run.counts, run.clock, run.horde.hold
-    quality: dict[str, Any] = {"rows": run.rows}
+def _quality(scored: Scored) -> dict[str, Any]:
+    run, table = scored.learned, scored.learned.log.table
+    names, counts, clock, hold = table.names, run.counts, run.clock, run.horde.hold
+    quality: dict[str, Any] = {"rows": run.log.rows}
     if clock is not None and np.isfinite(clock.step):
-        quality["usual step"] = format_duration(clock.step) if run.table.dated else f"{clock.step:g}"
+        quality["usual step"] = format_duration(clock.step) if table.dated else f"{clock.step:g}"
         quality["gaps"] = clock.gaps
         quality["longest gaps"] = [(row, _when(run, a), _when(run, b)) for row, a, b in clock.longest]
         quality["irregular steps"] = clock.irregular
@@ -80,21 +86,21 @@ def _quality(run: Any) -> dict[str, Any]:
     quality["clipped"] = {n: both for n, both in clipped.items() if any(both)}
     unreadable = {name: a + b for name, a, b in zip(names, counts.unreadable, counts.infinite, strict=True)}
     quality["unreadable"] = {name: count for name, count in unreadable.items() if count}
-    quality["constant"] = run.constant
-    quality["ignored columns"] = run.table.ignored | unused_columns(run)
-    if run.table.broken:
-        quality["malformed lines skipped"] = run.table.broken
+    quality["constant"] = scored.constant
+    quality["ignored columns"] = table.ignored | unused_columns(run)
+    if table.broken:
+        quality["malformed lines skipped"] = table.broken
     if run.frozen:
         quality["learners frozen after diverging"] = run.frozen
     return quality
 
 
-def _moment(run: Any, time: float | None) -> str:
+def _moment(run: Learned, time: float | None) -> str:
     """A time as it is written on the page; "" if there is none."""
     return "" if time is None or not np.isfinite(time) else _when(run, time)
 
 
-def _when(run: Any, time: float) -> str:
-    if not run.table.dated:
+def _when(run: Learned, time: float) -> str:
+    if not run.log.table.dated:
         return f"{time:g}"
     return str(np.datetime64(int(time * 1000), "ms")).replace("T", " ").removesuffix(".000")

@@ -16,14 +16,24 @@ from numpy.typing import NDArray
 
 from emphatic import rules
 from emphatic.features import Features
+from emphatic.hordes.horde import Horde
 
 if TYPE_CHECKING:
-    from emphatic.hordes.horde import Horde
     from emphatic.nexting.settings import Settings
     from emphatic.questions.gvf import GVF
     from emphatic.tables import Table
 
-__all__ = ["LIMIT", "MOST", "Size", "choose_related", "expected_size", "is_large", "make_makers", "shares"]
+__all__ = [
+    "LIMIT",
+    "MOST",
+    "Size",
+    "choose_related",
+    "expected_size",
+    "is_large",
+    "make_horde",
+    "make_makers",
+    "shares",
+]
 
 #: Bytes of weights and traces above which questions see only what is related to them.
 LIMIT = 1 << 27
@@ -78,6 +88,24 @@ def choose_related(table: Table, rows: int) -> dict[str, list[str]]:
             best = np.argsort(-close[row], kind="stable")[:MOST]
             related[name] = [table.names[i] for i in best if close[row, i] > 0.0]
     return related
+
+
+def make_horde(settings: Settings, step: float | None) -> Horde:
+    """The Horde that these settings describe, before it is warmed up; ``step`` is the usual step of the times."""
+    from emphatic.nexting.settings import ENGINE
+
+    return Horde(settings.gvfs(), make_makers(settings), **horde_options(settings, step), engine=ENGINE)
+
+
+def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
+    """The arguments of ``Horde`` that settings decide, besides its questions and features."""
+    return {
+        "rule": settings.rule,
+        "rates": settings.rates,
+        "stepsize": settings.stepsize,
+        "step": step,
+        "least_squares": settings.least_squares,
+    }
 
 
 def make_makers(settings: Settings) -> Features | dict[str, Features]:

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import data
-from emphatic.nexting.job import run as learn
 from emphatic.nexting.prediction_lines import OF_A_SIGNAL
+from emphatic.nexting.runner import run as learn
 from emphatic.report import Axis, Figure, Key, Line, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, finding
 from emphatic.studies.conditions import Conditions
