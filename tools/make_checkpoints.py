@@ -56,7 +56,7 @@ def main() -> None:
 
 def hordes(folder: Path) -> None:
     """A horde that was saved by itself, and the model of ``emphatic nexting``."""
-    from emphatic.cli import commands as cli
+    from emphatic import cli
 
     folder.mkdir()
     learned = checkpoints.horde()

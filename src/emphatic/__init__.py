@@ -14,8 +14,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from emphatic import _moved
-
 if TYPE_CHECKING:
     from functools import partial
 
@@ -70,9 +68,7 @@ if TYPE_CHECKING:
     ABTD: partial[Learner]
     ResidualGradient: partial[Learner]
 
-__version__ = "0.2.0"
-
-_moved.install()
+__version__ = "0.3.0"
 
 _HOME = {
     "errors": ("CheckpointError", "Diverged"),

@@ -101,7 +101,7 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
 def test_a_first_run_says_that_it_compiles(wave: Path, tmp_path: Path) -> None:
     code = """
 import sys
-from emphatic.cli.progress import compile_notice
+from emphatic.cli.terminal import compile_notice
 with compile_notice(lambda *given: print(*given)):
     import numba
     numba.njit("float64(float64)", cache=True)(lambda x: x + 1)(1.0)

@@ -466,7 +466,7 @@ def test_a_time_that_cannot_be_read_is_reported(tmp_path: Path, whole: tuple[lis
 
 
 def test_a_model_that_knows_no_notation_goes_on_as_ever(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
-    """Models were saved without it until 0.2."""
+    """The model under tests/data/0.1.0 has none."""
     horde, more = Horde.load_with(whole[1])
     assert more.pop("notation")["time"]["columns"] == ["time"]
     horde.save(tmp_path / "old", **more)

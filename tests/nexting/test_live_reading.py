@@ -18,7 +18,7 @@ import pytest
 import emphatic
 from emphatic import GVF
 from emphatic import features as f
-from emphatic.cli.common import FAILURES, report_error
+from emphatic.cli.terminal import FAILURES, report_error
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.first_guesses import FirstGuesses
 from emphatic.nexting.live import Live

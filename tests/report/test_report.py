@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import re
 import subprocess
@@ -19,16 +18,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from emphatic import report
 from emphatic.cli import app
-from emphatic.nexting import page as nexting_pages
-from emphatic.nexting import score_sections, signals
 from emphatic.nexting.overview import FILES
 from emphatic.nexting.page import NextingPage, nexting_page
 from emphatic.nexting.signals import SignalSketch, signal_plot, thin
 from emphatic.report import Column, Html, amount, share, svg, table, text
 from emphatic.report.plots import Store
-from emphatic.studies import reproduction_page, sweep_page
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -428,14 +423,3 @@ def test_a_page_says_what_scrolls_searches_and_saves_pictures(tmp_path: Path) ->
     frame = f'<body>{probe}<iframe width="800" height="9000" srcdoc="{text(nexting_page(made))}"></iframe></body>'
     wanted = "true,13,true,true"  # 1, 10 to 19, 21 and 31
     assert found(tmp_path, frame, wanted, 900) == wanted
-
-
-def test_what_moved_is_found_by_its_old_names() -> None:
-    assert importlib.import_module("emphatic.report.scores") is score_sections
-    assert importlib.import_module("emphatic.report.sweep") is sweep_page
-    assert report.Nexting is nexting_pages.NextingPage
-    assert report.nexting_page is nexting_pages.nexting_page
-    assert report.signal_plot is signals.signal_plot
-    assert report.verdict is reproduction_page.verdict
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = report.nothing

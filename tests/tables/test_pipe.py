@@ -296,7 +296,7 @@ def test_a_date_and_a_time_of_day() -> None:
     row = pair.parse({"x": 1, "Date": "1/2/2007", "Time": "00:01"})
     assert (row.time, row.time_text) == (1170288060, "1/2/2007 00:01")
     assert pair.parse({"x": 1, "Date": "1/2/2007"}).problems == {"the time 'Date+Time' cannot be read": "'1/2/2007'"}
-    # As models had it until 0.2: both together in ISO.
+    # A model without a notation (tests/data/0.1.0/horde): both together in ISO.
     old = parser(None, column="Date+Time")
     for text in ({"Date": "2007-02-01", "Time": "00:01:00"}, {"Date+Time": "2007-02-01 00:01"}):
         assert old.parse({"x": 1} | text).time == 1170288060

@@ -611,7 +611,6 @@ def test_what_is_a_gap_depends_on_the_log() -> None:
     coarse = Clock(np.repeat(np.arange(100.0), 10))  # ten rows a second, whole seconds
     assert coarse.step == pytest.approx(0.1, rel=0.01)
     assert not coarse.find_gaps(np.repeat(np.arange(100.0), 10)).any()
-    assert Clock.follow is Clock.find_gaps
     nothing = Clock(np.full(5, np.nan))
     assert not nothing.find_gaps(np.array([np.nan, 1.0, 100.0])).any()
 

@@ -7,16 +7,19 @@ off-policy TD hardly looks.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+import typer
 
 from emphatic.common.names import refusal
 
-__all__ = ["Chain", "learn_chain", "show"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-FloatArray = npt.NDArray[np.float64]
+    FloatArray = NDArray[np.float64]
+
+__all__ = ["Chain", "demo", "learn_chain", "rules"]
 
 MOST_STEPS = 10_000_000  # about 1 GB
 
@@ -65,7 +68,45 @@ def learn_chain(steps: int, seed: int) -> Chain:
     return Chain(chain.d_mu, chain.v_pi, *values)
 
 
-def show(steps: int, seed: int) -> None:
+def demo(
+    steps: Annotated[int, typer.Option(help="Steps of experience to learn from.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Seed of the sampled experience, 0 or more.")] = 0,
+) -> None:
+    """Learn a five-state chain off-policy, beside plain TD.
+
+    The chain is that of Sutton, Mahmood & White (2016): behaviour goes mostly left, the question is about
+    always going right, and three features must do for five states. The table shows the exact values, what
+    true online emphatic TD and off-policy TD learned from the same stream, and the fixed point of each.
+    """
+    try:
+        _show(steps, seed)
+    except (ArithmeticError, ValueError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def rules() -> None:
+    """List the rules: name, update, paper, extra parameters."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import emphatic.rules as family
+
+    table = Table(title="Rules", show_lines=True)
+    table.add_column("rule", no_wrap=True)
+    for column in ("update", "paper", "extra parameters"):
+        table.add_column(column)
+    for name in family.names():
+        rule = family.get(name)
+        extra = ", ".join(f"{name}={rule.defaults[name]}" if name in rule.defaults else name for name in rule.extra)
+        table.add_row(rule.name, rule.update.replace("; ", "\n"), rule.paper, extra)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 1000  # nothing needs to fit: the table is as wide as its text
+    console.print(table)
+
+
+def _show(steps: int, seed: int) -> None:
     """Learn the chain and print the table."""
     from rich.console import Console
     from rich.table import Table
@@ -93,6 +134,8 @@ def show(steps: int, seed: int) -> None:
 
 def reading(chain: Chain) -> str:
     """What the numbers say, in a line."""
+    import numpy as np
+
     etd = np.abs(chain.etd - chain.etd_fixed_point).max()
     td = np.abs(chain.td - chain.td_fixed_point).max()
     ratio = chain.msve(chain.etd) / chain.msve(chain.td)

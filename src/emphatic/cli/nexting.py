@@ -1,110 +1,236 @@
-"""``emphatic nexting``, on a table and on a pipe."""
+"""``emphatic nexting``, on a table and on a pipe, and ``emphatic figures``."""
 
 from __future__ import annotations
 
-import csv
+import logging
 import statistics
 import sys
-from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
-from emphatic.cli.common import FAILURES, as_horizon, carry_out, report_error
-from emphatic.cli.progress import bars, compile_notice
-from emphatic.report.tables import NONE, share
+import typer
 
-__all__ = ["Options", "live", "nexting", "read_settings"]
+from emphatic.cli.terminal import (
+    FAILURES,
+    bars,
+    carry_out,
+    compile_notice,
+    report_error,
+    values_of_flags,
+    with_settings,
+)
+from emphatic.nexting.settings import Settings
 
+if TYPE_CHECKING:
+    from emphatic.nexting.runner import NextingResult
 
-class Options(NamedTuple):
-    """How to read the table and how to run, as opposed to what to predict."""
+__all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 
-    sort: bool = False
-    pivot: str | None = None
-    topics: str | None = None
-    resume: bool = False
-    overwrite: bool = False
-    offline: bool = True
-    quiet: bool = False
-    stepsize: str | None = None
-    coverage: float | None = None
-    false_alarm_rate: float | None = None
-    ray: str | None = None
-    on_ray: Mapping[str, Any] = {}
+_LIVE, _CLUSTER = "Live", "On a cluster"
 
 
+@with_settings(Settings, "nexting", out=("predict", "horizons"), resume=())
 def nexting(
-    source: str | None, predict: str | None, horizons: str | None, out: Path | None, config: Path | None,
-    print_config: bool, time: str | None, delimiter: str | None, options: Options,
-) -> int:  # fmt: skip
-    """The command; its exit code."""
-    folder = out
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help="A CSV, Parquet, Arrow, JSON lines or MCAP file, a ROS 2 bag's folder, or - for a pipe; default: a "
+            "household's electric power."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; default: nexting/NAME, or NAME-2 … if that is taken.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
+    no_offline: Annotated[
+        bool, typer.Option("--no-offline", help="Skip the offline fit that the predictions are compared with.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE),
+    ] = None,
+    no_learn: Annotated[
+        bool, typer.Option("--no-learn", help="With a pipe: predict without learning.", rich_help_panel=_LIVE)
+    ] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(help="With a pipe: one line every N readings, or every duration (5s).", rich_help_panel=_LIVE),
+    ] = None,
+    save_every: Annotated[
+        str, typer.Option(help="With a pipe: how often to save the model.", rich_help_panel=_LIVE)
+    ] = "30s",
+    warm_up: Annotated[
+        int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel=_LIVE)
+    ] = 100,
+    ray: Annotated[
+        str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="Parts to learn in; default: one per node.", rich_help_panel=_CLUSTER)
+    ] = None,
+    storage: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that all nodes share, for what a restart needs; default: .cluster in the output folder.",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
+    block: Annotated[
+        int | None, typer.Option(help="Rows sent at a time; default: 1016.", rich_help_panel=_CLUSTER)
+    ] = None,
+    checkpoint_every: Annotated[
+        str | None, typer.Option(help="How often shards are saved; default: 30s.", rich_help_panel=_CLUSTER)
+    ] = None,
+    **flags: Any,
+) -> None:
+    """Learn to predict every signal of a table at several horizons, in one pass.
 
-    def rate(phase: str, speed: float) -> str:
-        return f"{speed:,.0f} rows/s" if phase != "scoring" else ""
+    Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
+    is the weighted mean of the readings that follow, with weights that fall by a factor of 1 − 1/h per step, in the
+    signal's own unit.
+    """
+    if quiet:
+        logging.getLogger("emphatic").setLevel(logging.ERROR)
+    if table == "-":
+        if flags["topics"] is not None:
+            _refuse("--topics needs a robot log: a pipe has no topics.")
+        if flags["sort"] or flags["pivot"] is not None:
+            _refuse("--sort and --pivot need a file: on a pipe, rows come in the order of time.")
+        if resume or overwrite or no_offline or print_config:
+            _refuse(
+                "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "
+                "--model."
+            )
+        path = model or (out or Path("nexting") / "live") / "model.safetensors"
+        raise typer.Exit(_follow_pipe(path, config, flags, no_learn, every, save_every, warm_up))
+    if model is not None or no_learn or every is not None:
+        _refuse("--model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.")
+    cluster = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
+    cluster = {name: value for name, value in cluster.items() if value is not None}
+    if cluster and ray is None:
+        _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
+    folder = out
 
     def command() -> int:
         nonlocal folder
-        with bars(rate, "rows", options.quiet or print_config) as progress:
+        with bars(_rate, "rows", quiet or print_config) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
 
-            settings = read_settings(
-                config, predict, horizons, time, delimiter, options.sort, options.pivot, options.stepsize,
-                options.topics, options.coverage, options.false_alarm_rate,
-            )  # fmt: skip
-            path = source or _household()
+            settings = read_settings(config, flags)
+            path = table or _household()
             if print_config:
                 print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
                 return 0
-            folder = out or _default_folder(path, options)
+            folder = out or _default_folder(path, resume, overwrite)
+            arguments: dict[str, Any] = {
+                "out": folder,
+                "config": settings,
+                "resume": resume,
+                "overwrite": overwrite,
+                "offline": not no_offline,
+                "progress": progress,
+                "announce": None if quiet else _announce,
+            }
             with compile_notice(progress):
-                shared: dict[str, Any] = {
-                    "out": folder, "config": settings, "resume": options.resume, "overwrite": options.overwrite,
-                    "offline": options.offline, "progress": progress,
-                    "announce": None if options.quiet else _announce,
-                }  # fmt: skip
-                result = library.run(path, **shared) if options.ray is None else _on_ray(path, options, shared)
-        if not options.quiet:
+                result = library.run(path, **arguments) if ray is None else _run_on_ray(path, ray, cluster | arguments)
+        if not quiet:
             _show(result, folder)
         return 0
 
-    return carry_out(command, lambda: _stopped(folder, options))
+    raise typer.Exit(carry_out(command, lambda: _stopped(folder, ray is not None)))
+
+
+def figures(
+    folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="The whole log instead of the close-up.")] = False,
+) -> None:
+    """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
+    from emphatic.common.files import atomic_file
+    from emphatic.report.svg import names, plots_of, svg
+
+    def command() -> int:
+        page = folder / "report.html" if folder.is_dir() else folder
+        if not page.is_file():
+            raise ValueError(f"{folder}: there is no report here. Name the output folder of a finished run.")
+        try:
+            plots = plots_of(page.read_text("utf-8"))
+        except ValueError:
+            raise ValueError(f"{page}: this is not a report of emphatic nexting, or it is damaged.") from None
+        if not plots:
+            raise ValueError(f"{page}: this report has no plots of a log; save those of a study from its page.")
+        into = out or page.parent / "figures"
+        into.mkdir(parents=True, exist_ok=True)
+        for name, (_, plot, arrays) in zip(names(plots), plots, strict=True):
+            view = "whole" if whole and "whole" in plot["views"] else ""
+            with atomic_file(into / f"{name}.svg") as file:
+                file.write(svg(plot, arrays, view).encode())
+        print(f"{len(plots)} figures: {into}")
+        return 0
+
+    raise typer.Exit(carry_out(command, lambda: "Stopped."))
+
+
+def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
+    """A file of settings, overridden by the flags."""
+    return Settings.combine(config, **values_of_flags(Settings, flags))
+
+
+def check_live_options(model: Path, no_learn: bool, warm_up: int) -> None:
+    """ValueError if a model cannot learn from a stream, or predict it, with these options."""
+    if no_learn and not model.exists():
+        raise ValueError(f"--no-learn needs a model, and there is none at {model}.")
+    if warm_up < 3:
+        raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
+
+
+def _refuse(message: str) -> None:
+    typer.echo(f"Error: {message}", err=True)
+    raise typer.Exit(2)
+
+
+def _rate(phase: str, speed: float) -> str:
+    return f"{speed:,.0f} rows/s" if phase != "scoring" else ""
 
 
 def _announce(text: str) -> None:
     print(f"emphatic: {text}", file=sys.stderr)
 
 
-def _default_folder(path: str, options: Options) -> Path:
+def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
     """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; to overwrite, NAME; to resume, the last of them."""
     from emphatic.nexting.runner import holds_results
 
-    folder = first = Path("nexting") / _stem(path)
-    if options.overwrite:
-        return first
+    folder = plain = Path("nexting") / (Path(path).name.split(".")[0] or "table")
+    if overwrite:
+        return plain
     for number in count(2):
-        following = first.with_name(f"{first.name}-{number}")
-        if not holds_results(following if options.resume else folder):
+        numbered = plain.with_name(f"{plain.name}-{number}")
+        if not holds_results(numbered if resume else folder):
             break
-        folder = following
+        folder = numbered
     return folder
 
 
-def _stopped(folder: Path | None, options: Options) -> str:
+def _stopped(folder: Path | None, is_cluster: bool) -> str:
     """What to say after Ctrl-C."""
     from emphatic.nexting.learning import checkpoint_file
 
-    if options.ray is not None:
+    if is_cluster:
         return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
     if folder is not None and checkpoint_file(folder).exists():
         return f"Stopped; continue with --resume --out {folder}."
     return "Stopped; nothing was saved."
 
 
-def _on_ray(path: str, options: Options, shared: dict[str, Any]) -> Any:
-    """The same on a cluster."""
+def _run_on_ray(path: str, address: str, arguments: dict[str, Any]) -> NextingResult:
+    """``emphatic.nexting.run`` on a cluster."""
     from emphatic.cluster.connection import import_ray
     from emphatic.cluster.nexting import run
 
@@ -112,60 +238,29 @@ def _on_ray(path: str, options: Options, shared: dict[str, Any]) -> Any:
         import_ray()
     except ImportError as error:
         raise ValueError(str(error)) from error
-    return run(path, address=options.ray, **options.on_ray, **shared)
+    return run(path, address=address, **arguments)
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    """The items of a comma-separated list; one with a comma in it is in double quotes."""
-    return tuple(part.strip() for part in next(csv.reader([text], skipinitialspace=True), [""]))
-
-
-def live(
-    predict: str | None, horizons: str | None, out: Path | None, config: Path | None, time: str | None,
-    model: Path | None, no_learn: bool, every: str | None, save_every: str, warm_up: int, delimiter: str | None = None,
-    stepsize: str | None = None, coverage: float | None = None, false_alarm_rate: float | None = None,
-) -> int:  # fmt: skip
+def _follow_pipe(
+    path: Path,
+    config: Path | None,
+    flags: dict[str, Any],
+    no_learn: bool,
+    every: str | None,
+    save_every: str,
+    warm_up: int,
+) -> int:
     """The command on a pipe; its exit code."""
     from emphatic.nexting.live import Every, Live
     from emphatic.questions import durations
 
     try:
-        settings = read_settings(
-            config, predict, horizons, time, delimiter, stepsize=stepsize, coverage=coverage,
-            false_alarm_rate=false_alarm_rate,
-        )  # fmt: skip
-        path = model or (out or Path("nexting") / "live") / "model.safetensors"
-        if no_learn and not path.exists():
-            raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
-        if warm_up < 3:
-            raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
+        settings = read_settings(config, flags)
+        check_live_options(path, no_learn, warm_up)
         Live(path, settings, not no_learn, Every(every), durations.seconds(save_every), warm_up).run()
         return 0
     except FAILURES as error:
         return report_error(error)
-
-
-def read_settings(
-    config: Path | None, predict: str | None, horizons: str | None, time: str | None, delimiter: str | None,
-    sort: bool = False, pivot: str | None = None, stepsize: str | None = None, topics: str | None = None,
-    coverage: float | None = None, false_alarm_rate: float | None = None,
-) -> Any:  # fmt: skip
-    """A file of settings, overridden by the flags."""
-    from emphatic.nexting.settings import Settings
-
-    return Settings.combine(
-        config,
-        predict=None if predict is None else _listed(predict),
-        horizons=None if horizons is None else tuple(map(as_horizon, _listed(horizons))),
-        time=False if time == "" else time,
-        delimiter="\t" if delimiter == "\\t" else delimiter,
-        sort=sort or None,
-        pivot=False if pivot == "" else pivot,
-        topics=topics,
-        stepsize=stepsize,
-        coverage=coverage,
-        false_alarm_rate=false_alarm_rate,
-    )
 
 
 def _household() -> str:
@@ -174,26 +269,23 @@ def _household() -> str:
     return str(data.household())
 
 
-def _stem(path: str) -> str:
-    return Path(path).name.split(".")[0] or "table"
-
-
-def _show(result: Any, folder: Path) -> None:
+def _show(result: NextingResult, folder: Path) -> None:
     """Median scores for each horizon, and where the files are."""
     from rich.console import Console
     from rich.table import Table
 
     from emphatic.nexting.runner import ingest_lines
+    from emphatic.report.tables import NONE
 
-    C = len(result.settings.predict)
+    C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
     median = f"median over {C} signals, " if C > 1 else ""
     table = Table(title=f"Variance explained in the second half, {median}{result.rows:,} rows")
     table.add_column("horizon")
     for name in ("learned online", "offline fit", "persistence", "mean"):
         table.add_column(name, justify="right")
     empty: dict[str, list[str]] = {}
-    too_long = {one["horizon"] for one in result.reading["unscored"] if "horizon" in one}  # the last lines say so
-    for horizon in result.settings.horizons:
+    too_long = {gap["horizon"] for gap in result.reading["unscored"] if "horizon" in gap}  # the last lines say so
+    for horizon in horizons:
         rows = [row for row in result.summary if row["horizon"] == horizon]
         online, offline = _median(rows, ""), _median(rows, "offline")
         table.add_row(str(horizon), online, offline, _median(rows, "persistence"), _median(rows, "mean"))
@@ -204,11 +296,12 @@ def _show(result: Any, folder: Path) -> None:
         elif offline == NONE:
             empty.setdefault(f"no offline fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
     Console().print(table)
-    for reason, horizons in empty.items():
-        print(f"{', '.join(horizons)}: {reason}.")
+    for reason, unscored in empty.items():
+        print(f"{', '.join(unscored)}: {reason}.")
     frozen = sum(int(learner.frozen.sum()) for learner in result.model.learners)
     if frozen:
-        print(f"{frozen} of {sum(learner.K for learner in result.model.learners)} learners are frozen after diverging.")
+        learners = sum(learner.K or 1 for learner in result.model.learners)
+        print(f"{frozen} of {learners} learners are frozen after diverging.")
     for line in ingest_lines(result.reading):
         print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
@@ -216,6 +309,8 @@ def _show(result: Any, folder: Path) -> None:
 
 def _median(rows: list[dict[str, Any]], baseline: str) -> str:
     """The median of the variance explained, online or by a baseline."""
+    from emphatic.report.tables import NONE, share
+
     values = [(row[baseline] if baseline else row)["variance_explained"] for row in rows]
     known = [value for value in values if value is not None]
     return share(statistics.median(known), 3).replace("−", "-") if known else NONE

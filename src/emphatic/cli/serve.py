@@ -5,27 +5,64 @@ from __future__ import annotations
 import logging
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from emphatic.cli.common import FAILURES, report_error
+import typer
+
+from emphatic.cli.nexting import check_live_options, read_settings
+from emphatic.cli.terminal import FAILURES, LogLevel, report_error, with_settings
+from emphatic.nexting.settings import Settings
 
 __all__ = ["serve"]
 
 
+@with_settings(Settings, "serve", warm_up=("predict", "horizons"))
 def serve(
-    source: str | None, model: Path | None, host: str, port: int, settings: Any, warm_up: int, save_every: str,
-    journal: Path | None, no_learn: bool, publish: str | None, token_file: Path | None, log_level: str,
-) -> int:  # fmt: skip
-    """The command; its exit code."""
-    logging.getLogger("emphatic").setLevel(log_level.upper())
-    try:
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
+            "or - for a pipe."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.safetensors."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; any that other machines can reach needs --token-file.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at; 0 for any that is free.")] = 8765,
+    warm_up: Annotated[int, typer.Option(help="Without a model: readings to warm up on.")] = 100,
+    save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="The folder for readings since the last save; default: MODEL.journal."),
+    ] = None,
+    no_learn: Annotated[bool, typer.Option("--no-learn", help="Predict without learning.")] = False,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    publish: Annotated[
+        str | None, typer.Option(help="Send predictions there too: mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that clients must give, as Authorization: Bearer TOKEN.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
+    ] = LogLevel.info,
+    **flags: Any,
+) -> None:
+    """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
+
+    It learns from every reading, and after a stop or a crash it continues from where it was.
+    """
+    logging.getLogger("emphatic").setLevel(log_level.value.upper())
+
+    def command() -> int:
         from emphatic.questions import durations
 
         path = model or Path("nexting") / "live" / "model.safetensors"
-        if no_learn and not path.exists():
-            raise ValueError(f"--no-learn needs a model, and there is none at {path}.")
-        if warm_up < 3:
-            raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
+        check_live_options(path, no_learn, warm_up)
         try:
             seconds = durations.seconds(save_every)
         except ValueError as error:
@@ -44,7 +81,8 @@ def serve(
             )
         if publish is not None and publish == source:
             raise ValueError(f"--publish {publish} is where the readings come from: predictions must go elsewhere.")
-        service = Service(path, settings(), learn=not no_learn, warm_up=warm_up, save_every=seconds, journal=journal)
+        settings = read_settings(config, flags)
+        service = Service(path, settings, learn=not no_learn, warm_up=warm_up, save_every=seconds, journal=journal)
         with running.open_socket(host, port) as listening:
             publisher, readings = running.make_publisher(publish, path), running.make_source(source, service)
             service.open()
@@ -53,5 +91,9 @@ def serve(
                 return running.run(service, readings, publisher, listening, app)
             finally:
                 service.close()
+
+    try:
+        code = command()
     except (*FAILURES, ImportError) as error:
-        return report_error(error)
+        code = report_error(error)
+    raise typer.Exit(code)

@@ -4,7 +4,7 @@ At any moment the path holds a complete checkpoint, the old one or the new one (
 reading needs memory for a second copy of the arrays.
 
 The JSON header has XXH3 checksums of every array and, under "__metadata__", of everything before the arrays, with
-the digits of the checksums as zeros. Files of versions before 0.3 have no checksums and load without them.
+the digits of the checksums as zeros. The files under tests/data/0.1.0 have no checksums and load without them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMAT = 1
 _KEY = "emphatic"
 #: The entry of the checksums, and among them the one of the header.
 _CHECKSUMS, _OF_HEADER = "xxh3", "__metadata__"
-#: The entries of a header from before there were checksums; such a file has no others.
+#: The entries of a header without checksums, as under tests/data/0.1.0; such a file has no others.
 _WITHOUT = {
     "format", "rule", "vectors", "memory", "n", "K", "dtype", "engine", "threads", "steps", "position", "more", "horde",
 }  # fmt: skip

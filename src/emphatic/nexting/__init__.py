@@ -3,6 +3,23 @@
 ``run`` does it in one call; ``Nexting`` is the same in steps.
 """
 
-from emphatic.nexting.runner import Nexting, NextingResult, Progress, run
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emphatic.nexting.runner import Nexting as Nexting
+    from emphatic.nexting.runner import NextingResult as NextingResult
+    from emphatic.nexting.runner import Progress as Progress
+    from emphatic.nexting.runner import run as run
 
 __all__ = ["Nexting", "NextingResult", "Progress", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are first used: the command line reads ``settings`` alone for its flags."""
+    if name not in __all__:
+        raise AttributeError(f"module 'emphatic.nexting' has no attribute {name!r}")
+    from emphatic.nexting import runner
+
+    return getattr(runner, name)

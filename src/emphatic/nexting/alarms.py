@@ -36,12 +36,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.nexting.settings import FALSE_ALARM_RATE, LEAST_RATE
+
 __all__ = ["FALSE_ALARM_RATE", "LEAST_RATE", "Alarms"]
 
 Array = NDArray[np.float64]
 
-#: False alarms per row and signal by default; and the least that is allowed: scores end soon after.
-FALSE_ALARM_RATE, LEAST_RATE = 1e-4, 1e-15
 #: The state of a signal, of a question and of a tail: see the kernel.
 _SCALARS, _ERRORS, _TAIL = 6, 4, 5
 

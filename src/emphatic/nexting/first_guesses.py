@@ -107,7 +107,7 @@ def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Set
         kept = json.loads(path.read_text("utf-8"))
         if kept["format"] != _FORMAT:
             raise ValueError
-        settings = Settings.of(kept.get("settings", {}))  # which were not saved until 0.3
+        settings = Settings.of(kept["settings"])
         readings = [(int(line), dict(reading)) for line, reading in kept["readings"]]
         return readings, kept["delimiter"], settings, dict(kept.get("more", {}))
     except (ValueError, KeyError, TypeError):

@@ -395,7 +395,7 @@ class Predictor:
         clock = None if state.get("clock") is None else Clock.restore(state["clock"])
         if "notation" in state:
             notation = Notation.from_config(state["notation"])
-        else:  # as saved until 0.2: numbers with a point, times as numbers or in ISO
+        else:  # tests/data/0.1.0/horde: numbers have a point, times are numbers or in ISO
             column, a_second = live.get("when") or state.get("when") or (None, 1.0)
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor._ready(horde, clock, notation)

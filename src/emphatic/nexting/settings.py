@@ -1,35 +1,41 @@
-"""The settings of ``emphatic nexting``: from flags, keywords or a TOML file."""
+"""The settings of ``emphatic nexting``: declared here once, for flags, keywords, TOML files, checks and the docs.
+
+The command line imports this module to know its flags. What takes long to import (NumPy, features, questions) is
+therefore imported inside the functions that need it.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from emphatic.common.names import check_names, refusal, suggestion
+from emphatic.common.settings import (
+    as_step_count,
+    check_settings,
+    declared_settings,
+    is_list,
+    is_share,
+    merge_keywords,
+    read_toml,
+    setting,
+    split_list,
+)
 
-from emphatic import features as f
-from emphatic import stepsizes
-from emphatic.common.names import check_names, suggestion
-from emphatic.hordes.horde import RATES, warm_up_rows
-from emphatic.learning.inputs import refusal
-from emphatic.nexting.alarms import FALSE_ALARM_RATE, LEAST_RATE
-from emphatic.nexting.related import choose_related, is_large
-from emphatic.questions import durations
-from emphatic.questions.gvf import GVF, Policy
-from emphatic.tables import Table
-from emphatic.tables.opening import pivot_columns, topic_names
+if TYPE_CHECKING:
+    from emphatic.questions.gvf import GVF
+    from emphatic.tables import Table
 
-__all__ = ["Settings", "default_features", "default_horizons", "warm_up_rows"]
+__all__ = ["Settings", "default_features", "default_horizons"]
 
 #: The engine whose bits do not depend on how many rows are learned from at once.
 ENGINE = "sparse"
-#: The share of returns that are to fall inside their prediction's interval.
-COVERAGE = 0.8
+#: The false alarms per row and signal, by default, and the fewest: beyond that a score has no digits left.
+FALSE_ALARM_RATE, LEAST_RATE = 1e-4, 1e-15
 #: With a ``stepsize``: rates as factors of what the method says.
 FACTORS = (0.3, 1.0, 3.0)
 
@@ -45,49 +51,178 @@ _MOST = 1.0 - 1e-12
 #: A column of text with more different words than this is not used for features: it holds names, not states.
 WORDS = 50
 
+#: The commands that take a setting: on a file, on a pipe, and as a service.
+_FILE, _FILE_AND_PIPE, _EVERYWHERE = ("nexting",), ("nexting", "pipe"), ("nexting", "pipe", "serve")
+
+
+def _default_rates() -> tuple[float, ...]:
+    from emphatic.hordes.horde import RATES
+
+    return RATES
+
+
+def _one_or_several(value: Any, function: str) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, str | int | float) else tuple(value)
+
+
+def _pivot_columns(value: Any, function: str) -> Any:
+    from emphatic.tables.opening import pivot_columns
+
+    return pivot_columns(value, function) if isinstance(value, str | list) else value
+
+
+def _topic_names(value: Any, function: str) -> Any:
+    from emphatic.tables.opening import topic_names
+
+    return topic_names(value, function)
+
+
+def _is_alarm_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and LEAST_RATE <= value < 1
+
+
+def _is_table_of_lists(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(signals, Sequence) and not isinstance(signals, str) for signals in value.values()
+    )
+
 
 @dataclass(frozen=True)
 class Settings:
-    """What to predict and how; the default of a setting that is None is found from the table."""
+    """What to predict and how. The default of a setting that is None is found from the table.
 
-    predict: tuple[str, ...] | None = None
-    horizons: tuple[float | str, ...] | None = None
-    time: str | bool | None = None
-    delimiter: str | None = None
-    sort: bool | None = None
-    pivot: tuple[str, ...] | bool | None = None
-    topics: tuple[str, ...] | None = None
-    rates: tuple[float, ...] = RATES
-    rule: str = "true_online_etd"
-    stepsize: str | Mapping[str, Any] | None = None
-    features: tuple[Mapping[str, Any], ...] | None = None
-    related: Mapping[str, Sequence[str]] | None = None
-    questions: tuple[Mapping[str, Any], ...] = field(default=())
-    coverage: float = COVERAGE
-    false_alarm_rate: float = FALSE_ALARM_RATE
+    Args:
+        predict: The columns to predict.
+        horizons: The averaging horizons, in steps or as durations.
+        time: The column of time stamps; False for none.
+        delimiter: The column separator of CSV.
+        sort: Whether the rows are sorted by time.
+        pivot: The sensor and value columns of a table in long format; False to read it as it is.
+        topics: The topics of a robot log to read.
+        rates: The step sizes, as factors of 1 / mean φ·φ.
+        rule: The rule that learns.
+        stepsize: The step-size method.
+        features: The features, as a list of configurations.
+        related: For each signal, the signals that its questions see.
+        questions: Questions besides every signal at every horizon.
+        coverage: The target coverage of the intervals.
+        false_alarm_rate: The target number of false alarms per row and signal.
+    """
+
+    predict: tuple[str, ...] | None = setting(
+        help="Columns to predict, comma-separated; default: every numeric column.",
+        must="a list",
+        is_valid=is_list,
+        needs_items=True,
+        from_text=split_list,
+        from_keyword=_one_or_several,
+        commands=_EVERYWHERE,
+    )
+    horizons: tuple[float | str, ...] | None = setting(
+        help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d).",
+        must="a list",
+        is_valid=is_list,
+        needs_items=True,
+        from_text=lambda text: tuple(map(as_step_count, split_list(text))),
+        from_keyword=_one_or_several,
+        commands=_EVERYWHERE,
+    )
+    time: str | bool | None = setting(
+        help="Column of time stamps, '' for none; default: detected.",
+        must="the name of a column, or false",
+        is_valid=lambda value: value is False or isinstance(value, str),
+        from_text=lambda text: text or False,
+        commands=_FILE_AND_PIPE,
+    )
+    delimiter: str | None = setting(
+        help="Column separator of CSV; default: detected.",
+        must="text",
+        is_valid=lambda value: isinstance(value, str),
+        from_text=lambda text: "\t" if text == "\\t" else text,
+        commands=_FILE_AND_PIPE,
+    )
+    sort: bool | None = setting(
+        help="Sort the rows by time, in memory.",
+        must="true or false",
+        is_valid=lambda value: isinstance(value, bool),
+        flag_type=bool,
+        from_text=lambda is_given: is_given or None,
+        commands=_FILE,
+    )
+    pivot: tuple[str, ...] | bool | None = setting(
+        help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is.",
+        must="a list of two columns, or false",
+        is_valid=lambda value: value is False or isinstance(value, tuple),
+        from_text=lambda text: text or False,
+        from_keyword=_pivot_columns,
+        commands=_FILE,
+    )
+    topics: tuple[str, ...] | None = setting(
+        help="Topics of a robot log (MCAP, ROS 2 bag) to read, comma-separated; default: all.",
+        must="a list",
+        is_valid=is_list,
+        from_keyword=_topic_names,
+        commands=_FILE,
+    )
+    rates: tuple[float, ...] = setting(
+        default_factory=_default_rates,
+        help="Step sizes of the learners, as factors of 1 / mean φ·φ; with a stepsize, of the method's own.",
+        must="a list",
+        is_valid=is_list,
+    )
+    rule: str = setting(
+        "true_online_etd",
+        help="Rule that learns, by its name.",
+        must="text",
+        is_valid=lambda value: isinstance(value, str),
+    )
+    stepsize: str | Mapping[str, Any] | None = setting(
+        help="How step sizes are found: auto, autostep, …; default: three rates, blended.", commands=_FILE_AND_PIPE
+    )
+    features: tuple[Mapping[str, Any], ...] | None = setting(
+        help="Features, each a table with its kind and options; default: chosen for the table.",
+        must="a list",
+        is_valid=is_list,
+    )
+    related: Mapping[str, Sequence[str]] | None = setting(
+        help="For each signal, the others that its questions see; default: all, or the most correlated of very many.",
+        must="a table of lists of signals",
+        is_valid=_is_table_of_lists,
+    )
+    questions: tuple[Mapping[str, Any], ...] = setting(
+        (), help="Questions (GVFs) besides every signal at every horizon.", must="a list", is_valid=is_list
+    )
+    coverage: float = setting(
+        0.8,
+        help="The share of returns to fall inside the intervals; default: 0.8.",
+        must="a share between 0 and 1",
+        is_valid=is_share,
+        flag_type=float,
+        commands=_FILE_AND_PIPE,
+    )
+    false_alarm_rate: float = setting(
+        FALSE_ALARM_RATE,
+        help="False alarms per row and signal, at most; default: 0.0001.",
+        must=f"a number of alarms per row from {LEAST_RATE:g} to below 1",
+        is_valid=_is_alarm_rate,
+        flag_type=float,
+        commands=_FILE_AND_PIPE,
+    )
 
     @classmethod
     def read(cls, path: str | Path) -> Settings:
         """From a TOML file; ValueError if it is not TOML or has unknown settings."""
-        try:
-            table = tomllib.loads(Path(path).read_text("utf-8"))
-        except OSError as error:
-            raise ValueError(f"{path}: the settings cannot be read: {error.strerror}.") from None
-        except ValueError as error:
-            raise ValueError(f"{path}: this is not TOML: {error}.") from None
-        except RecursionError:
-            raise ValueError(f"{path}: the settings are nested too deeply.") from None
-        return cls.of(table, str(path))
+        return cls.of(read_toml(path), str(path))
 
     @classmethod
     def of(cls, table: Mapping[str, Any], name: str = "settings") -> Settings:
-        """From a mapping of settings."""
-        check_names(table, [one.name for one in fields(cls)], name)
-        given: dict[str, Any] = {
+        """From a mapping of settings; ``name`` says where it comes from, in messages."""
+        check_names(table, declared_settings(cls), name)
+        values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
         }
-        settings = cls(**given)._with_rates("rates" in given)
+        settings = cls(**values)._with_factors("rates" in values)
         try:
             settings.check(name)
         except RecursionError:
@@ -95,8 +230,8 @@ class Settings:
         return settings
 
     @classmethod
-    def combine(cls, config: Any = None, name: str = "nexting", **given: Any) -> Settings:
-        """Settings from a TOML file, a mapping or ``Settings``, overridden by those given that are not None."""
+    def combine(cls, config: Any = None, name: str = "nexting", **keywords: Any) -> Settings:
+        """Settings from a TOML file, a mapping or ``Settings``, overridden by the keywords that are not None."""
         if config is None or isinstance(config, Mapping):
             settings = cls.of(config or {}, name)
         elif isinstance(config, cls):
@@ -105,74 +240,39 @@ class Settings:
             settings = cls.read(Path(config))
         else:
             raise refusal("config", name, "be the path of a TOML file, a mapping or Settings", repr(config))
-        for key in ("predict", "horizons"):
-            if isinstance(given.get(key), str | int | float):
-                given[key] = (given[key],)
-            elif given.get(key) is not None:
-                given[key] = tuple(given[key])
-        if isinstance(given.get("pivot"), str | list):
-            given["pivot"] = pivot_columns(given["pivot"], name)
-        if given.get("topics") is not None:
-            given["topics"] = topic_names(given["topics"], name)
-        settings = replace(settings, **{key: value for key, value in given.items() if value is not None})
-        settings = settings._with_rates(settings.rates is not RATES)
+        settings = replace(settings, **merge_keywords(cls, keywords, name))
+        settings = settings._with_factors(settings.rates is not _default_rates())
         settings.check(name)
         return settings
 
-    def _with_rates(self, given: bool) -> Settings:
-        """With a ``stepsize`` rates are factors of what the method says; ``FACTORS`` unless rates are given."""
-        return self if given or self.stepsize is None else replace(self, rates=FACTORS)
+    def _with_factors(self, has_rates: bool) -> Settings:
+        """With a ``stepsize``, rates are factors of the method's own; ``FACTORS`` unless rates are set."""
+        return self if has_rates or self.stepsize is None else replace(self, rates=FACTORS)
 
     def check(self, name: str = "settings") -> None:
-        """ValueError if a setting is not valid."""
-        for key in ("predict", "horizons", "rates", "features", "questions", "topics"):
-            if not isinstance(getattr(self, key), tuple | None):
-                raise ValueError(f"{name}: {key!r} must be a list. Got {getattr(self, key)!r} instead.")
-        for key in ("delimiter", "rule"):
-            if not isinstance(getattr(self, key), str | None):
-                raise ValueError(f"{name}: {key!r} must be text. Got {getattr(self, key)!r} instead.")
+        """Raise ValueError if a setting is not valid; ``name`` says where the settings come from."""
+        from emphatic import stepsizes
+        from emphatic.features import Features
+
+        check_settings(self, name)
         if self.stepsize is not None:
             stepsizes.get(self.stepsize)
-        if self.time is True or not isinstance(self.time, str | bool | None):
-            raise ValueError(f"{name}: 'time' must be the name of a column, or false. Got {self.time!r} instead.")
-        if not isinstance(self.sort, bool | None):
-            raise ValueError(f"{name}: 'sort' must be true or false. Got {self.sort!r} instead.")
-        if self.pivot is True or not isinstance(self.pivot, tuple | bool | None):
-            raise ValueError(f"{name}: 'pivot' must be a list of two columns, or false. Got {self.pivot!r} instead.")
-        if isinstance(self.coverage, bool) or not isinstance(self.coverage, int | float) or not 0 < self.coverage < 1:
-            raise ValueError(f"{name}: 'coverage' must be a share between 0 and 1. Got {self.coverage!r} instead.")
-        rate = self.false_alarm_rate
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not LEAST_RATE <= rate < 1:
-            raise ValueError(
-                f"{name}: 'false_alarm_rate' must be a number of alarms per row from {LEAST_RATE:g} to below 1. "
-                f"Got {rate!r} instead."
-            )
         for horizon in self.horizons or ():
-            if isinstance(horizon, bool):
-                raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")
-            try:
-                GVF("signal", horizon=horizon)
-            except ValueError as error:
-                raise ValueError(str(error).replace("The 'horizon' parameter of GVF", f"{name}: 'horizons'")) from None
-        for key in ("predict", "horizons"):
-            if getattr(self, key) == ():
-                raise ValueError(f"{name}: {key!r} must not be empty; leave it out for the default.")
+            _check_form_of_horizon(horizon, name)
         for table in self.questions:
-            question = GVF.from_config(table)
-            if not isinstance(question.name, str) or question.name in ("row", "time"):
-                raise ValueError(f"{name}: a question's name must be text other than 'row' and 'time'. Got {table!r}.")
-            if not isinstance(question.policy, Policy | None):
-                raise ValueError(f"{name}: a question's 'policy' must be a table. Got {question.policy!r} instead.")
+            _check_question_table(table, name)
         if self.features is not None:
-            f.Features.from_config(self.features)
-        if self.related is not None and not (
-            isinstance(self.related, Mapping)
-            and all(isinstance(others, Sequence) and not isinstance(others, str) for others in self.related.values())
-        ):
-            raise ValueError(f"{name}: 'related' must be a table of lists of signals. Got {self.related!r} instead.")
+            Features.from_config(self.features)
 
     def filled(self, table: Table, rows: int) -> Settings:
-        """With the defaults in the place of what is None."""
+        """With the defaults for this table in the place of what is None.
+
+        Args:
+            table: The table to learn from.
+            rows: Its number of rows.
+        """
+        from emphatic.nexting.related import choose_related, is_large
+
         predict = self.predict if self.predict is not None else table.names
         for signal in predict:
             if signal not in table.names:
@@ -190,13 +290,16 @@ class Settings:
             raise ValueError(f"'horizons' names a horizon twice: {', '.join(map(str, horizons))}.")
         for horizon in horizons:
             _check_horizon(horizon, step)
-        longest = _longest([GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons])
+        longest = _longest(_gammas(horizons, step))
         warm = _warm_up_rows(rows, longest)
         settings = replace(
-            self, predict=tuple(predict), horizons=tuple(horizons), related=self._related(table),
+            self,
+            predict=tuple(predict),
+            horizons=tuple(horizons),
+            related=self._related(table),
             features=self.features or tuple(default_features(table, longest, warm, every=self.related is not None)),
             time=False if self.time is False else table.time,
-        )  # fmt: skip
+        )
         if self.features is None and self.related is None and is_large(settings, len(table.names)):
             every = tuple(default_features(table, longest, warm, every=True))
             settings = replace(settings, features=every, related=choose_related(table, warm))
@@ -224,7 +327,7 @@ class Settings:
         """γ at each horizon."""
         clock = table.clock()
         step = None if clock is None else clock.step
-        return [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in self.horizons or ()]
+        return _gammas(self.horizons or (), step)
 
     @property
     def least_squares(self) -> bool:
@@ -233,14 +336,18 @@ class Settings:
 
     def words(self) -> set[str]:
         """The columns whose words features or questions name: ON and OFF stay words there."""
+        from emphatic.questions.gvf import GVF
+
         policies = [GVF.from_config(table).policy for table in self.questions]
-        one_hot = [part["of"] for part in self.features or () if part["kind"] == "one_hot"]
+        one_hot = [feature["of"] for feature in self.features or () if feature["kind"] == "one_hot"]
         return {*one_hot, *(policy.column for policy in policies if policy is not None and policy.column is not None)}
 
     def gvfs(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the settings."""
-        plain = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]
-        return plain + [GVF.from_config(table) for table in self.questions]
+        from emphatic.questions.gvf import GVF
+
+        nexting = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]
+        return nexting + [GVF.from_config(table) for table in self.questions]
 
     def differences(self, other: Settings) -> list[str]:
         """The names of what is set here and is another there; what is left to its default does not count.
@@ -259,8 +366,8 @@ class Settings:
         ((2, 9), 't')
         """
         defaults = Settings().table()
-        own = {name: value for name, value in self.table().items() if value != defaults.get(name)}
-        return Settings.of(other.table() | own)
+        changed = {name: value for name, value in self.table().items() if value != defaults.get(name)}
+        return Settings.of(other.table() | changed)
 
     def table(self) -> dict[str, Any]:
         """As a mapping that TOML and JSON can hold."""
@@ -273,8 +380,33 @@ class Settings:
         return tomli_w.dumps(self.table())
 
 
+def _check_form_of_horizon(horizon: Any, name: str) -> None:
+    """ValueError if a horizon is neither a number of steps nor a duration."""
+    from emphatic.questions.gvf import GVF
+
+    if isinstance(horizon, bool):
+        raise ValueError(f"{name}: 'horizons' must be steps or durations. Got {horizon!r} instead.")
+    try:
+        GVF("signal", horizon=horizon)
+    except ValueError as error:
+        raise ValueError(str(error).replace("The 'horizon' parameter of GVF", f"{name}: 'horizons'")) from None
+
+
+def _check_question_table(table: Any, name: str) -> None:
+    """ValueError if an entry of ``questions`` is not the configuration of a GVF that can be asked of a table."""
+    from emphatic.questions.gvf import GVF, Policy
+
+    question = GVF.from_config(table)
+    if not isinstance(question.name, str) or question.name in ("row", "time"):
+        raise ValueError(f"{name}: a question's name must be text other than 'row' and 'time'. Got {table!r}.")
+    if not isinstance(question.policy, Policy | None):
+        raise ValueError(f"{name}: a question's 'policy' must be a table. Got {question.policy!r} instead.")
+
+
 def _check_horizon(horizon: Any, step: float | None) -> None:
     """ValueError if a duration is shorter than the usual step: nothing happens within it."""
+    from emphatic.questions import durations
+
     if isinstance(horizon, str) and step is None:
         raise ValueError(f"The horizon {horizon!r} is a duration, and the stream has no time: give it in steps.")
     if isinstance(horizon, str) and step is not None and durations.seconds(horizon) < 0.99 * step:
@@ -295,6 +427,13 @@ def _check(question: GVF, table: Table, step: float | None) -> None:
         raise ValueError(f"question {question.name!r}: its policy must name the column of actions, column = …")
     if policy is not None and policy.behaviour in table.categories and policy.behaviour != "count":
         raise ValueError(f"question {question.name!r}: column {policy.behaviour!r} holds text, not probabilities.")
+
+
+def _gammas(horizons: Sequence[float | str], step: float | None) -> list[float]:
+    """γ at each horizon; 0 at a horizon of one step."""
+    from emphatic.questions.gvf import GVF
+
+    return [GVF("signal", horizon=horizon).constant_gamma(step) or 0.0 for horizon in horizons]
 
 
 def _longest(gammas: Sequence[float]) -> float:
@@ -345,21 +484,34 @@ def default_features(table: Table, longest: float, warm: int = 500, every: bool 
     share of the step size (unless ``every`` one is wanted). The same holds for text, and for text with more than 50
     different words in those rows.
     """
-    first = next(table.blocks(warm))
-    lowest, highest = (np.nanmin(first.values, 0, initial=np.inf), np.nanmax(first.values, 0, initial=-np.inf))
-    chosen = [name for name, varies in zip(table.names, lowest < highest, strict=True) if varies]
-    some: str | list[str] = chosen if 0 < len(chosen) < len(table.names) and not every else "*"
+    import numpy as np
+
+    from emphatic import features as f
+
+    block = next(table.blocks(warm))
+    lowest, highest = (np.nanmin(block.values, 0, initial=np.inf), np.nanmax(block.values, 0, initial=-np.inf))
+    varying = [name for name, varies in zip(table.names, lowest < highest, strict=True) if varies]
+    signals: str | list[str] = varying if 0 < len(varying) < len(table.names) and not every else "*"
     steps = [4**k for k in range(1, 20) if 4**k <= 2.0 * longest] or [4]
-    parts: list[f.Part] = [f.Bias(), f.SoftBins(some, bins=10), f.SoftBins(f.Trace(some, steps=steps), bins=10)]
+    features: list[f.Part] = [f.Bias(), f.SoftBins(signals, bins=10)]
+    features.append(f.SoftBins(f.Trace(signals, steps=steps), bins=10))
     if table.dated:
-        parts += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
-    words = {name: set(first.labels[name].tolist()) - {None} for name in table.categories}
-    parts += [f.OneHot(name) for name, found in words.items() if 2 <= len(found) <= WORDS]
-    parts.append(f.Missing("*"))
-    return [part.config() for part in parts]
+        features += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
+    words = {name: set(block.labels[name].tolist()) - {None} for name in table.categories}
+    features += [f.OneHot(name) for name, values in words.items() if 2 <= len(values) <= WORDS]
+    features.append(f.Missing("*"))
+    return [feature.config() for feature in features]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value
+
+
+def __getattr__(name: str) -> Any:
+    if name == "warm_up_rows":
+        from emphatic.hordes.horde import warm_up_rows
+
+        return warm_up_rows
+    raise AttributeError(name)

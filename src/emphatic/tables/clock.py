@@ -97,9 +97,6 @@ class Clock:
         self.rows += len(time)
         return gap
 
-    #: ``find_gaps`` under its former name.
-    follow = find_gaps
-
     def state(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
         numbers = {name: _or_none(getattr(self, name)) for name in ("step", "limit", "_last")}

@@ -49,7 +49,7 @@ class Notation:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Notation:
-        """The notation of which this is the ``config``; what models had until 0.2 is part of it."""
+        """The notation of which this is the ``config``; entries that it lacks have their defaults."""
         try:
             delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
             style = NumberStyle(bool(config["decimal_comma"]), thousands)

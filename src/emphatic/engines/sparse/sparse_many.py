@@ -261,9 +261,6 @@ class SparseMany(Engine):
         if not pending:
             return
         own = self.pending()
-        left = pending["left"]
-        if left.dtype == np.float64:  # (until 0.2 it could overflow)
-            pending = pending | {"left": np.where(left == np.inf, np.finfo(np.float64).max, left)}
         for name, array in own.items():
             hold(name, pending[name], array.dtype.name, array.shape)
         now = int(pending["clock"][0])

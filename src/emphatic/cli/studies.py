@@ -1,0 +1,295 @@
+"""``emphatic sweep`` and ``emphatic reproduce``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emphatic.cli.terminal import Report, bars, carry_out
+from emphatic.common.settings import as_step_count
+
+if TYPE_CHECKING:
+    from emphatic.studies.agreement import Check, Outcome
+    from emphatic.studies.results import Sweep
+
+__all__ = ["reproduce", "sweep"]
+
+
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, and tolerances to match.")] = False,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
+    jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one per core.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
+    ] = None,
+) -> None:
+    """Run published studies again and compare: agree or disagree, number by number.
+
+    Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
+    """
+    from emphatic.studies import reproductions
+    from emphatic.studies.order import resolve
+
+    def command() -> int:
+        if every == bool(names):
+            known = ", ".join(reproductions.names())
+            raise ValueError(f"Name one study or more, or give --all. There are: {known}.")
+        for name in names or ():
+            reproductions.find(name)  # a slip in the last name should not cost the studies before it
+        own_rules = None if rule is None else resolve([name.strip() for name in rule.split(",")])
+        outcomes = []
+        for name in reproductions.names() if every else dict.fromkeys(names or ()):
+            with bars() as progress:
+                outcome = reproductions.reproduce(
+                    name, quick, out, seed=seed, jobs=jobs, progress=_named(name, progress), rule=own_rules
+                )
+            _show_outcome(outcome, out)
+            outcomes.append(outcome)
+        if every:
+            from emphatic.studies.reproductions.files import write_index
+
+            write_index(outcomes, out)
+            print(f"All studies: {out / 'index.html'}")
+        return 0 if all(outcome.agree for outcome in outcomes) else 1
+
+    raise typer.Exit(carry_out(command, lambda: "Stopped."))
+
+
+def sweep(
+    problem: Annotated[
+        str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            help="Rules, comma-separated, your own as MODULE:NAME; default: td, etd and their true online forms."
+        ),
+    ] = None,
+    alpha: Annotated[
+        str | None, typer.Option(help="Step sizes: .1,.01, or 2^-12..2^-1 (doubling; the default).")
+    ] = None,
+    lambda_: Annotated[
+        str | None, typer.Option("--lambda", help="Values of λ; default: 0,.5,.9,1. 0..1:+.25 goes up in steps of .25.")
+    ] = None,
+    stepsize: Annotated[
+        str | None,
+        typer.Option(help="How step sizes are found: auto,autostep,…; alpha multiplies.", rich_help_panel="Grid"),
+    ] = None,
+    eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
+    beta: Annotated[str | None, typer.Option(help="β, in place of eta.", rich_help_panel="Grid")] = None,
+    kappa: Annotated[str | None, typer.Option(help="κ of tdrc.", rich_help_panel="Grid")] = None,
+    zeta: Annotated[str | None, typer.Option(help="ζ of abtd.", rich_help_panel="Grid")] = None,
+    xi: Annotated[str | None, typer.Option(help="ξ of abtd, in place of ζ.", rich_help_panel="Grid")] = None,
+    ridge: Annotated[
+        str | None, typer.Option(help="Ridges of lstd and elstd; default: 1.", rich_help_panel="Grid")
+    ] = None,
+    forgetting: Annotated[
+        str | None, typer.Option(help="Forgetting factors of lstd and elstd; default: 1.", rich_help_panel="Grid")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; default: 10.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps per run; default: 10,000.")] = None,
+    every: Annotated[int | None, typer.Option(help="Steps between errors; default: 1.")] = None,
+    points: Annotated[
+        str | None,
+        typer.Option(help="Points of a learning curve: how many (default 50), or comma-separated steps."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all runs; default: 0.")] = None,
+    theta: Annotated[str | None, typer.Option(help="Initial weights, comma-separated; default: 0.")] = None,
+    rerun: Annotated[
+        int | None, typer.Option(help="Report the best setting of each rule on so many fresh runs; default: 0.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes side by side; −1 for one per core.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Resume a sweep that was stopped, or start again.")
+    ] = True,
+    options: Annotated[
+        list[str] | None, typer.Option("--with", help="An option of the problem, NAME=VALUE; may be repeated.")
+    ] = None,
+    predict: Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel="Of a log")] = None,
+    horizon: Annotated[
+        str | None, typer.Option(help="How far ahead: steps, or 15min.", rich_help_panel="Of a log")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="The column of time stamps, '' for none.", rich_help_panel="Of a log")
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates the columns of CSV.", rich_help_panel="Of a log")
+    ] = None,
+) -> None:
+    """Try every setting of a grid of rules and parameters, on a problem with exact answers or on a log.
+
+    All settings of a rule learn side by side. Writes results.parquet (one row per setting and run), settings.parquet
+    (one row per setting), summary.json (the best of each rule) and report.html. A sweep that was stopped resumes when
+    the same command is given again.
+    """
+    from emphatic.studies import sweep as run_sweep
+    from emphatic.studies.drawing import check_formats
+    from emphatic.studies.order import Order
+
+    flags: dict[str, Any] = {
+        "problem": problem,
+        "runs": runs,
+        "steps": steps,
+        "every": every,
+        "points": points,
+        "seed": seed,
+        "theta": theta,
+        "rerun": rerun,
+        "predict": predict,
+        "horizon": None if horizon is None else as_step_count(horizon),
+        "time": False if time == "" else time,
+        "delimiter": "\t" if delimiter == "\\t" else delimiter,
+    }
+    grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
+    grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
+
+    def command() -> int:
+        fields = Order.read(config) if config else {}
+        fields |= {name: value for name, value in flags.items() if value is not None}
+        axes = {name: value for name, value in grid.items() if value is not None}
+        grids = tuple(fields.get("grid", ()))
+        if axes and len(grids) > 1:
+            raise ValueError(
+                f"--{next(iter(axes))} does not say which of the {len(grids)} grids of {config} it is for."
+            )
+        if axes:
+            fields["grid"] = ((dict(grids[0]) if grids else Order.usual(axes.get("rule"))) | axes,)
+        if isinstance(fields.get("points"), str):
+            steps_ = [_parse_step(text) for text in fields["points"].split(",")]
+            fields["points"] = steps_ if len(steps_) > 1 else steps_[0]
+        fields["options"] = dict(fields.get("options", {})) | dict(map(_parse_option, options or ()))
+        order = Order(**fields)
+        if not order.problem:
+            raise ValueError("name a problem or a log: emphatic sweep chain.")
+        folder = out or Path("sweep") / order.name
+        formats = [] if plot is None else check_formats(plot)
+        with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
+            result = run_sweep(
+                order.source(),
+                order.grids,
+                **order.arguments,
+                jobs=jobs,
+                out=folder,
+                resume=resume,
+                progress=lambda done, total: progress("learning", done, total),
+            )
+        stepped = any(alpha == alpha for alpha in result.parameters["alpha"])  # (least squares has NaN)
+        for kind in ("alpha", "lambda", "steps")[0 if stepped else 1 :] if formats else ():
+            for suffix in formats:
+                result.plot(kind, folder / f"{kind}.{suffix}")
+        _show_sweep(result, folder)
+        return 0
+
+    raise typer.Exit(carry_out(command, lambda: "Stopped; the same command goes on from here."))
+
+
+def _named(name: str, progress: Report) -> Report:
+    return lambda phase, done, total: progress(f"{name}: {phase}", done, total)
+
+
+def _show_outcome(outcome: Outcome, out: Path) -> None:
+    """Each number, published and ours, with its tolerance and the verdict; and where the page is."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from emphatic.report import seconds
+    from emphatic.studies.agreement import ORIGINS
+    from emphatic.studies.reproduction_page import verdict
+
+    table = Table(title=outcome.title, title_justify="left")
+    table.add_column("number")
+    origins = [origin for origin in ORIGINS if any(check.origin == origin for check in outcome.checks)]
+    for column in (*origins, "ours", "tolerance"):
+        table.add_column(column, justify="right")
+    table.add_column("")
+    for check in outcome.checks:
+        tolerance = _format(check.tolerance, 2)
+        published = [_format(check.published) if check.origin == origin else "" for origin in origins]
+        table.add_row(check.name, *published, _format(check.ours), tolerance, _verdict(check))
+    Console().print(table)
+    print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
+    print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)
+
+
+def _format(value: float | str | None, digits: int = 5) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:.{digits}g}"
+
+
+def _verdict(check: Check) -> str:
+    return {True: "agree", False: "[bold red]disagree[/]", None: ""}[check.agree]
+
+
+def _parse_step(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"--points takes whole numbers with commas. Got {text!r}.") from None
+
+
+def _parse_option(text: str) -> tuple[str, Any]:
+    """An option of a problem, NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise ValueError(f"--with takes NAME=VALUE. Got {text!r}.")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def _show_sweep(results: Sweep, folder: Path) -> None:
+    """The best setting of each rule, and where the files are."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from emphatic.studies.page import format_value
+
+    plan = results.plan
+    runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
+    runs += f" to choose and {results.rerun.plan.runs} others to report" if results.rerun is not None else ""
+    title = escape(plan.source.name)  # a column of a log may be called "power [kW]"
+    table = Table(title=f"{title}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps")
+    table.add_column("rule", no_wrap=True)
+    names = list(results.parameters)
+    for name in (*names, "mean", "95%", "final", "diverged"):
+        table.add_column(name, justify="right", no_wrap=name == "95%")
+    for row in results.best:
+        values = [format_value(row[name]) if name in row else "" for name in names]
+        ends = f"{row['mean_low']:.3g}–{row['mean_high']:.3g}" if "mean_low" in row else ""
+        errors = [_with_error(row, "mean"), ends, _with_error(row, "final")]
+        table.add_row(
+            results.labels[row["setting"]],
+            *values,
+            *errors,
+            f"{row['diverged']}/{row['runs']}" if row["diverged"] else "",
+        )
+    Console().print(table)
+    if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
+        print("The first weights have no error here: begin with others, --theta.")
+    diverged = int(results.diverged.any(axis=1).sum())
+    if diverged:
+        print(f"{diverged:,} of {len(results.mean):,} settings diverged in some run.")
+    rate = plan.learner_steps / max(results.seconds, 1e-9) / 1e6
+    took = f"{plan.learner_steps:,} learner-steps in {results.seconds:.1f} s ({rate:,.0f} M/s)"
+    print(f"{took}. Report: {folder / 'report.html'}")
+
+
+def _with_error(row: Mapping[str, Any], name: str) -> str:
+    error = row.get(f"{name}_se")
+    return f"{row[name]:.4g}" + (f" ± {error:.2g}" if error is not None and error == error else "")

@@ -1,0 +1,252 @@
+"""What all commands share: flags from declared settings, how a command ends, its log, and its progress."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import re
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emphatic.common.settings import declared_settings
+from emphatic.nexting.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+__all__ = [
+    "FAILURES",
+    "LogLevel",
+    "Report",
+    "bars",
+    "carry_out",
+    "compile_notice",
+    "log_to_stderr",
+    "report_error",
+    "values_of_flags",
+    "with_settings",
+]
+
+
+class LogLevel(StrEnum):
+    """The levels of ``logging``."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+#: What may go wrong that is no fault of the program: reported in one line.
+FAILURES = (ValueError, OSError, ArithmeticError, MemoryError, RecursionError)
+#: Seconds between two plain lines of one phase.
+EVERY = 5.0
+
+Report = Callable[[str, int, int], None]
+"""Called with the phase, how much of it is done, and of how much: 0 while that is not known."""
+
+# ---------------------------------------------------------------------- flags
+
+
+def with_settings(kind: type, command: str, **places: Sequence[str]) -> Callable[[Callable[..., None]], Any]:
+    """Give a command the flags of the settings that a dataclass declares for it; it takes them as ``**flags``.
+
+    Args:
+        kind: The dataclass, whose fields are made by ``emphatic.common.settings.setting``.
+        command: The name of the command, as in ``Setting.commands``.
+        places: A parameter of the command: the settings whose flags stand before it in the help. Those of the
+            command that are not named stand before the last of these parameters.
+    """
+    declared = {name: entry for name, entry in declared_settings(kind).items() if command in entry[1].commands}
+    named = {name for names in places.values() for name in names}
+    ends = {**places, list(places)[-1]: [*places[list(places)[-1]], *(name for name in declared if name not in named)]}
+
+    def decorate(function: Callable[..., None]) -> Any:
+        @functools.wraps(function)
+        def run(**arguments: Any) -> None:
+            function(**arguments)
+
+        parameters = []
+        for parameter in inspect.signature(function, eval_str=True).parameters.values():
+            parameters += [_flag(name, *declared[name]) for name in ends.get(parameter.name, ())]
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        # Typer reads the flags from the signature.
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def _flag(name: str, entry: Any, declaration: Any) -> inspect.Parameter:
+    flag = declaration.flag or f"--{name.replace('_', '-')}"
+    # A switch is named, or Typer would add --no-NAME to it.
+    option = typer.Option(*([flag] if declaration.flag_type is bool or declaration.flag else []), help=declaration.help)
+    option.rich_help_panel = declaration.panel
+    is_switch = declaration.flag_type is bool
+    type_ = bool if is_switch else declaration.flag_type | None
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=False if is_switch else None, annotation=Annotated[type_, option]
+    )
+
+
+def values_of_flags(kind: type, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that flags give to settings; None for a flag that was not given."""
+    declared = declared_settings(kind)
+    return {name: None if text is None else declared[name][1].from_text(text) for name, text in flags.items()}
+
+
+# ---------------------------------------------------------------------- the end of a command
+
+
+def carry_out(command: Callable[[], int], stopped: Callable[[], str]) -> int:
+    """Run a command; its exit code: 2 after an error, which is reported in one line, 128 and more if interrupted.
+
+    SIGTERM is handled like Ctrl-C, and what ``stopped`` says then is printed.
+    """
+    try:
+        with _stopping():
+            return command()
+    except FAILURES as error:
+        return report_error(error)
+    except KeyboardInterrupt as stop:
+        print(stopped(), file=sys.stderr)
+        return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
+
+
+def report_error(error: BaseException) -> int:
+    """Print an error in one line on standard error; the exit code."""
+    print(f"Error: {_message(error)}", file=sys.stderr)
+    return 2
+
+
+def log_to_stderr(level: str) -> Callable[[], None]:
+    """Write what the library logs, from this level on, to standard error, until what is returned is called."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("emphatic")
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+
+    def stop() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+    return stop
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    def stop(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(number)
+
+    if threading.current_thread() is not threading.main_thread():  # signals can be handled only there
+        yield
+        return
+    handler = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _message(error: BaseException) -> str:
+    """An error in one line, with flags in place of keywords."""
+    if isinstance(error, MemoryError):
+        return "out of memory."
+    if isinstance(error, RecursionError):
+        return "the settings or the table are nested too deeply."
+    message = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    for name in (*declared_settings(Settings), "resume", "overwrite"):
+        flag = f"--{name.replace('_', '-')}"
+        for keyword, written in ((f"{name}=False", f"{flag} ''"), (f"{name}=…", f"{flag} …"), (f"{name}=True", flag)):
+            message = message.replace(keyword, written)
+    message = re.sub(r'pivot="([^"]*)"', lambda match: f"--pivot {shlex.quote(match[1])}", message)
+    return " ".join(message.split())
+
+
+# ---------------------------------------------------------------------- progress
+
+
+@contextmanager
+def bars(
+    rate: Callable[[str, float], str] = lambda phase, speed: "", plain: str = "", quiet: bool = False
+) -> Iterator[Report]:
+    """Progress bars on standard error, one a phase, with the time left.
+
+    ``rate`` formats the speed of a phase. Where standard error is not a terminal there are plain lines, if ``plain``
+    names the unit of the work, and nothing otherwise.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield PlainLines(plain) if plain and not quiet else lambda phase, done, total: None
+        return
+    description, rate_text = TextColumn("{task.description:9}"), TextColumn("{task.fields[rate]}")
+    columns = (description, BarColumn(), TaskProgressColumn(), rate_text, TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = shown.add_task(phase, total=total or None, rate="")
+            speed = shown.tasks[tasks[phase]].speed
+            shown.update(tasks[phase], completed=done, total=total or None, rate=rate(phase, speed) if speed else "")
+
+        yield progress
+
+
+class PlainLines:
+    """A line on standard error when a phase begins, and every few seconds while it lasts."""
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._began: dict[str, tuple[float, int]] = {}
+        self._last = 0.0
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        clock = time.monotonic()
+        if phase in self._began and clock - self._last < EVERY:
+            return
+        began, done_then = self._began.setdefault(phase, (clock, done))
+        self._last = clock
+        line = f"emphatic: {phase}"
+        if total:
+            line += f" {100 * done // total}%"
+        if done and phase != "scoring":
+            line += f", {done:,} of {total:,} {self._unit}" if total else f", {done:,} {self._unit}"
+        if done > done_then and 0 < done < total:
+            line += f", about {(clock - began) * (total - done) / (done - done_then):.0f} s left"
+        print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def compile_notice(progress: Report) -> Iterator[None]:
+    """While kernels are compiled, which a first run does, show that as a phase of its own."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            progress("compiling", 0, 0)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
