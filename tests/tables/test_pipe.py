@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from emphatic.tables import Table, TableError, open_table
+from emphatic.tables import Block, Table, TableError, open_table
 from emphatic.tables.notation import Notation, RowParser
 from emphatic.tables.pipe import Malformed, Reading, Readings, collect
 from emphatic.tables.times import TimeColumn
@@ -329,3 +329,38 @@ def test_a_damaged_notation_is_refused() -> None:
     for config in bad:
         with pytest.raises(ValueError, match="notation is damaged"):
             Notation.from_config(config)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_blocks_of_readings_are_those_of_the_table(size: int) -> None:
+    rows: list[Reading] = [
+        {"time": time, "x": x, "y": y, "door": door}
+        for time, x, y, door in zip(
+            [0.0, 1.0, 2.0, 3.0, None, 5.0, 9.0, 8.0, 9.0, 10.0, 11.0],
+            [1.0, None, 3.0, "oops", 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0],
+            [0.5, 0.5, 1e400, 0.5, 0.5, -0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
+            ["open", "shut", None, "open", "shut", "shut", "open", "ajar", "open", "shut", "open"],
+            strict=True,
+        )
+    ]
+    table = collect(rows, time="time")
+    expected = next(table.blocks())
+    clock = table.clock()
+    parser = RowParser(table.names, table.categories, table.notation)
+    parsed = [parser.parse(row) for row in rows]
+    blocks = [
+        Block.from_rows(parsed[i : i + size], table.names, table.categories, clock, i)
+        for i in range(0, len(rows), size)
+    ]
+    assert [block.row for block in blocks] == list(range(0, len(rows), size))
+    np.testing.assert_array_equal(np.concatenate([block.values for block in blocks]), expected.values)
+    assert expected.time is not None
+    np.testing.assert_array_equal(
+        np.concatenate([block.time for block in blocks if block.time is not None]), expected.time
+    )
+    assert np.concatenate([block.gap for block in blocks]).tolist() == expected.gap.tolist()
+    assert np.concatenate([block.labels["door"] for block in blocks]).tolist() == expected.labels["door"].tolist()
+    assert sum(block.unreadable for block in blocks).tolist() == expected.unreadable.tolist() == [1, 0]
+    assert sum(block.infinite for block in blocks).tolist() == expected.infinite.tolist() == [0, 1]
+    empty = Block.from_rows([], table.names, table.categories)
+    assert (len(empty), empty.values.shape, empty.time, empty.gap.tolist()) == (0, (0, 2), None, [])

@@ -595,6 +595,23 @@ def test_the_clock_flags_the_same_rows_however_they_are_cut(steps: list[float], 
     assert (clock.rows, clock.missing) == (len(time), int(np.isnan(time).sum()))
 
 
+@given(
+    st.lists(st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1.0, 1.05, 1.6, 3.0, 50.0, np.nan]), max_size=40),
+    st.lists(st.booleans(), min_size=40, max_size=40),
+    st.sampled_from([np.arange(20.0), np.full(5, np.nan), np.repeat(np.arange(20.0), 3), np.array([0.0, 1, 3, 4, 8])]),
+)
+def test_one_row_after_the_other_is_as_all_at_once(times: list[float], drops: list[bool], first: Any) -> None:
+    at_once, one_by_one = Clock(first), Clock(first)
+    after_drop = np.array(drops[: len(times)], bool)
+    flags = at_once.find_gaps(np.array([0.0, *times]), np.array([False, *after_drop]))
+    copied = one_by_one.copy()
+    single = [one_by_one.find_gaps(np.array([0.0]))[0]]
+    single += [one_by_one.find_gap(time, drop) for time, drop in zip(times, after_drop.tolist(), strict=True)]
+    assert single == flags.tolist()
+    assert one_by_one.state() == at_once.state()
+    assert copied.state() == Clock(first).state()
+
+
 def test_what_is_a_gap_depends_on_the_log() -> None:
     rng = np.random.default_rng(0)
     regular = Clock(log_of(60 + rng.uniform(-1, 1, 1000)))

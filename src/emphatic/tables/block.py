@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.tables.clock import Clock
+
+if TYPE_CHECKING:
+    from emphatic.tables.notation import ParsedRow
 
 __all__ = ["Block"]
 
@@ -44,6 +49,46 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Sequence[ParsedRow],
+        names: Sequence[str],
+        categories: Sequence[str] = (),
+        clock: Clock | None = None,
+        row: int = 0,
+    ) -> Block:
+        """The block of the next readings of a live stream.
+
+        Args:
+            rows: The readings, as ``RowParser.parse`` gives them.
+            names: The signals, in the order of ``ParsedRow.values``.
+            categories: The text columns.
+            clock: Finds the gaps, and is advanced by these rows; None for a stream without times. Pass ``clock.copy()``
+                if the block may be rejected.
+            row: The number of the first row in the stream.
+        """
+        count, C = len(rows), len(names)
+        unreadable, infinite = np.zeros(C, np.int64), np.zeros(C, np.int64)
+        if count == 1:  # a reading at a time: a few microseconds
+            (reading,) = rows
+            values = np.array([reading.values])
+            labels = {name: np.array([reading.labels[name]], object) for name in categories}
+            troubled: Sequence[ParsedRow] = rows if reading.problems else ()
+        else:
+            values = np.array([reading.values for reading in rows]).reshape(count, C)
+            labels = {name: np.array([reading.labels[name] for reading in rows], object) for name in categories}
+            troubled = [reading for reading in rows if reading.problems]
+        for reading in troubled:
+            for j, name in enumerate(names):
+                unreadable[j] += f"{name!r} is not a number" in reading.problems
+                infinite[j] += f"{name!r} is not finite" in reading.problems
+        if clock is None:
+            return cls(row, values, None, labels, unreadable, infinite, gap=np.zeros(count, np.bool_))
+        time = np.array([reading.time for reading in rows])
+        gap = np.array([clock.find_gap(rows[0].time)]) if count == 1 else clock.find_gaps(time)
+        return cls(row, values, time, labels, unreadable, infinite, gap=gap)
 
     def find_gaps(self, clock: Clock | None) -> NDArray[np.bool_]:
         """The rows that do not follow the row before by this clock, or because a row between the two was dropped."""
