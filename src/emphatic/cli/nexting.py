@@ -251,7 +251,7 @@ def _follow_pipe(
     warm_up: int,
 ) -> int:
     """The command on a pipe; its exit code."""
-    from emphatic.nexting.live import Every, Live
+    from emphatic.nexting.predictor import Every, Live
     from emphatic.questions import durations
 
     try:

@@ -31,7 +31,7 @@ from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
-from emphatic.nexting.derived import Derived
+from emphatic.nexting.intervals import Derived
 from emphatic.nexting.related import expected_size, make_horde
 from emphatic.nexting.settings import Settings
 from emphatic.scores.returns import rows_to_score
@@ -472,6 +472,12 @@ class LocalExecutor:
         """Nothing is left: the checkpoint has become the model of the finished run."""
 
 
+def advance(horde: Horde, block: Block, learn: bool = True) -> Array:
+    """Learn from a block; the predictions (B, Q) at its rows."""
+    columns = dict(zip(horde.signals, block.values.T, strict=True)) | block.labels
+    return horde.observe_many(columns, time=block.time, gap=block.gap, learn=learn)
+
+
 class _LocalLearners:
     """A Horde in this process, which is saved every ``SAVE`` seconds."""
 
@@ -493,8 +499,7 @@ class _LocalLearners:
             if self.rows > begin and time.perf_counter() - saved >= SAVE:
                 self.save(on_checkpoint(self.rows))
                 saved = time.perf_counter()
-            columns = dict(zip(self._horde.signals, block.values.T, strict=True)) | block.labels
-            yield self._horde.observe_many(columns, time=block.time, gap=block.gap)
+            yield advance(self._horde, block)
 
     def save(self, state: Mapping[str, Any]) -> None:
         self._horde.save(self._checkpoint, **state)

@@ -31,7 +31,7 @@ from emphatic.common.parts import PartReader
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.hordes.ridges import LIMIT
-from emphatic.nexting.alarm_list import AlarmList
+from emphatic.nexting.intervals import AlarmList
 from emphatic.nexting.learning import Learned, LogRows, Progress, make_features
 from emphatic.nexting.related import shares
 from emphatic.nexting.signals import SignalPlot, SignalSketch

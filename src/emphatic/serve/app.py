@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from emphatic.nexting.prediction_lines import Prediction, format_lines
+from emphatic.nexting.predictor import Prediction, format_lines
 from emphatic.serve.bodies import LONGEST, NotJson, read_json, read_lines
 from emphatic.serve.descriptions import describe_interface, describe_signals, write_metrics
 from emphatic.serve.events import EventStream

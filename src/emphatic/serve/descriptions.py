@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL
 from emphatic.serve.service import Service
 
 __all__ = ["describe_interface", "describe_signals", "describe_status", "write_metrics"]

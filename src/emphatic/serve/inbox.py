@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from emphatic.nexting.prediction_lines import Prediction
+from emphatic.nexting.predictor import Prediction
 from emphatic.tables.pipe import Malformed, Reading
 
 __all__ = ["Inbox", "Incoming", "Receipt"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL, LineFormat, Prediction
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, LineFormat, Prediction
 from emphatic.questions.gvf import LARGEST
 
 __all__ = ["RecentRows", "RunningError", "Traffic"]

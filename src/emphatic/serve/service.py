@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.prediction_lines import Prediction, format_lines
-from emphatic.nexting.predictor import WARM_UP, Outcome, Predictor
+from emphatic.nexting.predictor import WARM_UP, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.serve.bodies import is_deep
 from emphatic.serve.inbox import Inbox, Incoming, Receipt

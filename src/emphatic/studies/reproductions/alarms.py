@@ -2,7 +2,7 @@
 
 Faults are put into the second half of a household's log, one signal at a time: a reading that is stuck, a drift, a
 single spike, and a dropout to 0. Each copy of the log, with faults of its own, is learned from as it is, from the first
-row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.alarms``) are the two that one would try first: a
+row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.intervals``) are the two that one would try first: a
 running z-score, and the control chart of Roberts (1959),
 
     |x − mean| / deviation        |z − mean| / (deviation √(λ / (2 − λ))),    z ← z + λ (x − z)
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import data
-from emphatic.nexting.prediction_lines import OF_A_SIGNAL
+from emphatic.nexting.predictor import OF_A_SIGNAL
 from emphatic.nexting.runner import run as learn
 from emphatic.report import Axis, Figure, Key, Line, Panel, Plot, category
 from emphatic.studies.agreement import Check, Outcome, finding
