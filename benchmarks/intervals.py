@@ -19,7 +19,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, Settings
-from emphatic.scores.coverage import IntervalScores
+from emphatic.scores.measures import IntervalScores
 from emphatic.scores.returns import Returns
 from emphatic.tables import Hold, Table, open_table
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.nexting.intervals import Intervals
-from emphatic.scores.coverage import IntervalScores
+from emphatic.scores.measures import IntervalScores
 from emphatic.scores.returns import known_return
 
 Array = NDArray[np.float64]

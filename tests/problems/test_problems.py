@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import emphatic
 from emphatic import Learner, problems
 from emphatic.problems import MDP
-from emphatic.problems.baird import THETA_0
-from emphatic.problems.checks import FloatArray
+from emphatic.problems.literature import THETA_0
+from emphatic.problems.stream import FloatArray
 
 near = pytest.approx
 

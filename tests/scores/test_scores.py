@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import scores
-from emphatic.scores.answers import PlainAnswers
-from emphatic.scores.masks import count, share_masks, unpack
-from emphatic.scores.returns import Returns
-from emphatic.scores.summary import LogScores
+from emphatic.scores.baselines import PlainAnswers
+from emphatic.scores.measures import LogScores
+from emphatic.scores.returns import Returns, share_masks
+from emphatic.scores.returns import count_bits as count
+from emphatic.scores.returns import unpack_bits as unpack
 
 GAMMAS = (0.0, 0.5, 0.9)
 
@@ -276,7 +277,7 @@ def test_many_groups_in_little_room_are_gathered_in_more_passes(monkeypatch: pyt
     expected, strength = scores.offline(features(Phi), 4, G, known, 1, told.append)
     assert told == sorted(told)
     assert told[-1] == 1.0
-    monkeypatch.setattr(sys.modules["emphatic.scores.offline"], "ROOM", 3 * 16 * 4**2)
+    monkeypatch.setattr(sys.modules["emphatic.scores.baselines"], "ROOM", 3 * 16 * 4**2)
     told.clear()
     made, chosen = scores.offline(features(Phi), 4, G, known, 1, told.append)
     assert told[-1] == 1.0
@@ -489,7 +490,7 @@ def test_scores_of_a_far_signal_keep_their_digits() -> None:
 def test_too_many_features_to_fit_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(14)
     Phi, G, known = rng.normal(size=(100, 5)), rng.normal(size=(2, 100)), np.ones((2, 100), bool)
-    monkeypatch.setattr(sys.modules["emphatic.scores.offline"], "_FEATURES", 4)
+    monkeypatch.setattr(sys.modules["emphatic.scores.baselines"], "_FEATURES", 4)
     assert np.isnan(scores.offline(features(Phi), 5, G, known, 1)[0]).all()
     Phi[:50, 2] = 0.0  # never active in the first half
     assert np.isfinite(scores.offline(features(Phi), 5, G, known, 1)[0]).all()

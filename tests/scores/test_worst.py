@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from emphatic.scores.worst import WorstErrors
+from emphatic.scores.measures import WorstErrors
 
 
 @pytest.mark.parametrize("edges", [[0, 90], [0, 1, 44, 45, 46, 89, 90], [0, 45, 90]])

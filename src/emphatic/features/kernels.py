@@ -12,8 +12,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
-from emphatic.features.adapting import EDGE
-from emphatic.features.plan import CODE, CONSTANT, CYCLE, EXACT, GIVEN, READING, SOFT, TRACE
+from emphatic.features.plan import CODE, CONSTANT, CYCLE, EDGE, EXACT, GIVEN, READING, SOFT, TRACE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +84,7 @@ def _place(x: float, knots: Floats, start: int, count: int) -> float:
 
 @register_jitable
 def _follow(x: float, k: int, scale: Integers, knots: Floats, recent: Floats, moves: Integers) -> None:
-    """Count a reading of the source of scale k; move its range where recent readings have left it (``adapting``)."""
+    """Count a reading of the source of scale k; move its range where recent readings have left it (``maker``)."""
     start, end = scale[k, 1], scale[k, 1] + scale[k, 2]
     low, high = knots[start], knots[end - 1]
     width = high - low

@@ -1,28 +1,48 @@
-"""``Features``: a list of parts and their ranges; readings in, active features out."""
+"""``Features``: a list of parts and their ranges; readings in, active features out.
+
+Ranges adapt. A range that a part was given stays. A range that was found in the warm-up moves when recent readings have
+left it:
+
+- *The level has moved*: more than 2% of a signal's recent readings lay beyond one end of its range, and fewer than 0.5%
+  at or beyond the other end (its outer tenth). Then the range slides towards the reading, by at most 1% of its
+  width for each reading in a row that lay beyond (and faster after 100 in a row, so that no jump is too far), and the
+  ranges of the signal's traces slide along with it.
+- *It no longer fits*: more than half of the recent readings of a source lay beyond its range. Then the range of that
+  source slides likewise or, where the other end is in use and the reading is no farther than a width, is stretched.
+
+"Recent" is an exponential average over as many readings as the warm-up had, at least 500. Features keep their places in
+the range: what was learned for its third bin now applies to other values, and the learner corrects that over time. (To
+keep the values and reuse only the bins left behind is worse: a reused bin starts with a weight from the other end of
+the range, whereas sliding is wrong by a fraction of a bin.)
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic.errors import CheckpointError
-from emphatic.features.adapting import AdaptiveRanges, leaders
 from emphatic.features.parts import Part, check_kind, from_config
-from emphatic.features.plan import FeaturePlan, make_plan
-from emphatic.features.ranges import find_knots
-from emphatic.features.readings import CheckedReadings, FeatureColumns, Labels, check_signal_names
+from emphatic.features.plan import EDGE, Array, CheckedReadings, FeatureColumns, FeaturePlan, Labels, check_signal_names
 from emphatic.learning.active import Active, make_unchecked
 from emphatic.learning.inputs import refusal
 
-__all__ = ["Features"]
+__all__ = ["AdaptiveRanges", "Features"]
 
 #: For parts that need no time.
 _NO_TIME = np.empty(0)
 _FLOAT64 = np.dtype(np.float64)
+#: The fewest readings that count as recent.
+LEAST = 500.0
+#: Statistics of a scale's recent readings: how many count as recent (0 where the range is fixed); the shares below
+#: the range, at its low end, at its high end and above; how many in a row lay above, or minus how many below.
+STATISTICS = 6
 
 
 class Features:
@@ -41,42 +61,45 @@ class Features:
     ``warm_up`` uses some rows to find ranges and categories that are not given. A call computes φ of the next rows,
     (B, k), or of one, (k,), and carries traces over to the next call: the bits are the same however the rows are
     divided into calls. Values outside a range are clipped to it, and counted in ``clipped``; a range that was found
-    follows readings that have left it (``emphatic.features.adapting``), one that was given is fixed. A missing reading
+    follows readings that have left it (``emphatic.features.maker``), one that was given is fixed. A missing reading
     (NaN or infinity) makes no feature of that part active (index −1).
+
+    Args:
+        parts: The parts, such as ``[Bias(), SoftBins("*")]``; φ has their features in this order.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts: tuple[Part, ...] = tuple(parts) if isinstance(parts, Sequence) else ()
-        if not self.parts or not all(isinstance(part, Part) for part in self.parts):
+        if not self.parts or not all(isinstance(entry, Part) for entry in self.parts):
             raise refusal("parts", "Features", "be a list of parts, such as Bias() or SoftBins('*')", repr(parts))
-        for part in self.parts:
-            if type(part).units is Part.units:
+        for entry in self.parts:
+            if type(entry).units is Part.units:
                 wants = "be parts that make features: for your own use Function, or a class with the method units(plan)"
-                raise refusal("parts", "Features", wants, f"{type(part).__name__}, which has no units(plan),")
-        names = [name for part in self.parts for name in part.functions()]
-        if len(set(names)) < len(names):
-            raise refusal("parts", "Features", "have functions of different names", ", ".join(names))
-        finding = [(part.found_under(), type(part).__name__) for part in self.parts]
-        for i, (name, kind) in enumerate(finding):
-            if name is not None and name in dict(finding[:i]):
-                raise refusal("parts", "Features", f"have one {kind} at most of each name", f"{name!r} twice")
+                raise refusal("parts", "Features", wants, f"{type(entry).__name__}, which has no units(plan),")
+        _check_different_names(self.parts)
         self._plan: FeaturePlan | None = None
 
     # ------------------------------------------------------------------ warming up
 
-    def warm_up(self, values: Any, *, names: Sequence[str], time: Any = None, labels: Labels | None = None) -> Features:
-        """Find what is not given from these rows (B, C). No trace is kept: the next row is the first.
+    def warm_up(
+        self, values: ArrayLike, *, names: Sequence[str], time: ArrayLike | None = None, labels: Labels | None = None
+    ) -> Features:
+        """Find what is not given from these rows. No trace is kept: the next row is the first. Returns self.
 
-        ``names`` are those of the C signals; ``time`` is in seconds or datetime64; ``labels`` has an array for each
-        name of a ``OneHot`` that is not a signal. B may be 0 where everything is given. Returns self.
+        Args:
+            values: Readings (B, C). B may be 0 where everything is given.
+            names: The names of the C signals.
+            time: The rows' times, in seconds or datetime64.
+            labels: An array for each name of a ``OneHot`` that is not a signal.
         """
         rows = CheckedReadings.check(check_signal_names(names), values, time, labels, None, "warm_up")
-        named = ((part.found_under(), part) for part in self.parts)
-        found = {name: part.find(rows) for name, part in named if name is not None}
-        plan = make_plan(self.parts, rows.names, found)
+        named = ((entry.found_under(), entry) for entry in self.parts)
+        findings = {name: entry.find(rows) for name, entry in named if name is not None}
+        plan = make_plan(self.parts, rows.names, findings)
         sensed = np.empty((len(rows.values), len(plan.sources)))
         _sensing()(rows.values, *plan.source_arrays(), np.full(len(plan.sources), np.nan), sensed)
-        knots = [find_knots(scale, sensed[:, scale.source]) for scale in plan.scales]
+        knots = [scale.find_knots(sensed[:, scale.source]) for scale in plan.scales]
+        # φ·φ of these rows is measured by a maker that stops there, so that this one is left before its first row.
         trial = Features(self.parts)
         trial._begin(plan, AdaptiveRanges.fixed(plan, knots), 0.0)
         phi = trial(rows.values, time=time, labels=labels)
@@ -84,17 +107,26 @@ class Features:
         self._begin(plan, AdaptiveRanges.found(plan, knots, sensed), norm)
         return self
 
-    def _begin(self, plan: FeaturePlan, ranges: AdaptiveRanges, norm: float) -> None:
-        """Reset to the state before the first row."""
+    def _begin(
+        self,
+        plan: FeaturePlan,
+        ranges: AdaptiveRanges,
+        norm: float,
+        z: Array | None = None,
+        clipped: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Reset to the state before the first row, or to one with these traces and counts."""
         self._plan, self._ranges, self._norm = plan, ranges, norm
-        self._z = np.full(len(plan.sources), np.nan)
-        self._clipped = np.zeros((len(plan.scales), 2), np.int64)
+        self._z = np.full(len(plan.sources), np.nan) if z is None else z.copy()
+        self._clipped = np.zeros((len(plan.scales), 2), np.int64) if clipped is None else clipped.copy()
         self._timed, self._slots = plan.timed, plan.active
         #: The kernel's arguments between the columns of a call and its results: the plan, the state, and work arrays.
         self._arguments = (
-            *plan.source_arrays(), *plan.unit_arrays(*leaders(plan)), self._z, ranges.knots, ranges.recent,
-            ranges.moves, self._clipped, np.empty((1, len(plan.sources))), np.empty(len(plan.scales)),
-        )  # fmt: skip
+            *plan.source_arrays(),
+            *plan.unit_arrays(),
+            *(self._z, ranges.knots, ranges.recent, ranges.moves, self._clipped),
+            *(np.empty((1, len(plan.sources))), np.empty(len(plan.scales))),
+        )
         #: Seconds, codes and numbers where every part takes readings alone, so that there are none; else None.
         self._no_columns = None
         if not (plan.timed or plan.codes or plan.numbers):
@@ -161,7 +193,7 @@ class Features:
     def names(self) -> list[str]:
         """A readable name for each of the n features."""
         plan = self._require()
-        return plan.feature_names(self._ranges.each(plan))
+        return plan.feature_names(self._ranges.by_scale(plan))
 
     def __repr__(self) -> str:
         n = "" if self._plan is None else f", n={self.n}"
@@ -169,21 +201,41 @@ class Features:
 
     # ------------------------------------------------------------------ making φ
 
-    def __call__(self, values: Any, *, time: Any = None, labels: Labels | None = None, missing: Any = None) -> Active:
+    def __call__(
+        self,
+        values: ArrayLike,
+        *,
+        time: ArrayLike | None = None,
+        labels: Labels | None = None,
+        missing: ArrayLike | None = None,
+    ) -> Active:
         """φ of the next rows, (B, C) to (B, k), or of the next row, (C,) to (k,).
 
-        ``missing`` (of the same shape) marks the missing readings, where the caller has put other values in their
-        place; by default those that are NaN.
+        Args:
+            values: Readings, (B, C) or (C,).
+            time: The rows' times, in seconds or datetime64; required by parts of time.
+            labels: The rows' labels by name, an array each, or a single label for a single row.
+            missing: Marks the missing readings, in the shape of ``values``, where the caller has put other values in
+                their place; by default those that are NaN.
         """
         phi = self.activate(self.columns(values, time=time, labels=labels, missing=missing))
         return phi[0] if np.ndim(values) == 1 else phi
 
     def columns(
-        self, values: Any, *, time: Any = None, labels: Labels | None = None, missing: Any = None
+        self,
+        values: ArrayLike,
+        *,
+        time: ArrayLike | None = None,
+        labels: Labels | None = None,
+        missing: ArrayLike | None = None,
     ) -> FeatureColumns:
         """The first half of a call, which checks its input and changes nothing.
 
-        One row is a block of one.
+        Args:
+            values: Readings, (B, C), or (C,) for a block of one row.
+            time: As in a call.
+            labels: As in a call.
+            missing: As in a call.
         """
         plan = self._plan or self._require()
         if (
@@ -199,7 +251,11 @@ class Features:
         return FeatureColumns(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
 
     def activate(self, columns: FeatureColumns) -> Active:
-        """The second half of a call, which cannot fail: φ of these rows, (B, k)."""
+        """The second half of a call, which cannot fail: φ of these rows, (B, k).
+
+        Args:
+            columns: What ``columns`` returned for them.
+        """
         readings = columns.readings
         shape = len(readings), self._slots
         index, value = np.empty(shape, np.int64), np.empty(shape)
@@ -226,24 +282,31 @@ class Features:
 
     def to_config(self) -> list[dict[str, Any]]:
         """The parts as tables of a TOML file, ``[[features]]``."""
-        for part in self.parts:
-            check_kind(part)
-        return [part.config() for part in self.parts]
+        for entry in self.parts:
+            check_kind(entry)
+        return [entry.config() for entry in self.parts]
 
     def provide(self, functions: Mapping[str, Callable[..., Any]]) -> Features:
-        """Supply the Python functions that its parts name and that a file cannot hold. Returns self."""
-        known = [name for part in self.parts for name in part.functions()]
+        """Supply the Python functions that its parts name and that a file cannot hold. Returns self.
+
+        Args:
+            functions: The functions by name.
+        """
+        known = [name for entry in self.parts for name in entry.functions()]
         for name in functions:
             if name not in known:
                 raise refusal("functions", "Features", f"have names of its functions: {', '.join(known)}", repr(name))
-        self.parts = tuple(part.provide(functions) for part in self.parts)
+        self.parts = tuple(entry.provide(functions) for entry in self.parts)
         if self._plan is not None:
-            self._plan = make_plan(self.parts, self._plan.names, self._plan.found)
+            self._plan = make_plan(self.parts, self._plan.names, self._plan.findings)
         return self
 
     @staticmethod
     def from_config(tables: Sequence[Mapping[str, Any]]) -> Features:
         """The maker that such tables describe.
+
+        Args:
+            tables: The parts as tables of a TOML file.
 
         >>> Features.from_config([{"kind": "soft_bins", "of": {"trace": "*", "steps": 30}, "bins": 20}])
         Features([SoftBins(Trace('*', steps=30))])
@@ -253,11 +316,11 @@ class Features:
         return Features([from_config(table) for table in tables])
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The complete state, to continue bit for bit: a JSON-compatible part, and arrays."""
+        """The complete state, to continue bit for bit: a JSON-compatible header, and arrays."""
         header = {
             "parts": self.to_config(),
             "signals": list(self.signals),
-            "categories": self._require().found,
+            "categories": self._require().findings,
             "norm": self._norm,
         }
         return header, {"z": self._z.copy(), "clipped": self._clipped.copy(), **self._ranges.arrays()}
@@ -268,40 +331,149 @@ class Features:
         arrays: Mapping[str, NDArray[Any]],
         functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Features:
-        """The maker that was saved; ``CheckpointError`` if these are not what ``save`` returned.
+        """The maker that was saved.
 
-        ``functions`` are those of its ``Function`` parts, by name; they can also be supplied later, by ``provide``.
+        Args:
+            header: The first value that ``save`` returned.
+            arrays: The second.
+            functions: Those of its ``Function`` parts, by name; they can also be supplied later, by ``provide``.
+
+        Raises:
+            CheckpointError: These are not what ``save`` returned.
         """
         try:
             maker = Features.from_config(header["parts"])
-            found = {str(name): list(values) for name, values in header["categories"].items()}
-            plan = make_plan(maker.parts, check_signal_names(header["signals"]), found)
+            findings = {str(name): list(values) for name, values in header["categories"].items()}
+            plan = make_plan(maker.parts, check_signal_names(header["signals"]), findings)
             ranges = AdaptiveRanges.restore(plan, arrays)
             z, clipped = arrays["z"], arrays["clipped"]
             fine = z.dtype == np.float64 and clipped.dtype == np.int64
             if not fine or z.shape != (len(plan.sources),) or clipped.shape != (len(plan.scales), 2):
                 raise ValueError("the arrays do not fit the parts")
-            maker._begin(plan, ranges, float(header["norm"]))
-            maker._z[:], maker._clipped[:] = z, clipped
+            maker._begin(plan, ranges, float(header["norm"]), z, clipped)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise CheckpointError(f"These are not valid saved features: {error}") from error
         return maker.provide(functions or {})
 
 
-# (late, for they import numba; all that they are given is made here or by the plan, or was checked)
+def make_plan(parts: Sequence[Part], names: Sequence[str], findings: dict[str, list[Any]]) -> FeaturePlan:
+    """The plan for signals of these names; ``findings`` is what the parts found in the warm-up."""
+    plan = FeaturePlan(tuple(names), findings)
+    for entry in parts:
+        plan.units += entry.units(plan)
+    if plan.n >= 1 << 48:
+        raise refusal("parts", "Features", "make fewer than 2**48 features; use hashed tiles", f"{plan.n} features")
+    return plan
+
+
+def _check_different_names(parts: Sequence[Part]) -> None:
+    """Raise if two functions, or two findings of the warm-up, have the same name."""
+    names = [name for entry in parts for name in entry.functions()]
+    if len(set(names)) < len(names):
+        raise refusal("parts", "Features", "have functions of different names", ", ".join(names))
+    finding = [(entry.found_under(), type(entry).__name__) for entry in parts]
+    for i, (name, kind) in enumerate(finding):
+        if name is not None and name in dict(finding[:i]):
+            raise refusal("parts", "Features", f"have one {kind} at most of each name", f"{name!r} twice")
+
+
+# The kernels are imported late, for they import numba. They are called without a check of types: all their arguments
+# are made here or by the plan, or were checked.
 
 
 @functools.cache
-def _sensing() -> Any:
+def _sensing() -> Callable[..., None]:
     from emphatic.engines.compiled import direct
     from emphatic.features import kernels
 
-    return direct(kernels.sense)
+    return direct(kernels.sense)  # type: ignore[no-any-return]
 
 
 @functools.cache
-def _activation() -> Any:
+def _activation() -> Callable[..., int]:
     from emphatic.engines.compiled import direct
     from emphatic.features import kernels
 
-    return direct(kernels.activate)
+    return direct(kernels.activate)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------ ranges
+
+
+@dataclass
+class AdaptiveRanges:
+    """The knots of all scales now and after the warm-up, statistics of recent readings then and now, and counts."""
+
+    knots: Array
+    recent: Array
+    first_knots: Array
+    first_recent: Array
+    moves: NDArray[np.int64]
+
+    @classmethod
+    def fixed(cls, plan: FeaturePlan, knots: Sequence[Array]) -> AdaptiveRanges:
+        """Ranges that do not adapt."""
+        flat, recent = np.concatenate([np.empty(0), *knots]), np.zeros((len(plan.scales), STATISTICS))
+        return cls(flat, recent, flat.copy(), recent.copy(), np.zeros((len(plan.scales), 2), np.int64))
+
+    @classmethod
+    def found(cls, plan: FeaturePlan, knots: Sequence[Array], sensed: Array) -> AdaptiveRanges:
+        """Ranges of which those found in a warm-up with these values of the sources adapt."""
+        ranges = cls.fixed(plan, knots)
+        watched, _ = plan.leaders()
+        for scale, k in plan.scales.items():
+            if watched[k] == k:
+                seen = sensed[np.isfinite(sensed[:, scale.source]), scale.source]
+                low, high = knots[k][0], knots[k][-1]
+                ends = (seen < low + EDGE * (high - low), seen > high - EDGE * (high - low))
+                ranges.recent[k, 0] = max(LEAST, len(seen))
+                ranges.recent[k, 2:4] = [np.mean(end) if len(seen) else 0.0 for end in ends]
+        ranges.first_recent[:] = ranges.recent
+        return ranges
+
+    def fix(self) -> None:
+        """Stop adapting."""
+        self.recent[:], self.first_recent[:], self.first_knots[:] = 0.0, 0.0, self.knots
+
+    def restart(self) -> None:
+        """Restore the state after the warm-up."""
+        self.knots[:], self.recent[:], self.moves[:] = self.first_knots, self.first_recent, 0
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays to save."""
+        return {name: array.copy() for name, array in vars(self).items()}
+
+    @classmethod
+    def restore(cls, plan: FeaturePlan, arrays: Mapping[str, NDArray[Any]]) -> AdaptiveRanges:
+        """Restore what was saved; files from before ranges adapted have only knots, and such ranges do not adapt."""
+        ranges = cls.fixed(plan, _by_scale(plan, _check_knots(plan, arrays["knots"])))
+        if "recent" in arrays:
+            ranges.first_knots[:] = _check_knots(plan, arrays["first_knots"])
+            for target, name in ((ranges.recent, "recent"), (ranges.first_recent, "first_recent")):
+                saved = arrays[name]
+                fits = saved.shape == target.shape and saved.dtype == target.dtype and np.isfinite(saved).all()
+                if not fits or ((saved[:, 0] != 0.0) & (saved[:, 0] < LEAST)).any():
+                    raise ValueError("the arrays do not fit the parts")
+                target[:] = saved
+            if arrays["moves"].shape != ranges.moves.shape or arrays["moves"].dtype != np.int64:
+                raise ValueError("the arrays do not fit the parts")
+            ranges.moves[:] = arrays["moves"]
+        return ranges
+
+    def by_scale(self, plan: FeaturePlan) -> list[Array]:
+        """The knots of each scale now."""
+        return _by_scale(plan, self.knots)
+
+
+def _by_scale(plan: FeaturePlan, flat: Array) -> list[Array]:
+    """The knots of each scale, from those of all."""
+    ends = np.cumsum([0, *(scale.knots for scale in plan.scales)]).tolist()
+    return [flat[a:b] for a, b in pairwise(ends)]
+
+
+def _check_knots(plan: FeaturePlan, flat: NDArray[Any]) -> Array:
+    """Increasing knots for every scale."""
+    fine = flat.dtype == np.float64 and flat.shape == (sum(scale.knots for scale in plan.scales),)
+    if not fine or not all(np.isfinite(at).all() and (np.diff(at) > 0).all() for at in _by_scale(plan, flat)):
+        raise ValueError("the arrays do not fit the parts")
+    return flat

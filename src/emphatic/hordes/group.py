@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emphatic.engines.rows import Rows
 from emphatic.features import Features
-from emphatic.features.readings import FeatureColumns
+from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend
 from emphatic.hordes.combination import Combination
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges

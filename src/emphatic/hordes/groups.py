@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.features.readings import FeatureColumns
+from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.group import Group
 from emphatic.learning.active import Active
 from emphatic.questions.evaluator import Targets

@@ -35,13 +35,9 @@ from emphatic.nexting.intervals import AlarmList
 from emphatic.nexting.learning import Learned, LogRows, Progress, make_features
 from emphatic.nexting.related import shares
 from emphatic.nexting.signals import SignalPlot, SignalSketch
-from emphatic.scores.answers import PlainAnswers
-from emphatic.scores.coverage import IntervalScores
-from emphatic.scores.measures import finite
-from emphatic.scores.offline import ROOM, FirstHalf, OfflineFit
+from emphatic.scores.baselines import ROOM, FirstHalf, OfflineFit, PlainAnswers
+from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
-from emphatic.scores.summary import LogScores
-from emphatic.scores.worst import WorstErrors
 from emphatic.tables import Hold
 
 if TYPE_CHECKING:

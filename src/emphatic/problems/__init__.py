@@ -15,19 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from emphatic.common.names import suggestion
-from emphatic.problems.baird import baird
-from emphatic.problems.boyan import boyan
-from emphatic.problems.chain import chain
-from emphatic.problems.collision import collision
-from emphatic.problems.example_9_4 import example_9_4
-from emphatic.problems.four_rooms import four_rooms
-from emphatic.problems.garnet import garnet
-from emphatic.problems.gymnasium import from_gymnasium
-from emphatic.problems.mdp import MDP
-from emphatic.problems.random_walk import random_walk
+from emphatic.problems.literature import baird, boyan, chain, collision, example_9_4, garnet, random_walk, two_theta
+from emphatic.problems.mdp import MDP, from_gymnasium
 from emphatic.problems.stream import Stream
-from emphatic.problems.tasks import Tasks
-from emphatic.problems.two_theta import two_theta
+from emphatic.problems.tasks import Tasks, four_rooms
 
 __all__ = [
     "MDP",
@@ -48,8 +39,8 @@ __all__ = [
 ]
 
 _PROBLEMS: tuple[Callable[..., Any], ...] = (
-    two_theta, chain, baird, example_9_4, random_walk, boyan, collision, four_rooms, garnet,
-)  # fmt: skip
+    *(two_theta, chain, baird, example_9_4, random_walk, boyan, collision, four_rooms, garnet),
+)
 
 
 def names() -> tuple[str, ...]:
@@ -62,7 +53,10 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Callable[..., Any]:
-    """The function that creates the problem of that name, an ``MDP`` or ``Tasks``; hyphens count as underscores.
+    """The function that creates the problem of that name, an ``MDP`` or ``Tasks``.
+
+    Args:
+        name: One of ``names()``; hyphens count as underscores.
 
     >>> get("two-theta")()
     MDP('two_theta', S=2, A=2, n=1)

@@ -1,27 +1,133 @@
-"""Errors of predictions against the actual returns, and the running mean as a prediction."""
+"""Measures of predictions against the actual returns, and the scores of a whole log.
+
+A measure is one ``Measure`` in ``__all__`` of a module of this package, or an entry point of another package in the
+group ``emphatic.measures``. Every score has it under its name, beside the root mean square error.
+
+``measures`` takes arrays. ``LogScores``, ``IntervalScores`` and ``WorstErrors`` take blocks of rows in order and keep
+sums only; ``summary`` scores a log that is in memory.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measures", "RunningMean", "finite", "from_moments", "measures", "running_mean"]
+from emphatic.learning.inputs import refusal
+from emphatic.scores.baselines import Array, Features, FirstHalf, PlainAnswers, blocks, find_baselines, find_members
+from emphatic.scores.returns import Returns, rows_to_score
+
+# The scores have the measures in this order.
+__all__ = ["RMSE", "VARIANCE_EXPLAINED", "PIECES", "IntervalScores", "LogScores", "Measure", "Moments", "Summary"]  # noqa: RUF022
+__all__ += ["WorstErrors", "find_measures", "finite", "measures", "summary"]
 
 Measures = dict[str, float | None]
 
 #: Returns that vary less than this, against their mean square, do not vary.
 _NEGLIGIBLE = 1e-12
+#: Points of a learning curve. An even number: half of them cover the first half of the log.
+PIECES = 20
+#: Why there are no scores.
+UNKNOWN = "no return is known in the second half: it reaches beyond the end or a gap, or too little of it was read"
+TOO_SHORT = "no return is known in the second half: the log is too short, {:,} rows would do"
+STILL = "the return does not vary in the second half"
 
 
-def measures(prediction: NDArray[Any], G: NDArray[Any], use: Any = slice(None)) -> Measures:
-    """The root mean square error, and the share of the return's variance that was explained, over the rows ``use``.
+class Moments(NamedTuple):
+    """Means over the rows that are scored, from which measures are computed.
+
+    Args:
+        rows: The number of rows, 1 or more.
+        error: The mean squared error.
+        variance: The variance of the return.
+        square: The mean square of the return.
+        loss: The mean of the measure's ``loss``; NaN for a measure without one.
+    """
+
+    rows: int
+    error: float
+    variance: float
+    square: float
+    loss: float = math.nan
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How good predictions are: one number, from means over the rows whose return is known.
+
+    Args:
+        name: Its key in the scores.
+        compute: From the moments of predictions and returns to the number; NaN where it is undefined.
+        loss: Of predictions and returns, an array of the same shape, whose mean is ``Moments.loss``. A measure that
+            needs only the squared error and the return's variance has none.
+    """
+
+    name: str
+    compute: Callable[[Moments], float]
+    loss: Callable[[Array, Array], Array] | None = None
+
+
+def _explain(moments: Moments) -> float:
+    varies = moments.variance > _NEGLIGIBLE * moments.square
+    return 1 - moments.error / moments.variance if varies else math.nan
+
+
+RMSE = Measure("rmse", lambda moments: math.sqrt(moments.error))
+VARIANCE_EXPLAINED = Measure("variance_explained", _explain)
+
+
+@functools.cache
+def find_measures() -> dict[str, Measure]:
+    """All measures by name: those of this package, then those of others."""
+    members: dict[str, Measure] = find_members("emphatic.measures", Measure, "a Measure")
+    for name in members:
+        if name in find_baselines():
+            raise ValueError(f"The name {name!r} of a Measure is taken: there is a Baseline of that name.")
+    return members
+
+
+def _losses() -> list[Callable[[Array, Array], Array]]:
+    """What is averaged over rows: the squared error, then the losses of measures."""
+    return [_squared_error, *(measure.loss for measure in find_measures().values() if measure.loss is not None)]
+
+
+def _squared_error(prediction: Array, G: Array) -> Array:
+    error: Array = (prediction - G) ** 2
+    return error
+
+
+def _evaluate(rows: int, means: Sequence[float], variance: float, square: float) -> Measures:
+    """All measures of this many rows, from the means of ``_losses`` and the return's variance and mean square."""
+    if not rows:
+        return dict.fromkeys(find_measures())
+    losses = iter(means[1:])
+    scores = {}
+    for name, measure in find_measures().items():
+        loss = math.nan if measure.loss is None else next(losses)
+        scores[name] = finite(float(measure.compute(Moments(rows, means[0], variance, square, loss))))
+    return scores
+
+
+def measures(
+    prediction: NDArray[Any], G: NDArray[Any], use: slice | NDArray[np.bool_] | NDArray[np.int64] = slice(None)
+) -> Measures:
+    """The root mean square error, and the share of the return's variance that was explained.
 
         rmse = √MSE,   variance_explained = 1 − MSE / Var(G)
 
-    None where undefined: without rows; variance explained also where the return does not vary.
+    None where undefined: without rows; variance explained also where the return does not vary. Measures of other
+    packages (``Measure``) follow.
+
+    Args:
+        prediction: The predictions, (T,).
+        G: The actual returns, (T,).
+        use: The rows that are scored, as an index; all by default.
 
     >>> measures(np.array([1.0, 2.0]), np.array([1.0, 3.0]), np.array([True, True]))
     {'rmse': 0.7071067811865476, 'variance_explained': 0.5}
@@ -30,18 +136,10 @@ def measures(prediction: NDArray[Any], G: NDArray[Any], use: Any = slice(None)) 
     """
     outcome = np.asarray(G[use], np.float64)
     if not len(outcome):
-        return from_moments(0, math.nan, math.nan, math.nan)
+        return _evaluate(0, (), math.nan, math.nan)
     with np.errstate(over="ignore", invalid="ignore"):
-        error = np.mean((prediction[use] - outcome) ** 2)
-        return from_moments(len(outcome), float(error), float(np.var(outcome)), float(np.mean(outcome**2)))
-
-
-def from_moments(rows: int, error: float, variance: float, square: float) -> Measures:
-    """The measures of so many rows from the mean squared error, and the return's variance and mean square."""
-    if not rows:
-        return {"rmse": None, "variance_explained": None}
-    explained = 1 - error / variance if variance > _NEGLIGIBLE * square else math.nan
-    return {"rmse": finite(math.sqrt(error)), "variance_explained": finite(explained)}
+        means = [float(np.mean(loss(prediction[use], outcome))) for loss in _losses()]
+        return _evaluate(len(outcome), means, float(np.var(outcome)), float(np.mean(outcome**2)))
 
 
 def finite(number: float) -> float | None:
@@ -49,32 +147,348 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-class RunningMean:
-    """The mean of the readings of C signals so far, one block of rows after the other."""
+class IntervalScores:
+    """Scores of the intervals of Q questions from row ``first`` on; blocks of rows come in order, only sums are kept.
 
-    def __init__(self, C: int) -> None:
-        self._centre = np.full(C, np.nan)  # a signal far from 0 would lose digits in long sums
-        self._total, self._count = np.zeros(C), np.zeros(C, np.int64)
+    The interval score of a return G with the interval [l, u], of which a share α is to be missed, is
 
-    def __call__(self, values: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """For each of the next rows (B, C) the mean up to and including it; NaN before the first reading."""
-        if not len(values):
-            return np.empty(values.shape)
-        first = np.take_along_axis(values, np.argmin(missing, axis=0)[None], axis=0)[0]
-        self._centre = np.where((self._count == 0) & ~missing.all(axis=0), first, self._centre)
-        departures = np.where(missing, 0.0, values - self._centre)
-        total = np.cumsum(np.vstack([self._total, departures]), axis=0)[1:]
-        count = self._count + np.cumsum(~missing, axis=0)
-        self._total, self._count = total[-1], count[-1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean: NDArray[np.float64] = self._centre + total / count
-        return mean
+        u − l + 2/α (l − G)⁺ + 2/α (G − u)⁺
 
+    in the unit of G: less is better, and it is least, in the mean, at the α/2 and 1 − α/2 quantiles (Winkler 1972;
+    Gneiting & Raftery 2007, section 6.2).
 
-def running_mean(x: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The mean of the readings up to and including each row; NaN before the first.
-
-    >>> running_mean(np.array([1.0, 9.0, 3.0]), np.array([False, True, False])).tolist()
-    [1.0, 1.0, 2.0]
+    >>> scores = IntervalScores(1, 0, 0.8)
+    >>> G = np.array([[1.0, 2.0, 5.0, 3.0]])
+    >>> scores.add(0, np.zeros((4, 1)), np.full((4, 1), 4.0), G, np.array([[True, True, True, False]]))
+    >>> scores.scores()
+    [{'coverage': 0.6666666666666666, 'interval_score': 7.333333333333333}]
     """
-    return RunningMean(1)(np.asarray(x, np.float64)[:, None], missing[:, None])[:, 0]
+
+    def __init__(self, Q: int, first: int, coverage: float) -> None:
+        self._first, self._penalty = first, 2.0 / (1.0 - coverage)
+        self._rows, self._inside, self._total = np.zeros(Q, np.int64), np.zeros(Q, np.int64), np.zeros(Q)
+
+    def add(self, start: int, low: Array, high: Array, G: Array, known: NDArray[np.bool_]) -> None:
+        """The next B rows, from ``start`` on: ends (B, Q), NaN where there is none; returns, where known, (Q, B)."""
+        rows = slice(max(0, self._first - start), None)
+        l, u, g = low[rows].T, high[rows].T, G[:, rows]
+        use = known[:, rows] & ~np.isnan(l)
+        with np.errstate(over="ignore", invalid="ignore"):
+            missed = np.maximum(l - g, 0.0) + np.maximum(g - u, 0.0)
+            score = np.where(use, u - l + self._penalty * missed, 0.0)
+        self._rows += use.sum(axis=1)
+        self._inside += (use & (l <= g) & (g <= u)).sum(axis=1)
+        self._total += score.sum(axis=1)
+
+    def scores(self) -> list[dict[str, float | None]]:
+        """The share inside and the mean score of each question; None where no return is known."""
+        sums = zip(self._rows.tolist(), self._inside.tolist(), self._total.tolist(), strict=True)
+        return [
+            {"coverage": inside / rows if rows else None, "interval_score": finite(total / rows) if rows else None}
+            for rows, inside, total in sums
+        ]
+
+
+class WorstErrors:
+    """The row of the largest error of each of Q questions, from row ``first`` on; blocks of rows come in order."""
+
+    def __init__(self, Q: int, first: int) -> None:
+        self._first = first
+        self.row = np.full(Q, -1)
+        self.time, self.prediction, self.actual = (np.full(Q, np.nan) for _ in range(3))
+        self._error = np.full(Q, -1.0)
+
+    def add(
+        self, start: int, predictions: NDArray[Any], G: Array, known: NDArray[np.bool_], time: Array | None
+    ) -> None:
+        """The next B rows, from ``start`` on: predictions (B, Q), returns and where known (Q, B), and times (B,)."""
+        skip = max(0, self._first - start)
+        if skip >= len(predictions):
+            return
+        ours = np.asarray(predictions, np.float64).T
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.where(known, np.abs(ours - G), -1.0)
+        error = np.nan_to_num(error[:, skip:], nan=-1.0, posinf=-1.0)
+        at = np.argmax(error, axis=1)
+        every = np.arange(len(at))
+        new = error[every, at] > self._error
+        at, every = at[new] + skip, every[new]
+        self._error[new] = error[every, at - skip]
+        self.row[new] = start + at
+        self.prediction[new], self.actual[new] = ours[every, at], G[every, at]
+        if time is not None:
+            self.time[new] = time[at]
+
+
+class Summary(NamedTuple):
+    """What ``summary`` returns.
+
+    Args:
+        scores: One dict per question.
+        curves: The learning curves, one dict per question.
+        G: The actual returns, (T, Q).
+        known: Where they are known, (T, Q).
+    """
+
+    scores: list[dict[str, Any]]
+    curves: list[dict[str, Any]]
+    G: NDArray[np.float64]
+    known: NDArray[np.bool_]
+
+
+class LogScores:
+    """Scores of T rows of C signals at H horizons, from blocks of rows in order: only sums are kept.
+
+    For each of 20 pieces of the log, and each question, these are the number of rows N whose return is known, the
+    squared errors of each prediction, and the returns' mean and sum of squared departures from it. Blocks are merged by
+
+        δ = mean_b − mean,   mean += δ N_b / N,   M₂ += M₂_b + δ² N N_b / (N + N_b)
+
+    (Chan, Golub & LeVeque 1979), which keeps the digits of a signal far from 0.
+    """
+
+    def __init__(self, signals: Sequence[str], horizons: Sequence[object], gammas: Array, T: int) -> None:
+        self._signals, self._horizons, self._gammas = signals, horizons, gammas
+        self._ends = np.arange(1, PIECES + 1) * T // PIECES
+        Q = len(signals) * len(horizons)
+        self._N = np.zeros((PIECES, Q), np.int64)
+        self._mean, self._M2 = np.zeros((PIECES, Q)), np.zeros((PIECES, Q))
+        self._losses = _losses()
+        baselines = find_baselines().values()
+        self._causal = {known.name: known.start(gammas, len(signals)) for known in baselines if known.start}
+        self._fitted = [known.name for known in baselines if known.fit]
+        #: The sums of each loss, (losses, pieces, Q), of the online predictions ("") and of each baseline.
+        self._errors = {name: np.zeros((len(self._losses), PIECES, Q)) for name in ("", *find_baselines())}
+        self._answers: dict[str, Array] = {}
+
+    def add(
+        self,
+        start: int,
+        held: Array,
+        missing: NDArray[np.bool_],
+        predictions: NDArray[Any],
+        offline: Array | Mapping[str, Array],
+        G: Array,
+        known: NDArray[np.bool_],
+    ) -> None:
+        """The next B rows.
+
+        Args:
+            start: The number of the first of them.
+            held: Readings (B, C), the last one held where one is missing.
+            missing: Where they are missing, (B, C).
+            predictions: The online predictions, (B, Q).
+            offline: The predictions of the baselines that are fitted in hindsight, (Q, B) each, by name; or those of
+                the offline fit alone. Where a fit is not passed, it has no scores.
+            G: The returns, (Q, B).
+            known: Where they are known, (Q, B).
+        """
+        fits = offline if isinstance(offline, Mapping) else {"offline": offline}
+        absent = np.full(G.shape, np.nan)
+        guesses = {"": np.asarray(predictions, np.float64).T}
+        guesses |= {name: _checked(name, predict(held, missing), G) for name, predict in self._causal.items()}
+        guesses |= {name: _checked(name, fits.get(name, absent), G) for name in self._fitted}
+        stop = start + len(held)
+        inner = self._ends[(self._ends > start) & (self._ends < stop)].tolist()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for a, b in pairwise([start, *inner, stop]):
+                piece, rows = int(np.searchsorted(self._ends, a, "right")), slice(a - start, b - start)
+                use, g = known[:, rows], G[:, rows]
+                for name, guess in guesses.items():
+                    for sums, loss in zip(self._errors[name], self._losses, strict=True):
+                        sums[piece] += np.where(use, loss(guess[:, rows], g), 0.0).sum(axis=1)
+                self._merge(piece, use, g)
+
+    def add_answers(self, start: int, answers: Mapping[str, Array], G: Array, known: NDArray[np.bool_]) -> None:
+        """Single answers (Q, B) at rows from ``start`` on, of which those in the second half of the log are scored."""
+        rows = slice(max(0, int(self._ends[PIECES // 2 - 1]) - start), None)
+        use, g = known[:, rows], G[:, rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, answer in answers.items():
+                sums = self._answers.setdefault(name, np.zeros(len(G)))
+                sums += np.where(use, (answer[:, rows] - g) ** 2, 0.0).sum(axis=1)
+
+    def _merge(self, piece: int, use: NDArray[np.bool_], g: Array) -> None:
+        """Mean and M₂ of these rows, and of all so far in this piece."""
+        N = use.sum(axis=1)
+        rows = np.maximum(N, 1)
+        mean = np.where(use, g, 0.0).sum(axis=1) / rows
+        departures = np.where(use, g - mean[:, None], 0.0)
+        rounding = departures.sum(axis=1)  # 0 but for rounding of the mean, which this corrects
+        mean, M2 = mean + rounding / rows, (departures**2).sum(axis=1) - rounding**2 / rows
+        earlier = self._N[piece]
+        delta, both = mean - self._mean[piece], np.maximum(earlier + N, 1)
+        self._mean[piece] = np.where(N > 0, self._mean[piece] + delta * (N / both), self._mean[piece])
+        self._M2[piece] += np.where(N > 0, M2 + delta**2 * (earlier * (N / both)), 0.0)
+        self._N[piece] += N
+
+    def scores(self, offline: Sequence[str] | Mapping[str, Sequence[str]] = ()) -> list[dict[str, Any]]:
+        """One object per question, as ``summary`` describes it.
+
+        Args:
+            offline: Why there is no fit of a question, "" where there is: a list for each baseline that is fitted in
+                hindsight, by name; or that of the offline fit alone.
+        """
+        faults = offline if isinstance(offline, Mapping) else {"offline": offline}
+        objects: list[dict[str, Any]] = []
+        early, late = slice(0, PIECES // 2), slice(PIECES // 2, PIECES)
+        for q, (signal, horizon, gamma) in enumerate(self._questions()):
+            ours = self._measures("", q, late)
+            baselines = {name: self._measures(name, q, late) for name in find_baselines()}
+            best = baselines["offline"]["variance_explained"]
+            objects.append(
+                {
+                    "signal": signal,
+                    "horizon": horizon,
+                    "gamma": gamma,
+                    **ours,
+                    "skill": self._skill(q, late),
+                    "first_half": self._measures("", q, early),
+                    **baselines,
+                    "answers": self._single(q, late),
+                    "ratio_to_offline": _ratio(ours["variance_explained"], best),
+                    "known": int(self._N[late, q].sum()),
+                    "reasons": self._reasons(q, ours, baselines, faults),
+                }
+            )
+        return objects
+
+    def _reasons(
+        self, q: int, ours: Measures, baselines: Mapping[str, Measures], faults: Mapping[str, Sequence[str]]
+    ) -> dict[str, str]:
+        """Why a number is None, by its name; empty if none is."""
+        if not self._N[PIECES // 2 :, q].any():
+            gamma = float(self._gammas[q % len(self._horizons)])
+            short = gamma < 1.0 and self._ends[-1] < rows_to_score(gamma)
+            why = TOO_SHORT.format(rows_to_score(gamma)) if short else UNKNOWN
+            return dict.fromkeys(("variance_explained", "skill", *self._fitted), why)
+        reasons = {}
+        if ours["variance_explained"] is None:
+            reasons["variance_explained"] = STILL
+        if self._skill(q, slice(PIECES // 2, PIECES)) is None:
+            reasons["skill"] = "persistence makes no error"
+        for name in self._fitted:
+            if baselines[name]["variance_explained"] is None:
+                fault = faults[name][q] if faults.get(name) else ""
+                reasons[name] = fault or reasons.get("variance_explained", "its errors overflow")
+        return reasons
+
+    def _skill(self, q: int, pieces: slice) -> float | None:
+        """1 − MSE / MSE(persistence); None where persistence makes no error."""
+        ours, persistence = (float(np.sum(self._errors[name][0, pieces, q])) for name in ("", "persistence"))
+        return finite(1.0 - ours / persistence) if persistence > 0.0 else None
+
+    def curves(self) -> list[dict[str, Any]]:
+        """The errors in each piece of the log, and the row where it ends, for each question."""
+        rows = self._ends.tolist()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            errors = {name: np.sqrt(self._errors[name][0] / self._N) for name in ("", *self._causal)}
+        return [
+            {"signal": signal, "horizon": horizon, "rows": rows}
+            | {name or "rmse": [finite(error) for error in array[:, q].tolist()] for name, array in errors.items()}
+            for q, (signal, horizon, _) in enumerate(self._questions())
+        ]
+
+    def _questions(self) -> list[tuple[str, object, float]]:
+        horizons = list(zip(self._horizons, self._gammas, strict=True))
+        return [(signal, horizon, float(gamma)) for signal in self._signals for horizon, gamma in horizons]
+
+    def _single(self, q: int, pieces: slice) -> dict[str, float | None]:
+        """The variance that each single answer explains; a question may not have all of them (NaN)."""
+        rows, variance, square = self._moments(q, pieces)
+        sums = {name: float(errors[q]) for name, errors in self._answers.items() if not np.isnan(errors[q])}
+        if not rows:
+            return dict.fromkeys(sums)
+        return {name: finite(_explain(Moments(rows, total / rows, variance, square))) for name, total in sums.items()}
+
+    def _measures(self, name: str, q: int, pieces: slice) -> Measures:
+        rows, variance, square = self._moments(q, pieces)
+        means = [float(np.sum(sums[pieces, q])) / max(1, rows) for sums in self._errors[name]]
+        return _evaluate(rows, means, variance, square)
+
+    def _moments(self, q: int, pieces: slice) -> tuple[int, float, float]:
+        """The rows whose return is known, and the return's variance and mean square."""
+        N, means = self._N[pieces, q], self._mean[pieces, q]
+        rows = int(N.sum())
+        if not rows:
+            return 0, math.nan, math.nan
+        with np.errstate(over="ignore", invalid="ignore"):
+            level = means[np.argmax(N > 0)]
+            mean = level + np.sum(np.where(N > 0, N * (means - level), 0.0)) / rows
+            M2 = np.sum(self._M2[pieces, q]) + np.sum(np.where(N > 0, N * (means - mean) ** 2, 0.0))
+            variance = M2 / rows
+            return rows, float(variance), float(variance + mean**2)
+
+
+def _checked(name: str, guess: Array, G: Array) -> Array:
+    """A baseline's predictions, if they have the shape of the returns."""
+    if np.shape(guess) != G.shape:
+        raise ValueError(f"The baseline {name!r} must return predictions of shape {G.shape}. Got {np.shape(guess)}.")
+    return guess
+
+
+def summary(
+    signals: Sequence[str],
+    horizons: Sequence[object],
+    gammas: NDArray[np.float64],
+    values: NDArray[np.float64],
+    missing: NDArray[np.bool_],
+    gap: NDArray[np.bool_],
+    predictions: NDArray[Any],
+    phi: Features,
+    n: int,
+    progress: Callable[[float], None] | None = None,
+) -> Summary:
+    """Score the predictions of a log of C signals at H horizons, together with the baselines.
+
+    Each object has the measures of the second half, ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the
+    second half ``persistence`` (the last reading), ``mean`` (of the readings so far), ``offline`` (see
+    ``emphatic.scores.baselines``) and the baselines of other packages; then ``ratio_to_offline``, of the variance
+    explained, ``known``, the rows of the second half that could be scored, and ``reasons``, why a number is None. All
+    are scored on the same rows: where the return is known and the signal has been seen. A curve has the errors in each
+    of 20 pieces of the log, and the row where each ends.
+
+    Args:
+        signals: The names of the C signals.
+        horizons: The H horizons, as they are to be named.
+        gammas: The discount of each horizon, (H,).
+        values: The readings, (T, C), the last one held where one is missing.
+        missing: Where a reading is missing, (T, C).
+        gap: Which rows do not follow the one before, (T,).
+        predictions: The predictions, (T, C·H).
+        phi: Each call iterates over the rows' features, in blocks.
+        n: The number of features.
+        progress: Called with the share that is done, up to 1.
+    """
+    T, C, H = len(values), len(signals), len(horizons)
+    wanted = {"gammas": (H,), "values": (T, C), "missing": (T, C), "gap": (T,), "predictions": (T, C * H)}
+    for name, array in zip(wanted, (gammas, values, missing, gap, predictions), strict=True):
+        if np.shape(array) != wanted[name]:
+            raise refusal(name, "summary", f"have shape {wanted[name]}", f"shape {np.shape(array)}")
+    seen = np.logical_or.accumulate(~missing, axis=0)
+    centres = [values[np.argmax(seen[:, c]), c] if seen[:, c].any() else 0.0 for c in range(C)]
+    G, known = Returns(gammas, centres)(values, missing, gap)
+    known &= np.repeat(seen.T, H, axis=0)
+    half = FirstHalf(T, np.repeat(centres, H))
+    half.add(0, G, known)
+    fits = {known.name: known.fit(n, T, H, half, 2) for known in find_baselines().values() if known.fit}
+    scored = LogScores(signals, horizons, gammas, T)
+    lengths = [half.half] * (max(fit.passes for fit in fits.values()) - 1) + [T]
+    steps, done = sum(lengths), 0
+    for length in lengths:
+        answers = PlainAnswers(gammas, C)
+        for start, stop, index, value in blocks(phi, length):
+            rows = slice(start, stop)
+            u = answers(values[rows])
+            batch = {name: fit.add(start, index, value, G[:, rows], u) for name, fit in fits.items()}
+            if length == T:
+                scored.add(start, values[rows], missing[rows], predictions[rows], batch, G[:, rows], known[:, rows])
+            done += stop - start
+            if progress is not None:
+                progress(done / steps)
+    return Summary(scored.scores({name: fit.reasons for name, fit in fits.items()}), scored.curves(), G.T, known.T)
+
+
+def _ratio(ours: float | None, best: float | None) -> float | None:
+    """None where undefined, or where the offline fit explains nothing."""
+    return finite(ours / best) if ours is not None and best is not None and best > 0 else None

@@ -1,15 +1,23 @@
-"""The actual returns: what followed each row of a log."""
+"""The actual returns: what followed each row of a log, and the sets of rows where it is known.
+
+The rows on which each question is fitted are few sets of rows for many questions, one bit per row.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.learning.inputs import refusal
 
-__all__ = ["KNOWN", "SEEN", "Returns", "known_return", "rows_to_score"]
+__all__ = ["KNOWN", "SEEN", "Returns", "count_bits", "known_return", "rows_to_score", "share_masks", "unpack_bits"]
+
+#: Flags of rows, packed eight to a byte as ``np.packbits`` does, zeros after the last.
+Bits = NDArray[np.uint8]
 
 #: A return is known where at least this share of its weight lies before the log's end or a gap,
 KNOWN = 0.99
@@ -17,6 +25,9 @@ KNOWN = 0.99
 SEEN = 0.5
 #: For sums of weights that come to that share but for rounding.
 _SLACK = 1e-9
+#: Up to this many masks, each question keeps all its rows.
+_FEW = 8
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
 
 
 class Returns:
@@ -57,9 +68,18 @@ def known_return(
 
         G_t = Σ w_k x_{t+1+k} / Σ w_k,   w_k = (1 − γ) γᵏ
 
-    over the readings that were seen: those ``missing`` are left out, and nothing counts from a ``gap`` on (a row that
-    does not follow the one before) or beyond the log's end. It is known where .99 of the weight lies before that,
-    and half of the weight was seen. Where nothing was seen G is NaN. γ = 0: the next reading.
+    over the readings that were seen: nothing counts from a gap on or beyond the log's end. It is known where .99 of
+    the weight lies before that, and half of the weight was seen. Where nothing was seen G is NaN. γ = 0: the next
+    reading.
+
+    Args:
+        x: The values of a signal, (T,).
+        missing: Where there is none, (T,); these are left out.
+        gap: Which rows do not follow the one before, (T,).
+        gamma: γ, at least 0 and less than 1.
+
+    Returns:
+        G and where it is known, (T,) each.
 
     >>> x, no = np.array([3.0, 1.0, 2.0, 4.0]), np.zeros(4, bool)
     >>> G, known = known_return(x, no, no, 0.0)
@@ -88,3 +108,50 @@ def rows_to_score(gamma: float) -> int:
     """
     ahead = 1 if gamma <= 0.0 else math.ceil(math.log(1.0 - KNOWN) / math.log(gamma) - 1e-9)
     return 2 * max(ahead, 1) + 3
+
+
+def count_bits(bits: Bits) -> int:
+    """How many are set."""
+    return int(_ONES[bits].sum(dtype=np.int64))
+
+
+def unpack_bits(bits: Bits, start: int, stop: int) -> NDArray[np.bool_]:
+    """The flags of the rows from ``start`` to ``stop`` of several masks, (g, stop − start)."""
+    byte = start // 8
+    flags = np.unpackbits(bits[:, byte : -(-stop // 8)], axis=1)
+    return flags[:, start - 8 * byte : stop - 8 * byte].view(np.bool_)
+
+
+def share_masks(known: Bits, H: int) -> tuple[Bits, NDArray[np.int64]]:
+    """Masks (g, bytes) and which of them each question has, from the rows ``known`` of Q questions, H a signal.
+
+    Questions with the same rows share a mask. If that leaves more than 8, questions of the same horizon share the
+    rows known for all of them, so long as none loses more than half of its own.
+    """
+    masks, group = _distinct(known)
+    if len(masks) <= _FEW:
+        return masks, group
+    rows = [count_bits(mask) for mask in known]
+    merged = list(known)
+    for h in range(H):
+        clusters: list[tuple[Bits, int, list[int]]] = []
+        for q in sorted(range(h, len(known), H), key=lambda q: -rows[q]):  # the first of a cluster has the most rows
+            for at, (mask, most, members) in enumerate(clusters):
+                both = mask & known[q]
+                if 2 * count_bits(both) >= most:
+                    clusters[at] = both, most, [*members, q]
+                    break
+            else:
+                clusters.append((known[q], rows[q], [q]))
+        for mask, _, members in clusters:
+            for q in members:
+                merged[q] = mask
+    return _distinct(merged)
+
+
+def _distinct(known: Bits | Sequence[Bits]) -> tuple[Bits, NDArray[np.int64]]:
+    """The different masks, and which of them each question has."""
+    indices: dict[bytes, int] = {}
+    digests = (hashlib.sha256(mask.tobytes()).digest() for mask in known)
+    group = np.array([indices.setdefault(digest, len(indices)) for digest in digests], np.int64)
+    return np.stack([known[int(np.argmax(group == u))] for u in range(len(indices))]), group

@@ -17,7 +17,7 @@ import numpy as np
 
 from emphatic import problems
 from emphatic.problems import MDP
-from emphatic.problems.four_rooms import HALLWAYS, ROOMS, SUBTASKS
+from emphatic.problems.tasks import HALLWAYS, ROOMS, SUBTASKS
 from emphatic.studies.agreement import Check, Outcome, compare, finding
 from emphatic.studies.conditions import Conditions
 from emphatic.studies.reproductions import four_rooms_figures as figures
