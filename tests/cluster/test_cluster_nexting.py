@@ -19,8 +19,8 @@ import pytest
 
 import emphatic
 from emphatic.cluster import nexting as cluster_nexting
-from emphatic.cluster.base import IN_PROCESS
-from emphatic.cluster.manifest import Manifest, hold_storage
+from emphatic.cluster.driver import Manifest, hold_storage
+from emphatic.cluster.learner import IN_PROCESS
 from emphatic.nexting.runner import NextingResult
 from emphatic.nexting.settings import Settings
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from emphatic.cluster import ClusterHorde, ClusterLearner, local
-from emphatic.cluster.manifest import Manifest
+from emphatic.cluster.driver import Manifest
 from tests.cluster.support import BLOCKS, KILLS, RULE, SETUP, STEPS, K, N, kill, shard_processes, stream, undisturbed
 from tests.cluster.test_local import features, log, questions
 

@@ -14,8 +14,8 @@ import emphatic
 from emphatic import GVF, Active, Rule
 from emphatic import features as f
 from emphatic.cluster import local
-from emphatic.cluster.cuts import cut
-from emphatic.cluster.manifest import Manifest
+from emphatic.cluster.driver import Manifest
+from emphatic.cluster.learner import cut
 from emphatic.errors import CheckpointError
 from emphatic.stepsizes import Auto, Autostep
 from tests.cluster.support import BLOCKS, RULE, SETUP, STEPS, K, N, stream, undisturbed

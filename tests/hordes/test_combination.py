@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic.hordes.combination import CONSTANTS, Combination
+from emphatic.hordes.blend import CONSTANTS, Combination
 
 Array = NDArray[np.float64]
 Truth = NDArray[np.bool_]

@@ -675,6 +675,6 @@ def test_the_page_s_examples_run_and_print_what_they_say(tmp_path: Path, monkeyp
 
 def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    monkeypatch.delitem(sys.modules, "emphatic.hordes.gymnasium")
+    monkeypatch.delitem(sys.modules, "emphatic.streams.gymnasium")
     with pytest.raises(ImportError, match=r"pip install 'emphatic\[gym\]'"):
-        importlib.import_module("emphatic.hordes.gymnasium")
+        importlib.import_module("emphatic.streams.gymnasium")

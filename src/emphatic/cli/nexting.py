@@ -231,8 +231,8 @@ def _stopped(folder: Path | None, is_cluster: bool) -> str:
 
 def _run_on_ray(path: str, address: str, arguments: dict[str, Any]) -> NextingResult:
     """``emphatic.nexting.run`` on a cluster."""
-    from emphatic.cluster.connection import import_ray
     from emphatic.cluster.nexting import run
+    from emphatic.cluster.ray_shards import import_ray
 
     try:
         import_ray()

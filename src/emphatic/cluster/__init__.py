@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from emphatic.cluster.connection import ClusterError
 from emphatic.cluster.driver import ClusterStatus
-from emphatic.cluster.horde import ClusterHorde
+from emphatic.cluster.horde import ClusterHorde, local
 from emphatic.cluster.learner import ClusterLearner
-from emphatic.cluster.local import local
+from emphatic.cluster.ray_shards import ClusterError
 
 __all__ = ["ClusterError", "ClusterHorde", "ClusterLearner", "ClusterStatus", "local"]

@@ -1,4 +1,10 @@
-"""The driver: sends numbered blocks to all shards, brings back those that died, and moves the manifest on.
+"""Numbered blocks, learned by shards: the driver, a shard, and ``manifest.json``, which says how far all of them are.
+
+A shard is a Learner or a Horde of its own that learns numbered blocks, each once and in order, and saves itself. Its
+folder holds a file for each block number at which it was saved and which the manifest may still need. A file's name
+also has the session, the driver that was in charge: what a driver that is gone left behind the manifest is never read.
+
+The driver sends numbered blocks to all shards, brings back those that died, and moves the manifest on.
 
 - A block is kept until every shard has saved past it, so that it can be sent again.
 - A shard that died comes back where it was last saved; it is sent again what it has not learned, and what it has
@@ -11,24 +17,363 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from emphatic.cluster.manifest import Manifest
-from emphatic.cluster.shard import Reply
+from emphatic.common.files import atomic_file
+from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 
-__all__ = ["Backend", "ClusterStatus", "Driver", "Lost", "Parcel"]
+__all__ = [
+    "Backend", "ClusterStatus", "Driver", "LocalShards", "Lost", "Manifest", "Parcel", "Reply", "Shard", "ShardPart",
+    "Start", "hold_storage",
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
 
+_FORMAT = 1
+#: What the metadata of a file of predictions calls the number of its rows.
+_ROWS = b"emphatic.rows"
+#: Seconds between attempts to save: storage may fail for a moment.
+_PAUSES = (0.1, 0.4, 1.0, 2.0)
 #: Bytes of blocks that are kept before shards are saved ahead of time, and blocks that are kept in any case.
 _KEPT_BYTES, _KEPT_BLOCKS = 1 << 28, 8
+
+
+def hold_storage(storage: Path) -> AbstractContextManager[None]:
+    """Keep other drivers out of a storage: ``InUseError`` if one has it."""
+    return hold_lock(storage / "driver.lock", storage)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A point to go on from.
+
+    - ``block``: the number of the next block: every shard has saved all blocks before it;
+    - ``rows``: the rows (of a learner: the steps) in those blocks;
+    - ``session``: the driver whose shards saved them, as in the names of their files;
+    - ``setup``: what is learned, and how it is cut; another set-up cannot go on from here;
+    - ``more``: what the caller keeps with it.
+    """
+
+    block: int
+    rows: int
+    session: str
+    setup: Mapping[str, Any]
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, storage: Path) -> None:
+        """Put it in the place of the last one, by renaming."""
+        with atomic_file(storage / "manifest.json") as file:
+            text = json.dumps({"format": _FORMAT} | asdict(self), indent=1, ensure_ascii=False, allow_nan=False)
+            file.write(text.encode())
+
+    @staticmethod
+    def read(storage: Path) -> Manifest | None:
+        """The manifest in a folder; None if there is none."""
+        path = storage / "manifest.json"
+        try:
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            return None
+        try:
+            found = json.loads(text)
+            if found.pop("format") != _FORMAT:
+                raise ValueError("its format is of another version")
+            manifest = Manifest(**found)
+            if not (_is_count(manifest.block) and _is_count(manifest.rows) and isinstance(manifest.session, str)):
+                raise ValueError("its numbers are not counts")
+            if not isinstance(manifest.setup, dict) or not isinstance(manifest.more, dict):
+                raise ValueError("it has no set-up")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not the manifest of a cluster: {error}") from error
+        return manifest
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+# ------------------------------------------------------------------------------------------------ shards
+
+
+class ShardPart(Protocol):
+    """What a shard has to learn: how its model is made, loaded and fed."""
+
+    def make(self) -> Any:
+        """The model before the first block."""
+
+    def load(self, path: Path) -> tuple[Any, dict[str, Any]]:
+        """The model of a file, and what more was saved with it."""
+
+    def learn(self, model: Any, shared: Any, own: Any, predict: bool) -> tuple[int, Any]:
+        """Learn a block; its rows, and the predictions, (rows, K)."""
+
+    def columns(self, predictions: Any) -> dict[str, Any]:
+        """Predictions as columns of a table."""
+
+
+class Start(NamedTuple):
+    """Where a session begins: at a block that another one has saved, or at block 0 with nothing."""
+
+    session: str
+    block: int = 0
+    saved_by: str = ""
+
+
+class Reply(NamedTuple):
+    """Whether the call's block was learned by it; the next block due, the last one saved, and predictions if asked."""
+
+    learned: bool
+    at: int
+    saved: int
+    predictions: Any = None
+
+
+class Shard:
+    """Shard ``index`` of a run."""
+
+    def __init__(self, index: int, part: ShardPart, storage: str, start: Start) -> None:
+        self._part, self._start = part, start
+        self._folder = Path(storage) / f"shard-{index:05d}"
+        self._kept = KeptPredictions(self._folder, Path(storage) / f"predictions-{index:05d}.parquet", start.session)
+        self._model: Any = None  # until the first call: an error here would be the end of an actor
+        self._at = self._saved = -1
+
+    def learn(self, number: int, shared: Any, own: Any, predictions: str | None, save: bool, keep: int) -> Reply:
+        """Learn block ``number`` if it is due; ``shared`` is None for a gap. Then save, if told to.
+
+        ``predictions`` go to the "driver", stay in the "shard", or are not made. Files older than block ``keep``, the
+        manifest's, are removed when a newer one is there.
+        """
+        self._begin()
+        if number != self._at:
+            return Reply(False, self._at, self._saved)
+        made = None
+        if shared is None:
+            self._model.cut()
+        else:
+            rows, made = self._part.learn(self._model, shared, own, predictions is not None)
+            if predictions == "shard":
+                self._kept.add(self._rows, rows, self._part.columns(made))
+            self._rows += rows
+        self._at += 1
+        if save:
+            self._save(keep)
+        return Reply(True, self._at, self._saved, made if predictions == "driver" else None)
+
+    def save(self, number: int, keep: int) -> Reply:
+        """Save, if block ``number`` is due."""
+        self._begin()
+        if number != self._at:
+            return Reply(False, self._at, self._saved)
+        if self._saved < self._at:
+            self._save(keep)
+        return Reply(True, self._at, self._saved)
+
+    def rewind(self, number: int) -> Reply:
+        """Be at block ``number`` or before it: what was learned and saved beyond it is dropped."""
+        self._begin()
+        if self._at > number:
+            _insist(lambda: self._restore(number))
+        return Reply(True, self._at, self._saved)
+
+    def finish(self) -> None:
+        """All that was learned is in the manifest: put the predictions that were kept here into one file."""
+        self._begin()
+        _insist(self._kept.merge)
+
+    def read(self, name: str) -> Any:
+        """An attribute of the model."""
+        self._begin()
+        return getattr(self._model, name)
+
+    def process(self) -> int:
+        """The id of the process."""
+        return os.getpid()
+
+    def sees(self, token: str) -> bool:
+        """Whether a file that the driver has written is there."""
+        return (self._folder.parent / token).exists()
+
+    # ------------------------------------------------------------------ inside
+
+    def _begin(self) -> None:
+        """On the first call of a process: go on from what was saved last."""
+        if self._model is None:
+            _insist(lambda: self._folder.mkdir(parents=True, exist_ok=True))
+            # By a process that was killed while it saved, and by a driver that is gone, past its manifest.
+            needed = self._files().values()
+            for left in (*self._folder.glob(".*.partial"), *self._folder.glob("*.safetensors")):
+                if left not in needed:
+                    with suppress(OSError):
+                        left.unlink()
+            _insist(lambda: self._restore(None))
+
+    def _files(self) -> dict[int, Path]:
+        """The saved states of this session, and the one it began with, by block number."""
+        found = {}
+        for path in self._folder.glob("*.safetensors"):
+            number, _, session = path.stem.partition("-")
+            first = number.isdigit() and (int(number), session) == (self._start.block, self._start.saved_by)
+            if number.isdigit() and (session == self._start.session or first):
+                found[int(number)] = path
+        return found
+
+    def _restore(self, limit: int | None) -> None:
+        files = self._files()
+        if limit is not None:
+            for number in [number for number in files if number > limit]:
+                files.pop(number).unlink(missing_ok=True)
+        if files:
+            number = max(files)
+            self._model, more = self._part.load(files[number])
+            self._at, self._rows = more["block"], more["rows"]
+            self._kept.restore(more["parts"])
+        elif self._start.block == 0:
+            self._model, self._at, self._rows = self._part.make(), 0, 0
+            self._kept.restore([])
+        else:
+            raise FileNotFoundError(
+                2, f"The state at block {self._start.block}, which the manifest names, is missing", str(self._folder)
+            )
+        self._saved = self._at
+
+    def _save(self, keep: int) -> None:
+        path = self._folder / f"{self._at:012d}-{self._start.session}.safetensors"
+
+        def save() -> None:
+            self._kept.write()
+            self._model.save(path, block=self._at, rows=self._rows, parts=self._kept.parts)
+
+        _insist(save)
+        self._saved = self._at
+        for number, old in self._files().items():
+            if number < min(keep, self._at):
+                old.unlink(missing_ok=True)
+
+
+def _insist(act: Callable[[], None]) -> None:
+    """Do something with the storage, which may fail for a moment."""
+    for pause in _PAUSES:
+        try:
+            return act()
+        except OSError as error:
+            _log.warning("the storage fails, trying again: %s", error)
+            time.sleep(pause)
+    return act()
+
+
+class KeptPredictions:
+    """What one shard keeps; ``target`` is the file of all."""
+
+    def __init__(self, folder: Path, target: Path, session: str) -> None:
+        self._folder, self._target, self._session = folder, target, session
+        self.restore([])
+
+    def restore(self, parts: list[str]) -> None:
+        """These parts count, and nothing else does."""
+        self.parts = list(parts)
+        self._waiting: list[Any] = []
+
+    def add(self, begin: int, rows: int, columns: dict[str, Any]) -> None:
+        """The predictions at the rows from ``begin`` on."""
+        import numpy as np
+        import pyarrow as pa
+
+        if rows:
+            self._waiting.append(pa.table({"row": np.arange(begin, begin + rows)} | columns))
+
+    def write(self) -> None:
+        """Write down what waits, as a part."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        name = f"predictions-{table.column('row')[0].as_py():012d}-{self._session}.parquet"
+        with atomic_file(self._folder / name) as file:
+            pq.write_table(table, file, compression="zstd")
+        self.parts.append(name)
+        self._waiting = []
+
+    def merge(self) -> None:
+        """Put all parts at the end of the file of all, and remove them."""
+        import pyarrow.parquet as pq
+
+        done = 0
+        sources = []
+        if self._target.exists():
+            sources.append(self._target)
+            done = int(pq.read_schema(self._target).metadata[_ROWS])
+        new = [name for name in self.parts if int(name.split("-")[1]) >= done]
+        if new:
+            sources += [self._folder / name for name in new]
+            with pq.ParquetFile(sources[-1]) as last:
+                end = last.read_row_group(last.num_row_groups - 1, ["row"]).column("row")[-1].as_py() + 1
+                schema = last.schema_arrow
+            with (
+                atomic_file(self._target) as file,
+                pq.ParquetWriter(file, schema.with_metadata({_ROWS: str(end)}), compression="zstd") as writer,
+            ):
+                for source in sources:
+                    with pq.ParquetFile(source) as opened:
+                        for group in range(opened.num_row_groups):
+                            table = opened.read_row_group(group, use_threads=False)
+                            writer.write_table(table.replace_schema_metadata({_ROWS: str(end)}))
+        self.parts = []
+        for path in self._folder.glob("predictions-*.parquet"):
+            path.unlink(missing_ok=True)
+
+
+class _Call:
+    """A call that has been made: its answer, or what it raised."""
+
+    def __init__(self, shard: Shard, method: str, arguments: tuple[Any, ...]) -> None:
+        self.error: Exception | None = None
+        try:
+            self.answer = getattr(shard, method)(*arguments)
+        except Exception as error:
+            self.error = error
+
+
+class LocalShards:
+    """A ``Backend`` without Ray."""
+
+    def __init__(self, parts: Sequence[ShardPart], storage: str, start: Start) -> None:
+        self._shards = [Shard(index, part, storage, start) for index, part in enumerate(parts)]
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def call(self, shard: int, method: str, *arguments: Any) -> _Call:
+        return _Call(self._shards[shard], method, arguments)
+
+    def wait(self, calls: list[Any]) -> list[Any]:
+        return calls
+
+    def get(self, call: _Call) -> Any:
+        if call.error is not None:
+            raise call.error
+        return call.answer
+
+    def revive(self, shard: int, method: str, *arguments: Any) -> Any:
+        return self.get(self.call(shard, method, *arguments))
+
+    def close(self) -> None:
+        pass
+
+
+# ------------------------------------------------------------------------------------------------ the driver
 
 
 class Lost(Exception):

@@ -5,37 +5,36 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import engines
-from emphatic.cluster.base import BLOCK, Cluster, OnCheckpoint, Predictions, numbered
-from emphatic.cluster.cuts import cut, grain
 from emphatic.cluster.driver import Parcel
-from emphatic.cluster.joined_hordes import join_hordes
+from emphatic.cluster.learner import (
+    BLOCK,
+    IN_PROCESS,
+    Cluster,
+    ClusterLearner,
+    OnCheckpoint,
+    Predictions,
+    cut,
+    grain,
+    numbered,
+)  # fmt: skip
 from emphatic.features import Features
-from emphatic.hordes.horde import RATES, Horde, warm_up_rows
-from emphatic.hordes.reading import rows_of
+from emphatic.hordes.horde import RATES, BlockLearner, Horde
 from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import GVF
-from emphatic.rules import AnyRule
-from emphatic.tables import Clock, Hold, Table, open_table
+from emphatic.rules import AnyRule, Rule
+from emphatic.tables import Block, Clock, Hold, Table
 
-__all__ = ["ClusterHorde", "SharedReadings"]
+__all__ = ["ClusterHorde", "local"]
 
 Array = NDArray[np.float64]
-
-
-class SharedReadings(NamedTuple):
-    """Some rows: values (B, C) with NaN where missing, times (B,) or None, labels, and rows after a gap (B,)."""
-
-    values: Array
-    time: Array | None
-    labels: Mapping[str, Any]
-    gap: NDArray[np.bool_]
 
 
 class _WarmUp(NamedTuple):
@@ -43,7 +42,7 @@ class _WarmUp(NamedTuple):
 
     names: tuple[str, ...]
     categories: tuple[str, ...]
-    rows: SharedReadings
+    block: Block
     step: float | None
 
 
@@ -59,29 +58,44 @@ class _HordePart:
     def make(self) -> Horde:
         assert self.warm_up is not None
         makers = [(Features.from_config(config), names) for config, names in self.features]
-        features: Any = {name: maker for maker, names in makers for name in names}
-        whole = makers[0][0] if len(makers) == 1 else features
-        return Horde(self.questions, whole, **self.arguments)._warm_up(*self.warm_up)
+        features = {name: maker for maker, names in makers for name in names}
+        shared = makers[0][0] if len(makers) == 1 else features
+        return Horde(self.questions, shared, **self.arguments).warm_up_on(*self.warm_up)
 
     def load(self, path: Path) -> tuple[Horde, dict[str, Any]]:
-        return Horde.load_with(path, rule=_own(self.arguments["rule"]))
+        return Horde.load_with(path, rule=_rule_to_pass(self.arguments["rule"]))
 
-    def learn(self, model: Horde, shared: SharedReadings, own: Any, predict: bool) -> tuple[int, Any]:
-        made = model._learn_rows(shared.values, shared.time, shared.labels, None, None, np.array(shared.gap))
-        return len(made), made
+    def learn(self, model: Horde, block: Block, own: None, predict: bool) -> tuple[int, Array]:
+        return len(block), model.advance(block)
 
     def columns(self, predictions: Array) -> dict[str, Any]:
         names = [question.name for question in self.questions]
         return dict(zip(names, np.ascontiguousarray(predictions.T), strict=True))
 
 
-class ClusterHorde(Cluster):
+class ClusterHorde(Cluster, BlockLearner):
     """Many questions of one stream of named signals, cut into shards: ``Horde`` beyond one machine.
 
-    ``questions``, ``features`` and all that follows ``resume`` are as for ``Horde``; no function may be among them, for
-    every shard is saved. Each shard is an ordinary ``Horde`` of some of the questions; it is sent readings, and makes
-    its own features. What else there is, is as for ``ClusterLearner``; "auto" chooses an engine in the warm-up, for all
-    questions together.
+    No function may be among the questions and options, for every shard is saved. Each shard is an ordinary ``Horde`` of
+    some of the questions; it is sent readings, and makes its own features.
+
+    Args:
+        questions: As for ``Horde``.
+        features: As for ``Horde``.
+        rule: As for ``Horde``.
+        shards: As for ``ClusterLearner``.
+        address: As for ``ClusterLearner``.
+        storage: As for ``ClusterLearner``.
+        engine: As for ``Horde``; "auto" chooses in the warm-up, for all questions together.
+        threads: As for ``ClusterLearner``.
+        block: The rows of a block.
+        ahead: As for ``ClusterLearner``.
+        checkpoint_every: As for ``ClusterLearner``.
+        resume: As for ``ClusterLearner``.
+        rates: As for ``Horde``.
+        alpha: As for ``Horde``.
+        dtype: As for ``Horde``.
+        options: Further arguments of ``Horde``.
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -119,27 +133,28 @@ class ClusterHorde(Cluster):
         here = "dense" if engine.startswith("cuda") else engine
         arguments = {"rule": rule, "rates": rates, "alpha": alpha, "dtype": dtype, **options}
         self._template = template = Horde(questions, features, engine=here, **arguments)
-        self.questions, self.engine = template.questions, engine
+        self.questions, self.engine, self.step = template.questions, engine, template.step
         if callable(options.get("mu")):
             raise refusal("mu", "ClusterHorde", "be a number or a table, which a file can hold", "a function")
         names = template.names
         self._features = [
             (maker.to_config(), [names[q] for q in share])
-            for maker, share in zip(template.makers, template._shares, strict=True)
+            for maker, share in zip(template.makers, template.shares, strict=True)
         ]
         arguments["rates"] = template.rates  # (which depend on the step size, if they were left out)
         self._arguments = arguments
         plain = {name: np.asarray(value).tolist() for name, value in arguments.items() if value is not None}
         plain["rule"] = template.rule
         if arguments.get("stepsize") is not None:
-            plain["stepsize"] = template._setup.kind["stepsize"].config()
+            plain["stepsize"] = template.setup.kind["stepsize"].config()
         configs = [question.config() for question in self.questions]
         setup = {"kind": "horde", "questions": configs, "features": self._features, **plain}
         super().__init__(setup, shards, address, storage, engine, block, ahead, checkpoint_every, threads, resume)
+        self.block_rows = self._block
         self._signals: tuple[str, ...] = ()
         self._categories: tuple[str, ...] = ()
-        if self._found is not None and self._found.block:
-            saved = self._found.setup
+        if self._manifest is not None and self._manifest.block:
+            saved = self._manifest.setup
             engine = saved.get("engine", engine) if engine == "auto" else engine
             self._begin(engine, saved.get("signals", ()), saved.get("categories", ()), saved.get("step"), None)
 
@@ -153,37 +168,56 @@ class ClusterHorde(Cluster):
         """Whether it has been warmed up, now or before it was resumed."""
         return self._driver is not None
 
-    def warm_up(self, table: Any, rows: int | None = None) -> ClusterHorde:
-        """``Horde.warm_up``, in every shard. Returns itself."""
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The signals that questions may name; none before the warm-up."""
+        return self._signals
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The columns of labels; none before the warm-up."""
+        return self._categories
+
+    @property
+    def words(self) -> set[str]:
+        """The columns that are read as words: ON and OFF stay words there."""
+        return self._template.words
+
+    def warm_up(self, table: Any, rows: int | None = None) -> Self:
+        """``Horde.warm_up``, in every shard. Returns itself.
+
+        Args:
+            table: As for ``Horde.warm_up``.
+            rows: As for ``Horde.warm_up``.
+        """
         if self._driver is not None:
             raise RuntimeError("A ClusterHorde is warmed up once, before its first row.")
-        table = table if isinstance(table, Table) else open_table(table, words=self._template._words())
-        if rows is None:
-            rows = warm_up_rows(sum(len(part) for part in table.blocks()) if table.rows is None else table.rows)
-        block, clock = next(table.blocks(rows)), table.clock()
-        step = self._template.step
-        step = clock.step if step is None and clock is not None else step
-        shared = SharedReadings(block.values, block.time, block.labels, np.zeros(len(block), bool))
-        engine = self.engine
-        self._template._evaluator_of(table.names, table.categories, step)  # are its signals there?
-        if engine == "auto":
-            engine = self._choose(table.names, shared)
-        self._begin(engine, table.names, table.categories, step, shared)
+        return super().warm_up(table, rows)
+
+    def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
+        """``Horde.warm_up_on``, in every shard.
+
+        Args:
+            names: As for ``Horde.warm_up_on``.
+            categories: As for ``Horde.warm_up_on``.
+            block: As for ``Horde.warm_up_on``.
+            step: As for ``Horde.warm_up_on``.
+        """
+        self._template.evaluator(names, categories, step)  # are its signals there?
+        engine = self._choose(tuple(names), block) if self.engine == "auto" else self.engine
+        self._begin(engine, names, categories, step, _for_shards(block))
         return self
 
     def run(self, table: Any, *, predictions: Predictions = "driver") -> Any:
         """``Horde.run``: learn from a whole log, warming up on its first rows if that has not been done; (T, Q).
 
-        With predictions in the "shard" each shard keeps its own, in ``predictions-00003.parquet`` in the storage, with
-        a column ``row`` and one a question; None keeps none.
+        Args:
+            table: As for ``Horde.run``.
+            predictions: With "shard" each shard keeps its own predictions, in ``predictions-00003.parquet`` in the
+                storage, with a column ``row`` and one a question; with None nobody keeps them.
         """
-        table = table if isinstance(table, Table) else open_table(table, words=self._template._words())
-        if self._driver is None:
-            self.warm_up(table)
-        parts = [made for _, made in self.blocks(table, predictions=predictions) if made is not None]
-        if predictions != "driver":
-            return None
-        return np.concatenate(parts) if parts else np.empty((0, len(self.questions)))
+        answers = self._run(table, partial(self.stream, predictions=predictions))
+        return answers if predictions == "driver" else None
 
     def blocks(
         self,
@@ -194,19 +228,17 @@ class ClusterHorde(Cluster):
         predictions: Predictions = "driver",
         on_checkpoint: OnCheckpoint | None = None,
     ) -> Iterator[tuple[Any, Any]]:
-        """``run`` in blocks: each block of the table, and the predictions at its rows."""
-        if (tuple(table.names), tuple(table.categories)) != (self._signals, self._categories):
-            wanted = f"have the columns {', '.join((*self._signals, *self._categories))}"
-            raise refusal("table", "ClusterHorde", wanted, ", ".join((*table.names, *table.categories)))
-        waiting: list[Any] = []
+        """``run`` in blocks: each block of the table, and the predictions at its rows.
 
-        def read() -> Iterator[SharedReadings]:
-            for block in table.blocks(self._block, start, clock):
-                waiting.append(block)
-                yield SharedReadings(block.values, block.time, block.labels, block.gap)
-
-        for made in self.stream(read(), predictions=predictions, on_checkpoint=on_checkpoint):
-            yield waiting.pop(0), made
+        Args:
+            table: As for ``Horde.blocks``.
+            clock: As for ``Horde.blocks``.
+            start: As for ``Horde.blocks``.
+            predictions: As for ``run``.
+            on_checkpoint: As for ``ClusterLearner.stream``.
+        """
+        stream = partial(self.stream, predictions=predictions, on_checkpoint=on_checkpoint)
+        return self._blocks(table, clock, start, stream)
 
     def stream(
         self,
@@ -215,10 +247,13 @@ class ClusterHorde(Cluster):
         predictions: Predictions = "driver",
         on_checkpoint: OnCheckpoint | None = None,
     ) -> Iterator[Any]:
-        """Learn from blocks of rows as they come, each as for ``Horde.observe_many``; the predictions, in order.
+        """Learn from blocks of rows as they come, as ``Horde.stream`` does; the predictions, in order.
 
-        A block is {name: column}, readings (B, C), or ``SharedReadings`` where times and gaps are to go with them. All
-        else is as for ``ClusterLearner.stream``.
+        Args:
+            blocks: Blocks, or rows as ``Horde.observe_many`` takes them; or a function of the first row's number that
+                gives them, for a run that may be resumed. None among them is a ``cut``.
+            predictions: As for ``run``.
+            on_checkpoint: As for ``ClusterLearner.stream``.
         """
         parcels = (None if block is None else self._parcel(block) for block in numbered(blocks, self.position))
         for answers in self._stream(parcels, predictions, on_checkpoint):
@@ -231,31 +266,36 @@ class ClusterHorde(Cluster):
             raise RuntimeError("Nothing has been learned yet: there is nothing to gather.")
         name = f"{driver.manifest.block:012d}-{driver.manifest.session}.safetensors"
         files = [self.storage / f"shard-{shard:05d}" / name for shard in range(self._shards)]
-        which = {name: g for g, (_, names) in enumerate(self._features) for name in names}
-        return join_hordes([Horde.load(path, rule=_own(self._arguments["rule"])) for path in files], which)
+        makers_of = {name: g for g, (_, names) in enumerate(self._features) for name in names}
+        return Horde.join([Horde.load(path, rule=_rule_to_pass(self._arguments["rule"])) for path in files], makers_of)
 
     def __repr__(self) -> str:
         return f"ClusterHorde({len(self.questions)} questions, engine={self.engine!r}, shards={self._shards})"
 
     # ------------------------------------------------------------------ inside
 
-    def _choose(self, names: tuple[str, ...], rows: SharedReadings) -> str:
+    def _choose(self, names: tuple[str, ...], block: Block) -> str:
         """The engine for all questions together, from the first of their features."""
         maker = Features.from_config(self._features[0][0])
-        held, _ = Hold(len(names)).fill(rows.values)
-        maker.warm_up(held, names=names, time=rows.time, labels=dict(rows.labels))
+        values, _ = Hold(len(names)).fill(block.values)
+        maker.warm_up(values, names=names, time=block.time, labels=dict(block.labels))
         K = len(self.questions) * len(self._template.rates)
-        elementwise = "stepsize" in self._template._setup.kind
+        elementwise = "stepsize" in self._template.setup.kind
         return engines.choose(maker.n, K, self._block, float(maker.active), elementwise=elementwise)
 
     def _begin(
-        self, engine: str, signals: Sequence[str], categories: Sequence[str], step: float | None,
-        rows: SharedReadings | None,
-    ) -> None:  # fmt: skip
+        self,
+        engine: str,
+        signals: Sequence[str],
+        categories: Sequence[str],
+        step: float | None,
+        block: Block | None,
+    ) -> None:
+        """Start the shards: warmed up on a block, or from what was saved."""
         self.engine, self._signals, self._categories = engine, tuple(signals), tuple(categories)
         template, Q = self._template, len(self.questions)
         # The grain of the chunked engine does not depend on n, and dense learners do not touch each other.
-        steps, learners = grain(template._setup.rule, 32, template._setup.kind["dtype"], engine)
+        steps, learners = grain(template.setup.rule, 32, template.setup.kind["dtype"], engine)
         try:
             cuts = cut(Q, self._shards, self._block, (steps, learners))
         except ValueError:
@@ -263,14 +303,13 @@ class ClusterHorde(Cluster):
             raise
         self._parts = list(cuts)
         self._exact = cuts.exact and (self._shards == 1 or Q % learners == 0 or len(template.rates) == 1)
-        warm = None if rows is None else _WarmUp(self._signals, self._categories, rows, step)
-        parts = []
-        for part in cuts:
-            own = self.questions[part]
-            names = {question.name for question in own}
+        warm_up = None if block is None else _WarmUp(self._signals, self._categories, block, step)
+        shards = []
+        for share in cuts:
+            questions = self.questions[share]
+            names = {question.name for question in questions}
             features = [(config, [name for name in of if name in names]) for config, of in self._features]
-            chosen = np.arange(part.start, part.stop)
-            setup = template._setup.of(chosen, Q)
+            setup = template.setup.of(np.arange(share.start, share.stop), Q)
             method = {"stepsize": setup.kind["stepsize"]} if "stepsize" in setup.kind else {}
             arguments = {
                 **self._arguments,
@@ -280,18 +319,50 @@ class ClusterHorde(Cluster):
                 "engine": engine,
                 "threads": self._threads,
             }
-            parts.append(_HordePart(own, [(config, of) for config, of in features if of], arguments, warm))
-        names_ = {"signals": self._signals, "categories": self._categories, "step": step, "engine": engine}
-        self._launch(parts, {**names_, "cuts": [part.start for part in cuts]})
+            shards.append(_HordePart(questions, [(config, of) for config, of in features if of], arguments, warm_up))
+        described = {"signals": self._signals, "categories": self._categories, "step": step, "engine": engine}
+        self._launch(shards, {**described, "cuts": [share.start for share in cuts]})
 
-    def _parcel(self, block: Any) -> Parcel:
-        if not isinstance(block, SharedReadings):
-            values, labels = rows_of(block, self._signals, self._categories)
-            block = SharedReadings(values, None, labels, np.zeros(len(values), bool))
+    def _parcel(self, rows: Any) -> Parcel:
+        block = _for_shards(self.as_block(rows))
         nbytes = block.values.nbytes + sum(8 * len(column) for column in block.labels.values())
-        return Parcel(len(block.values), block, [None] * self._shards, nbytes)
+        return Parcel(len(block), block, [None] * self._shards, nbytes)
 
 
-def _own(rule: str | AnyRule) -> AnyRule | None:
+def _for_shards(block: Block) -> Block:
+    """What a shard is sent of a block: plain arrays, and nothing that only a table's reader needs."""
+    return Block(block.row, block.values, block.time, block.labels, gap=block.gap)
+
+
+def _rule_to_pass(rule: str | AnyRule) -> AnyRule | None:
     """A rule of one's own, which a file does not hold."""
     return None if isinstance(rule, str) else rule
+
+
+@overload
+def local(what: str | Rule, *arguments: Any, shards: int, storage: Any = None, **options: Any) -> ClusterLearner: ...
+@overload
+def local(what: Any, *arguments: Any, shards: int, storage: Any = None, **options: Any) -> ClusterHorde: ...
+def local(
+    what: Any, *arguments: Any, shards: int, storage: Any = None, **options: Any
+) -> ClusterLearner | ClusterHorde:
+    """What ``ClusterLearner`` (of a rule) or ``ClusterHorde`` (of questions) makes, with all shards in this process.
+
+    The bits are those of the same shards on Ray, whatever was killed there.
+
+    Args:
+        what: A rule, or questions.
+        arguments: Further arguments of ``ClusterLearner`` or ``ClusterHorde``.
+        shards: The number of shards.
+        storage: A folder; a temporary one by default.
+        options: Further keywords, but ``address``.
+
+    >>> with local("true_online_etd", 3, 1024, shards=4, engine="chunked") as learner:
+    ...     print(learner)
+    ClusterLearner('true_online_etd', n=3, K=1024, dtype='float64', engine='chunked', shards=4)
+    """
+    kind: Any = ClusterLearner if isinstance(what, str | Rule) else ClusterHorde
+    cluster: ClusterLearner | ClusterHorde = kind(
+        what, *arguments, shards=shards, address=IN_PROCESS, storage=storage, **options
+    )
+    return cluster

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.cluster.base import BLOCK
-from emphatic.cluster.horde import ClusterHorde, SharedReadings
-from emphatic.cluster.manifest import Manifest, hold_storage
+from emphatic.cluster.driver import Manifest, hold_storage
+from emphatic.cluster.horde import ClusterHorde
+from emphatic.cluster.learner import BLOCK
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.hordes.horde import Horde
@@ -173,8 +173,7 @@ class _ClusterLearners:
         return self._cluster.position
 
     def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
-        shared = (SharedReadings(block.values, block.time, block.labels, block.gap) for block in blocks)
-        yield from self._cluster.stream(shared, on_checkpoint=on_checkpoint)
+        yield from self._cluster.stream(blocks, on_checkpoint=on_checkpoint)
 
     def save(self, state: Mapping[str, Any]) -> None:
         """The driver has saved the end of the stream."""

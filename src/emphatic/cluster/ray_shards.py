@@ -1,28 +1,173 @@
-"""Shards in Ray's actors, which Ray starts again where they died, on another node if need be."""
+"""Ray: the connection to a cluster, and shards in Ray's actors, which Ray starts again where they died.
+
+A cluster is reached by its address, or one is started here and stopped again. What would make Ray wait in silence is
+looked at first: nothing at the address, too few CPUs.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from emphatic.cluster.connection import ClusterError, Connection
-from emphatic.cluster.driver import Lost
-from emphatic.cluster.shard import Shard, ShardPart, Start
+from emphatic.cluster.driver import Lost, Shard, ShardPart, Start
+from emphatic.learning.inputs import refusal
 
-__all__ = ["RayShards"]
+__all__ = ["ClusterError", "Connection", "RayShards", "import_ray"]
 
 _log = logging.getLogger(__name__)
 
+#: How an HTTP/2 conversation, such as Ray's, begins: the client's preface, with empty settings.
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_SETTINGS = 4
+#: How many seconds Ray tries to reach a cluster.
+_PATIENCE = "RAY_gcs_server_port_wait_time_s"
+#: Seconds for a connection, and for CPUs that another run is just giving back.
+_REACH, _FREE = 3.0, 5.0
 #: Seconds for a shard to begin, and for one that died to be back.
-_PATIENCE = 120.0
+_BACK_WITHIN = 120.0
 #: Seconds without an answer after which the driver looks around.
 _TURN = 5.0
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+class ClusterError(OSError):
+    """A cluster that cannot be used, or that has lost what the run needs."""
+
+
+def import_ray() -> Any:
+    """Ray; ``ImportError`` with the command that installs it."""
+    # Ray prints a page for each process that died; the driver logs one line.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "worker died or was killed|worker with ID|node with node id")
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("emphatic.cluster needs Ray: pip install 'emphatic[ray]'") from error
+    return ray
+
+
+class Connection:
+    """Ray, ready for ``shards`` actors of ``threads`` CPUs; None for either leaves it to the cluster.
+
+    By default there is one shard a node, with all the CPUs of the smallest node.
+    """
+
+    def __init__(self, address: str | None, shards: int | None, threads: int | None, gpus: int = 0) -> None:
+        self.ray = ray = import_ray()
+        self.started = False
+        local = address in (None, "local")
+        if ray.is_initialized():
+            _log.info("using the Ray that this process is connected to")
+            if not local and address != "auto" and ray.get_runtime_context().gcs_address != address:
+                raise ClusterError(
+                    f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}."
+                )
+        elif local:
+            cpus = (shards or 1) * (threads or 1) if shards or threads else None
+            self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
+            self.started = True
+        else:
+            if address != "auto":
+                _check_address(str(address))
+            with _short_patience():
+                self._init(address=address)
+            self.started = True
+        try:
+            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            cpus_of = [int(node.get("CPU", 0)) for node in nodes if node.get("CPU", 0) >= 1]
+            if shards is None:
+                shards, threads = max(1, len(cpus_of)), threads or min(cpus_of, default=1)
+            self.shards, self.threads = shards, threads or 1
+            self._check_cpus(cpus_of)
+            if gpus and sum(int(node.get("GPU", 0)) for node in nodes) < gpus * shards:
+                raise ClusterError(
+                    f"{shards} shards on cuda need {gpus * shards} GPUs, which the cluster does not have."
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Disconnect, and stop a Ray that was started here; a given cluster goes on."""
+        if self.started:
+            self.started = False
+            self.ray.shutdown()
+
+    def _init(self, **arguments: Any) -> None:
+        try:
+            self.ray.init(
+                include_dashboard=False if "num_cpus" in arguments else None, log_to_driver=False,
+                logging_level=logging.WARNING, namespace="emphatic", **arguments,
+            )  # fmt: skip
+        except Exception as error:
+            self.ray.shutdown()
+            if "num_cpus" not in arguments and _is_unauthenticated(error):
+                raise ClusterError(
+                    f"The Ray at {arguments['address']} requires a token: copy its head node's to this "
+                    "machine, and set RAY_AUTH_MODE=token."
+                ) from error
+            raise ClusterError(f"Ray cannot be used: {_first_line(error)}") from error
+
+    def _check_cpus(self, cpus_of: list[int]) -> None:
+        """An actor for which there is no CPU would wait for ever."""
+        needed, until = self.shards * self.threads, time.monotonic() + _FREE
+        room = sum(cpus // self.threads for cpus in cpus_of)
+        while True:
+            free = int(self.ray.available_resources().get("CPU", 0))
+            if room >= self.shards and free >= needed:
+                return
+            if room < self.shards or time.monotonic() > until:
+                each = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+                raise ClusterError(
+                    f"{self.shards} shards with {each} each need {needed} CPUs: the cluster's nodes have "
+                    f"{' + '.join(map(str, cpus_of)) or 'none'}, {free} of them free. Use fewer shards or threads."
+                )
+            time.sleep(0.2)
+
+
+def _check_address(address: str) -> None:
+    """Whether something that may be Ray listens there: ``ray.init`` would try for minutes, and say nothing."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdigit():
+        raise refusal("address", "a cluster", "be host:port of the head node, 'local' or 'auto'", repr(address))
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH) as connection:
+            connection.sendall(_PREFACE)
+            answer = connection.recv(9)
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"No Ray answers at {address}: {error}. Start one there with ray start --head.") from error
+    if len(answer) < 4 or answer[3] != _SETTINGS:
+        raise ClusterError(f"What listens at {address} is not Ray. Start one with ray start --head --port PORT.")
+
+
+@contextmanager
+def _short_patience() -> Iterator[None]:
+    """Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough."""
+    before = os.environ.get(_PATIENCE)
+    os.environ.setdefault(_PATIENCE, "4")
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_PATIENCE, None)
+
+
+def _is_unauthenticated(error: BaseException | None) -> bool:
+    while error is not None:
+        if "AuthenticationError" in f"{type(error).__name__} {error}":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _first_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 class ShardActor:
@@ -98,7 +243,7 @@ class RayShards:
         return answer
 
     def revive(self, shard: int, method: str, *arguments: Any) -> Any:
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _BACK_WITHIN
         while True:
             call = self.call(shard, method, *arguments)
             with suppress(self._ray.exceptions.GetTimeoutError):
@@ -121,7 +266,7 @@ class RayShards:
     def _give_up(self, shard: int, why: str) -> None:
         free = int(self._ray.available_resources().get("CPU", 0))
         raise ClusterError(
-            f"Shard {shard} did not come back within {_PATIENCE:.0f} s ({why or 'no answer'}); "
+            f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s ({why or 'no answer'}); "
             f"it needs {self._connection.threads} CPUs on one node, and {free} are free in all."
         )
 

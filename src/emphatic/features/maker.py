@@ -141,6 +141,11 @@ class Features:
         return self._plan
 
     @property
+    def is_warm(self) -> bool:
+        """Whether its ranges and categories are known, so that φ can be computed."""
+        return self._plan is not None
+
+    @property
     def signals(self) -> tuple[str, ...]:
         """The names of the C signals."""
         return self._require().names

@@ -1,33 +1,87 @@
-"""Questions that share their features: φ of each row, the learner of all of them, and their answers."""
+"""Questions that share their features: φ of each row, the learner of all of them, and their answers.
+
+``Group`` is the questions of one feature maker; ``Groups`` are several of them that act as one.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic.engines.rows import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
-from emphatic.hordes.blend import Blend
-from emphatic.hordes.combination import Combination
+from emphatic.hordes.blend import Blend, Combination
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
-from emphatic.hordes.setup import Setup
 from emphatic.learning.active import Active, make_unchecked
+from emphatic.learning.inputs import parameters
 from emphatic.learning.learner import Learner
 from emphatic.learning.recording import RecordedLearner
 from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
+from emphatic.rules import AnyRule
 
-__all__ = ["Group"]
+__all__ = ["Group", "Groups", "Setup", "fill_in"]
 
 Array = NDArray[np.float64]
-#: One step that follows the one before.
-_FOLLOWS = np.ones(1, bool)
+Flags = NDArray[np.bool_]
+#: A step that follows the one before, and one that does not.
+_FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a horde learns: its rule, rates and step size, and every parameter that stays the same; see ``Horde``."""
+
+    rule: AnyRule
+    rates: tuple[float, ...]
+    alpha: float | Sequence[float] | None
+    scaled: bool
+    centred: bool
+    record: bool
+    kind: Mapping[str, Any]
+    extra: Mapping[str, Any]
+    least_squares: bool = False
+
+    def of(self, questions: NDArray[np.intp], Q: int) -> Setup:
+        """The same for some of the Q questions."""
+
+        def select(parameter: Any) -> Any:
+            return parameter if parameter is None or np.ndim(parameter) == 0 else np.asarray(parameter)[questions]
+
+        extra = {name: select(parameter) for name, parameter in self.extra.items()}
+        kind = dict(self.kind)
+        if "stepsize" in kind:  # one number a learner: of all questions with the first rate, then with the next
+            learners = [questions + Q * i for i in range(len(self.rates))]
+            kind["stepsize"] = kind["stepsize"].select(np.concatenate(learners))
+        return replace(self, alpha=select(self.alpha), extra=extra, kind=kind)
+
+    @property
+    def chances(self) -> tuple[str, ...]:
+        """Which of π and μ the rule itself uses; they come from the questions' policies."""
+        return tuple(name for name in ("pi", "mu") if name in self.rule.extra and name not in self.extra)
+
+    def constants(self, Q: int, norm: float, lambda_: ArrayLike) -> tuple[Array, ...]:
+        """All parameters of a step (1, K), of which I, ρ, γ', R and ``chances`` are passed anew in each step."""
+        E = len(self.rates)
+        alpha: Any
+        if self.alpha is None and "stepsize" in self.kind:
+            alpha = np.repeat(self.rates, Q)
+        elif self.alpha is None:
+            alpha = np.repeat(self.rates, Q) / max(norm, 1e-12)
+        else:
+            alpha = _scaled_by(self.rates, self.alpha, Q)
+        values = (alpha, 1.0, np.tile(lambda_, E), 1.0, 0.0, 0.0)
+        extra = {name: p if np.ndim(p) == 0 else np.tile(p, E) for name, p in self.extra.items()}
+        extra |= dict.fromkeys(self.chances, 1.0)
+        return tuple(np.ascontiguousarray(p) for p in parameters(self.rule, "learn", 1, Q * E, values, extra))
 
 
 class Group:
@@ -35,6 +89,14 @@ class Group:
 
     A question of constant γ < 1 is learned in its cumulant's own unit, as the deviation from ``base``, and its emphasis
     starts and stays at 1; if not ``centred``, the return itself is learned.
+
+    Args:
+        evaluator: The questions of the whole horde on its stream.
+        features: The feature maker that these questions share.
+        setup: How the horde learns.
+        base: The mean of each question's cumulant, of all questions of the horde.
+        questions: The places of these questions among those of the horde.
+        learner: Their learner, where it was saved; a new one by default.
     """
 
     def __init__(
@@ -47,17 +109,15 @@ class Group:
         learner: Learner | None = None,
     ) -> None:
         self.features, self.questions = features, questions
-        whole = len(evaluator.gamma)
-        self.setup = setup = setup if len(questions) == whole else setup.of(questions, whole)
+        all_questions = len(evaluator.gamma)
+        self.setup = setup = setup if len(questions) == all_questions else setup.of(questions, all_questions)
         Q, E = len(questions), len(setup.rates)
         self._E = E
-        self.gamma, self.lambda_, self.scale, self.unit, self.steady, blended, base = (
-            every[questions]
-            for every in (
-                evaluator.gamma, evaluator.lambda_, evaluator.scale, evaluator.unit, evaluator.steady,
-                evaluator.blended, base,
-            )
-        )  # fmt: skip
+        self.gamma, self.lambda_, self.scale = (
+            array[questions] for array in (evaluator.gamma, evaluator.lambda_, evaluator.scale)
+        )
+        self.unit, self.steady, base = evaluator.unit[questions], evaluator.steady[questions], base[questions]
+        blended = evaluator.blended[questions] if E > 1 or setup.least_squares else np.zeros(Q, bool)
         self.learner = Learner(setup.rule, features.n, Q * E, **setup.kind) if learner is None else learner
         #: The mean from which deviations are learned.
         self.base = base if setup.centred else np.zeros(Q)
@@ -66,18 +126,17 @@ class Group:
         # (eta is no longer needed)
         self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
         self.recorded = RecordedLearner(self.learner, constant, features.largest, setup.record)
-        self._blended = np.flatnonzero(blended if E > 1 or setup.least_squares else np.zeros(Q, bool))
+        self._blended = np.flatnonzero(blended)
         #: Whether the learner's prediction is the answer.
         self._direct = E == 1 and not setup.centred and not setup.scaled and not setup.least_squares
-        own = self.gamma[self._blended]
+        gamma = self.gamma[self._blended]
         #: The regressions beside the learner, if there are any.
         self.ridges: Ridges | None = None
-        if setup.least_squares and features.n <= LIMIT and len(own):
-            self.ridges = Ridges(own, self.base[self._blended], features.n, features.active)
+        if setup.least_squares and features.n <= LIMIT and len(gamma):
+            self.ridges = Ridges(gamma, self.base[self._blended], features.n, features.active)
         count = E + (len(STRENGTHS) if self.ridges is not None else 0)
-        self.blend: Blend | Combination = Combination(own, count) if setup.least_squares else Blend(own, E)
-        #: The single answers at the last rows, by name.
-        self.answers: dict[str, Array] = {}
+        self.blend: Blend | Combination = Combination(gamma, count) if setup.least_squares else Blend(gamma, E)
+        self._single: Array | None = None  # the single answers of the blended questions at the last rows
         #: φ of the last row; None after a cut.
         self.phi: Active | None = None
         #: Which questions learned nothing in the step before.
@@ -88,59 +147,83 @@ class Group:
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
         self._start = np.array([0, features.active])
+        # A user's function has no bound on its numbers, which are then checked in every run.
+        self._bounded = features.largest is not None
         self._waiting: list[tuple[FeatureColumns, Targets, bool]] = []
 
-    def columns(self, held: Array, missing: NDArray[np.bool_], time: Any, labels: Mapping[str, Any]) -> FeatureColumns:
+    @property
+    def answers(self) -> dict[str, Array]:
+        """The single answers at the last rows by name, (B, Q) each, NaN for questions that are not blended."""
+        if self._single is None:
+            return {}
+        names = [f"rate {rate:g}" for rate in self.setup.rates]
+        names += [] if self.ridges is None else [f"ridge {strength:g}" for strength in STRENGTHS]
+        answers = {}
+        for i, name in enumerate((*names, "reading", "trace")):
+            answers[name] = np.full((len(self._single), len(self.questions)), np.nan)
+            answers[name][:, self._blended] = self._single[:, :, i]
+        return answers
+
+    def columns(self, held: Array, missing: Flags, time: Any, labels: Mapping[str, Any]) -> FeatureColumns:
         """The input of φ for rows (B, C), checked: invalid input raises here, and nothing changes."""
         return self.features.columns(held, time=time, labels=labels, missing=missing)
 
     # ------------------------------------------------------------------ rows of a log
 
-    def rows(
-        self, columns: FeatureColumns, targets: Targets, gap: NDArray[np.bool_], follows: NDArray[np.bool_], learn: bool
-    ) -> Array:
+    def rows(self, columns: FeatureColumns, targets: Targets, gap: Flags, follows: Flags, learn: bool) -> Array:
         """Learn from rows and answer at each, (B, Q)."""
-        B = len(gap)
+        B, blended = len(gap), self._blended
+        if B == 1 and learn and follows[0] and self._bounded:
+            # One row that follows: the way of a transition, without the checks of a whole run.
+            phi = self.features.activate(columns)
+            ridges = None if self.ridges is None else self.ridges(phi, targets.x[:, blended], follows)
+            return self._learn_steps(phi, targets, False, ridges, is_row=True)[None]
         V = np.empty((B, self.learner.K or 1))
-        ridges = np.empty((B, len(self._blended), 0 if self.ridges is None else len(STRENGTHS)))
+        ridges = np.empty((B, len(blended), 0 if self.ridges is None else len(STRENGTHS)))
         edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]
         for begin, end in pairwise(edges):
             if gap[begin]:
                 self.cut()
-            part = slice(begin, end)
-            phi = self.features.activate(columns if end - begin == B else columns.part(part))
+            sequence = slice(begin, end)
+            phi = self.features.activate(columns if end - begin == B else columns.part(sequence))
             if self.ridges is not None:
-                ridges[part] = self.ridges(phi, targets.x[part][:, self._blended], follows[part], learn)
+                ridges[sequence] = self.ridges(phi, targets.x[sequence][:, blended], follows[sequence], learn)
             if learn:
-                V[part] = self._learn_log(phi, targets.part(part))
+                V[sequence] = self._learn_log(phi, targets.part(sequence))
             else:
                 if self.phi is not None or self.open:
                     self._forget()  # first, for it may change the last bit of a prediction
-                V[part] = self.learner.predict(phi)
+                V[sequence] = self.learner.predict(phi)
         return self._answers(V, targets.x, follows, ridges=ridges)
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
         learner, before = self.learner, self.phi
         Phi = phi if before is None else _stacked(before, phi)
-        first = 1 if before is None else 0  # no step ends in the first row of a sequence
+        begin = 1 if before is None else 0  # no step ends in the first row of a sequence
         V = np.empty((0, learner.K or 1))
-        if len(targets.R) > first:
-            E = len(self.setup.rates)
-            R, gamma, rho, I, rest = self._parameters(targets.part(slice(first, None)))
-            alpha = self._alpha if rest is None else self._alpha * _tiled(rest, E)
+        if len(targets.R) > begin:
+            E, steps = self._E, targets.part(slice(begin, None))
+            R, gamma, rho, I, factor = self._parameters(steps)
+            alpha = self._alpha if factor is None else self._alpha * _tiled(factor, E)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 V = learner.run(
-                    Phi, _tiled(R, E), _smallest(gamma, E), alpha=alpha, lambda_=self._lambda,
-                    I=_smallest(I, E), rho=_smallest(rho, E), on_divergence="freeze",
-                    **self._extra | self._chances(targets.part(slice(first, None))),
-                )  # fmt: skip
+                    Phi,
+                    _tiled(R, E),
+                    _smallest(gamma, E),
+                    alpha=alpha,
+                    lambda_=self._lambda,
+                    I=_smallest(I, E),
+                    rho=_smallest(rho, E),
+                    on_divergence="freeze",
+                    **self._extra | self._chances(steps),
+                )
             self.fresh, self.open = ~targets.known[-1], True
-        last = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
+        row = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
         with np.errstate(all="ignore"):
-            V = np.vstack([V[1 - first :], learner.predict(last)])
-        self.phi = last
+            V = np.vstack([V[1 - begin :], learner.predict(row)])
+        self.phi, self._phi_rows = row, None
         return V
 
     def cut(self) -> None:
@@ -169,7 +252,7 @@ class Group:
         V = self.learner.predict(phi)
         if self.others is not None:
             V = V + self.others(phi)
-        answers: Array = self._answers(V, x, np.zeros(1, bool))[0]
+        answers: Array = self._answers(V, x, _BEGINS)[0]
         return answers
 
     def step(self, columns: FeatureColumns, targets: Targets, terminated: bool, predict: bool) -> Array | None:
@@ -178,7 +261,7 @@ class Group:
         If not ``predict``, learning is deferred and done together with later steps, with the same weights as a result.
         """
         # (a function's numbers have no bound but their largest, which is found for each step)
-        if self._waiting or not (predict or self.features.largest is None):
+        if self._waiting or not (predict or not self._bounded):
             self._waiting.append((columns, targets, terminated))
             return self.catch_up() if predict else None
         answers = self._learn_steps(self.features.activate(columns), targets, terminated)
@@ -188,32 +271,42 @@ class Group:
         """Learn from the deferred steps; returns the answers at the last row, if there were any."""
         if not self._waiting:
             return None
-        every, targets, terminated = zip(*self._waiting, strict=True)
+        columns, targets, terminated = zip(*self._waiting, strict=True)
         self._waiting = []
-        phi = self.features.activate(FeatureColumns.joined(every))
+        phi = self.features.activate(FeatureColumns.joined(columns))
         return self._learn_steps(phi, Targets.joined(targets), terminated[-1])
 
-    def _learn_steps(self, phi: Active, targets: Targets, terminated: bool) -> Array:
-        """Steps that follow one another, to these φ; only the last may have terminated."""
+    def end(self) -> None:
+        """The episode is over: no step leads from its last row to another."""
+        self.phi = None
+
+    def _learn_steps(
+        self, phi: Active, targets: Targets, terminated: bool, ridges: Array | None = None, is_row: bool = False
+    ) -> Array:
+        """Steps that follow one another, to these φ; only the last may have terminated.
+
+        A row of a log is answered with the bits that it would have in a block of many.
+        """
         before, E = self.phi, self._E
         assert before is not None
-        R, gamma, rho, I, rest = self._parameters(targets)
-        alpha = None if rest is None else self._alpha * _tiled(rest, E)
+        R, gamma, rho, I, factor = self._parameters(targets)
+        alpha = None if factor is None else self._alpha * _tiled(factor, E)
         if E > 1:
             R, gamma, rho, I = (_tiled(p, E) for p in (R, gamma, rho, I))
         T = len(R)
         if T == 1:
-            now, following, last = before.rows if self._phi_rows is None else self._phi_rows, self._one(phi), phi
+            phi_rows, row = before.rows if self._phi_rows is None else self._phi_rows, phi
+            next_rows = Rows(self._start, phi.indices[0], phi.values[0])  # quicker than ``Active.rows``
         else:
-            now, following, last = _stacked(before, phi[:-1]).rows, phi.rows, phi[-1:]
+            phi_rows, next_rows, row = _stacked(before, phi[:-1]).rows, phi.rows, phi[-1:]
         if self.others is not None:
-            at_next = self.others(phi)
-            R = R + gamma * at_next - self.others(before)
-        V = self.recorded.learn(now, following, I, rho, gamma, R, alpha, self._chances(targets))
+            others_next = self.others(phi)
+            R = R + gamma * others_next - self.others(before)
+        V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, self._chances(targets), is_row)
         if self.others is not None:
-            V = V + at_next
-        self.phi, self._phi_rows, self.open = last, following if T == 1 else None, not terminated
-        if self.setup.centred:
+            V = V + others_next
+        self.phi, self._phi_rows, self.open = row, next_rows if T == 1 else None, not terminated
+        if self.setup.centred or is_row:
             self.fresh = ~targets.known[-1]
         if self._direct:
             return np.zeros_like(V[-1]) if terminated else V[-1]
@@ -221,22 +314,18 @@ class Group:
         if terminated:
             ends = np.zeros(T, bool)
             ends[-1] = True
-        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends)
+        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, ridges)
         return np.zeros_like(answers[-1]) if terminated else answers[-1]
 
     # ------------------------------------------------------------------ inside
-
-    def _one(self, phi: Active) -> Rows:
-        """One row, quicker than ``Active.rows``."""
-        return Rows(self._start, phi.indices[0], phi.values[0])
 
     def _chances(self, targets: Targets) -> dict[str, Array]:
         """π and μ of the steps, (T, K), where the rule uses them; π = 0 forgets the trace where nothing is known."""
         if targets.chances is None:
             return {}
         pi, mu = targets.chances
-        found = {"pi": np.where(targets.known, pi, 0.0), "mu": mu}
-        return {name: _tiled(found[name], self._E) for name in self.setup.chances}
+        chances = {"pi": np.where(targets.known, pi, 0.0), "mu": mu}
+        return {name: _tiled(chances[name], self._E) for name in self.setup.chances}
 
     def _parameters(self, targets: Targets) -> tuple[Array, Array, Array, Array, Array | None]:
         """R, γ', ρ, I, and the factor of α if there is one, of consecutive steps, (T, Q)."""
@@ -250,49 +339,159 @@ class Group:
         if not steady.any():
             return R, targets.gamma, rho, I, None
         # After a break F would climb again from I = 1 − γ: start it at 1, where it stays, with M α as ever.
-        return (
-            R, targets.gamma, rho, np.where(steady, 1.0, I),
-            np.where(steady, 1.0 - self.gamma * self.lambda_, 1.0),
-        )  # fmt: skip
+        factor = np.where(steady, 1.0 - self.gamma * self.lambda_, 1.0)
+        return R, targets.gamma, rho, np.where(steady, 1.0, I), factor
 
     def _answers(
-        self, V: Array, x: Array, follows: NDArray[np.bool_], ends: NDArray[np.bool_] | None = None,
-        ridges: Array | None = None,
-    ) -> Array:  # fmt: skip
+        self, V: Array, x: Array, follows: Flags, ends: Flags | None = None, ridges: Array | None = None
+    ) -> Array:
         """One answer to each question, (B, Q), from its learners' V (B, K), and the ``ridges`` of those blended."""
-        B, Q, E, setup = len(V), len(self.gamma), len(self.setup.rates), self.setup
+        B, Q, E, setup = len(V), len(self.gamma), self._E, self.setup
         if self._direct:
             return V
-        each = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
-        out = np.array(each[:, E // 2])
+        by_rate = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
+        out = np.array(by_rate[:, E // 2])
         blended = self._blended
         if len(blended):
-            V = each[:, :, blended].transpose(0, 2, 1)
+            V = by_rate[:, :, blended].transpose(0, 2, 1)
             if isinstance(self.blend, Combination):
-                assert ridges is not None
-                V = np.concatenate([V, ridges], axis=2)
-                out[:, blended], single = self.blend(V, x[:, blended], follows)
-                self.answers = self._named(single)
+                V = V if ridges is None else np.concatenate([V, ridges], axis=2)
+                out[:, blended], self._single = self.blend(V, x[:, blended], follows)
             else:
                 out[:, blended] = self.blend(V, x[:, blended], follows, ends)
         return out if setup.scaled else out / self.scale
 
-    def _named(self, single: Array) -> dict[str, Array]:
-        """Single answers (B, blended, E) by their names, (B, Q) each, NaN for questions that are not blended."""
-        names = [f"rate {rate:g}" for rate in self.setup.rates]
-        names += [] if self.ridges is None else [f"ridge {strength:g}" for strength in STRENGTHS]
-        found = {}
-        for i, name in enumerate((*names, "reading", "trace")):
-            found[name] = np.full((len(single), len(self.questions)), np.nan)
-            found[name][:, self._blended] = single[:, :, i]
-        return found
+    # ------------------------------------------------------------------ saving
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, TensorPart]]:
+        """The header of the group, that of its learner, and all arrays by name."""
+        if self.others is not None:
+            raise ValueError("a horde that shares its weights with others cannot be saved by itself")
+        self.catch_up()
+        header, tensors = self.learner._state()
+        maker, saved = self.features.save()
+        arrays = {f"features.{name}": array for name, array in saved.items()}
+        arrays |= {f"blend.{name}": array for name, array in self.blend.arrays().items()}
+        if self.ridges is not None:
+            arrays |= {f"ridges.{name}": array for name, array in self.ridges.arrays().items()}
+        arrays |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
+        if self.phi is not None:
+            arrays |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
+        tensors |= {name: TensorPart.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        return {"features": maker, "open": self.open}, header, tensors
+
+    def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``state`` returned, except the learner, which is there; ValueError if it does not fit."""
+        learner, setup = self.learner, self.setup
+        due = self.features.n, len(self.questions) * self._E, setup.rule.name
+        if (learner.n, learner.K, learner.rule.base.name) != due:
+            raise ValueError(f"its learner is {learner!r}")
+        fill_in("base", self.base, arrays["horde.base"])
+        fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
+        self.blend.restore({name: arrays[f"blend.{name}"] for name in self.blend.arrays()})
+        if self.ridges is not None:
+            self.ridges.base[:] = self.base[self._blended]
+            self.ridges.restore({name: arrays[f"ridges.{name}"] for name in self.ridges.arrays()})
+        self.open = bool(saved.get("open", "horde.indices" in arrays))
+        if "horde.indices" in arrays:
+            phi = Active(arrays["horde.indices"], arrays["horde.values"])
+            if phi.shape != (1, self.features.active) or phi.top >= self.features.n:
+                raise ValueError("its last features do not fit")
+            self.phi = phi
+
+    def join(self, groups: Sequence[Group]) -> None:
+        """Take the state of groups that have these questions between them, in order, and have seen the same rows."""
+        self.phi, self.open = groups[0].phi, groups[0].open
+        self.fresh[:] = np.concatenate([group.fresh for group in groups])
+        arrays = [group.blend.arrays() for group in groups]
+        self.blend.restore({name: np.concatenate([blend[name] for blend in arrays]) for name in arrays[0]})
+        if self.ridges is not None:
+            self.ridges.join([group.ridges for group in groups if group.ridges is not None])
+
+
+class Groups:
+    """Several groups that act as one, with answers in the order of the questions.
+
+    Args:
+        groups: The groups; every question of the horde is in one of them.
+    """
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = tuple(groups)
+        self._Q = sum(len(group.questions) for group in groups)
+
+    @property
+    def phi(self) -> Active | None:
+        """φ of the last row in the first group; None after a cut."""
+        return self.groups[0].phi
+
+    def columns(self, held: Array, missing: Flags, time: Any, labels: Mapping[str, Any]) -> list[FeatureColumns]:
+        """The columns of each group, all checked before any group learns."""
+        return [group.columns(held, missing, time, labels) for group in self.groups]
+
+    def rows(
+        self, columns: Sequence[FeatureColumns], targets: Targets, gap: Flags, follows: Flags, learn: bool
+    ) -> Array:
+        """As of a group."""
+        out = np.empty((len(gap), self._Q))
+        for group, own_columns in zip(self.groups, columns, strict=True):
+            out[:, group.questions] = group.rows(own_columns, targets.of(group.questions), gap, follows, learn)
+        return out
+
+    def begin(self, columns: Sequence[FeatureColumns], x: Array) -> Array:
+        """As of a group."""
+        pairs = zip(self.groups, columns, strict=True)
+        return self._joined([group.begin(own_columns, x[:, group.questions]) for group, own_columns in pairs])
+
+    def step(
+        self, columns: Sequence[FeatureColumns], targets: Targets, terminated: bool, predict: bool
+    ) -> Array | None:
+        """As of a group."""
+        pairs = zip(self.groups, columns, strict=True)
+        answers = [group.step(own, targets.of(group.questions), terminated, predict) for group, own in pairs]
+        return self._joined(answers) if predict else None
+
+    def catch_up(self) -> None:
+        """As of a group."""
+        for group in self.groups:
+            group.catch_up()
+
+    def cut(self) -> None:
+        """As of a group."""
+        for group in self.groups:
+            group.cut()
+
+    def end(self) -> None:
+        """As of a group."""
+        for group in self.groups:
+            group.end()
+
+    def _joined(self, answers: Sequence[Array | None]) -> Array:
+        out = np.empty(self._Q)
+        for group, own_answers in zip(self.groups, answers, strict=True):
+            out[group.questions] = own_answers
+        return out
+
+
+def fill_in(name: str, array: NDArray[Any], stored: NDArray[Any], finite: bool = True) -> None:
+    """Overwrite an array with the one in the file; ValueError if it does not fit."""
+    if stored.shape != array.shape or stored.dtype != array.dtype or (finite and not np.isfinite(stored).all()):
+        raise ValueError(f"its {name!r} does not fit")
+    array[:] = stored
+
+
+def _scaled_by(rates: Sequence[float], alpha: Any, Q: int) -> Any:
+    """α of every learner: each rate times ``alpha``, a number or one per question."""
+    try:
+        of_question = np.broadcast_to(np.asarray(alpha, np.float64), Q)
+    except (TypeError, ValueError):
+        return alpha  # errors are reported where all parameters are checked
+    return np.concatenate([rate * of_question for rate in rates])
 
 
 def _stacked(before: Active, phi: Active) -> Active:
-    return make_unchecked(
-        np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values]),
-        max(before.top, phi.top),
-    )  # fmt: skip
+    indices, values = np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values])
+    return make_unchecked(indices, values, max(before.top, phi.top))
 
 
 def _tiled(p: Array, E: int) -> Array:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -18,31 +20,43 @@ from numpy.typing import NDArray
 
 from emphatic import engines, stepsizes
 from emphatic.common.guard import Guard
+from emphatic.common.names import show
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
-from emphatic.hordes import checkpoints
-from emphatic.hordes.horde_steps import HordeSteps
-from emphatic.hordes.reading import REWARD, probability, rows_of
-from emphatic.hordes.setup import Setup
+from emphatic.hordes.group import Group, Groups, Setup, fill_in
 from emphatic.learning import checkpoint, restoring
 from emphatic.learning.inputs import refusal
+from emphatic.learning.joining import join
 from emphatic.learning.learner import Learner
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.questions.gvf import GVF, Observations, action_name
-from emphatic.questions.ratios import Behaviour, check_behaviour
+from emphatic.learning.tensors import Stored, TensorPart
+from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
+from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
 from emphatic.rules import AnyRule
-from emphatic.tables import Clock, Hold, Table, open_table
+from emphatic.tables import Block, Clock, Hold, Table, open_table
 
-__all__ = ["RATES", "Horde", "warm_up_rows"]
+__all__ = ["NO", "RATES", "REWARD", "YES", "BlockLearner", "Horde", "probability", "rows_of", "warm_up_rows"]
 
 Array = NDArray[np.float64]
+#: What learns blocks as they come, and yields the predictions at the rows of each, or None.
+Stream = Callable[[Iterable[Block]], Iterable[Any]]
 
 #: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
 RATES = (0.1, 0.3, 1.0)
-#: The feature makers that belong to a Horde.
-_TAKEN: WeakSet[Features] = WeakSet()
 #: Rows of a log that are processed at a time.
 BLOCK = 4096
+#: The signal that a transition has besides its observation.
+REWARD = "reward"
+#: The flag of a single row: one that does not follow, or in which an episode terminated; and any other.
+YES, NO = np.ones(1, bool), np.zeros(1, bool)
+#: No reading of a row is beyond ``LARGEST`` if the sum of their squares is not beyond this.
+_SQUARE = LARGEST**2
+#: The feature makers that belong to a Horde.
+_MAKERS_IN_USE: WeakSet[Features] = WeakSet()
+#: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
+_NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "horde."), "horde.more."
+#: Placeholder in a file for what no file can hold.
+_FUNCTION = "function"
 
 
 def warm_up_rows(rows: int) -> int:
@@ -50,31 +64,121 @@ def warm_up_rows(rows: int) -> int:
     return min(rows, 10_000, max(500, rows // 10))
 
 
-class Horde(HordeSteps):
+class BlockLearner(ABC):
+    """Learns the rows of tables and other streams, block by block: ``Horde`` here, ``ClusterHorde`` in shards.
+
+    A subclass says how it begins and how it learns a stream of blocks; how a table is opened, warmed up on and walked
+    through is the same for all.
+    """
+
+    questions: tuple[GVF, ...]
+    #: The seconds of a step; None where it is not known.
+    step: float | None
+    #: Rows of a block that is read from a table.
+    block_rows = BLOCK
+
+    @property
+    @abstractmethod
+    def is_warm(self) -> bool:
+        """Whether ranges, categories and means are known, so that rows can be learned from."""
+
+    @property
+    @abstractmethod
+    def signals(self) -> tuple[str, ...]:
+        """The signals that questions may name."""
+
+    @property
+    @abstractmethod
+    def categories(self) -> tuple[str, ...]:
+        """The columns of labels."""
+
+    @property
+    @abstractmethod
+    def words(self) -> set[str]:
+        """The columns that are read as words: ON and OFF stay words there."""
+
+    @abstractmethod
+    def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
+        """``warm_up`` on the rows of a block, of these signals and categories. Returns self."""
+
+    def warm_up(self, table: Any, rows: int | None = None) -> Self:
+        """Find ranges, categories and means from the first rows of a table, a tenth of it (500 to 10,000) by default.
+
+        Nothing is learned yet: the next row is the first. Returns self.
+
+        Args:
+            table: A ``Table``, or anything that ``open_table`` opens.
+            rows: The number of rows; by default ``warm_up_rows`` of the table.
+        """
+        source = self._open(table)
+        if rows is None:
+            rows = warm_up_rows(sum(map(len, source.blocks())) if source.rows is None else source.rows)
+        clock = source.clock()
+        step = clock.step if self.step is None and clock is not None else self.step
+        return self.warm_up_on(source.names, source.categories, next(source.blocks(rows)), step)
+
+    def _open(self, table: Any) -> Table:
+        return table if isinstance(table, Table) else open_table(table, words=self.words)
+
+    def _run(self, table: Any, stream: Stream) -> Array:
+        """The predictions (T, Q) at all rows of a table; warms up on its first rows if that has not been done."""
+        source = self._open(table)
+        if not self.is_warm:
+            self.warm_up(source)
+        predictions = [answers for _, answers in self._blocks(source, None, 0, stream) if answers is not None]
+        return np.concatenate(predictions) if predictions else np.empty((0, len(self.questions)))
+
+    def _blocks(self, table: Table, clock: Clock | None, start: int, stream: Stream) -> Iterator[tuple[Block, Any]]:
+        """Each block of a table, and what ``stream`` answers to it; a stream may read ahead."""
+        if (tuple(table.names), tuple(table.categories)) != (self.signals, self.categories):
+            wanted = f"have the columns {', '.join((*self.signals, *self.categories))}"
+            raise refusal("table", type(self).__name__, wanted, ", ".join((*table.names, *table.categories)))
+        unanswered: deque[Block] = deque()
+
+        def read() -> Iterator[Block]:
+            for block in table.blocks(self.block_rows, start, clock):
+                unanswered.append(block)
+                yield block
+
+        for answers in stream(read()):
+            yield unanswered.popleft(), answers
+
+    def as_block(self, rows: Block | Mapping[str, Any] | Array) -> Block:
+        """Rows as ``observe_many`` takes them as a block; each row follows the row before."""
+        return rows if isinstance(rows, Block) else Block(0, *rows_of(rows, self.signals, self.categories))
+
+
+class Horde(BlockLearner):
     """Many questions about one stream of named signals.
 
-    ``questions`` are ``GVF``s, ``features`` a ``Features`` maker, or {question's name: maker} where questions have
-    features of their own (those with the same maker share a learner). A maker that another Horde uses is copied, as it
-    was after its warm-up, because its state belongs to one stream. ``rule`` is a name from ``emphatic.rules.names()``
-    or a rule of your own; for one that uses π or μ itself, such as tree_backup, every question must have a policy.
-    α is ``rates`` times ``alpha`` (a number, or one per question), by default 1 over the mean of φ·φ in the warm-up.
-    With several rates every question has a learner for each, whose answers are blended by their accuracy so far
-    (``emphatic.hordes.blend``; questions with a policy or a varying γ use the middle rate). ``step`` is the length of a
-    step in seconds, needed where horizons are durations. Predictions of a constant γ are scaled by 1 − γ, into the
-    cumulant's own unit, unless ``scaled`` is False.
+    A question of constant γ is learned once for each of the ``rates``, and the answers are blended by their accuracy so
+    far (``emphatic.hordes.blend``; questions with a policy or a varying γ use the middle rate). A maker of features
+    that another Horde uses is copied, as it was after its warm-up, because its state belongs to one stream.
 
-    ``mu`` is the behaviour's probability (or density) of an action, for policies that do not give one: a function of
-    (observation, action), a table or a number; where it is None actions are counted.
-
-    With ``centred`` a question of constant γ < 1 is learned as the deviation from its cumulant's mean in the warm-up,
-    in the cumulant's own unit, and its emphasis starts at 1; without, θ·φ is the return itself, learned from 0.
-    ``record=True`` records the learner's input in transitions, for ``log``. ``extra`` are the rule's own parameters:
-    eta, beta, …. With a ``stepsize`` (a name or an object of ``emphatic.stepsizes``) α is ``rates`` times ``alpha``
-    times the method's step size; both are then 1 by default.
-
-    With ``least_squares`` the answers of three online ridge regressions stand beside those of the learners, where there
-    are at most 4,000 features (``emphatic.hordes.ridges``), and all are combined (``emphatic.hordes.combination``); it
-    is for rows of a log. ``answers`` has the single ones.
+    Args:
+        questions: The questions, a list of ``GVF``.
+        features: A ``Features`` maker, or {question's name: maker} where questions have features of their own; those
+            with the same maker share a learner.
+        rule: A name from ``emphatic.rules.names()``, or a rule of your own. For one that uses π or μ itself, such as
+            tree_backup, every question must have a policy.
+        rates: α is each of these times ``alpha``; 1 by default where there is a ``stepsize``.
+        alpha: A number, or one per question; by default 1 over the mean of φ·φ in the warm-up.
+        step: The length of a step in seconds, needed where horizons are durations.
+        mu: The behaviour's probability (or density) of an action, for policies that do not give one: a function of
+            (observation, action), a table or a number; where it is None actions are counted.
+        scaled: Whether predictions of a constant γ are scaled by 1 − γ, into the cumulant's own unit.
+        centred: Whether a question of constant γ < 1 is learned as the deviation from its cumulant's mean in the
+            warm-up, in the cumulant's own unit, with an emphasis that starts at 1; else θ·φ is the return itself,
+            learned from 0.
+        record: Whether the learner's input in transitions is recorded, for ``log``.
+        dtype: The dtype of the weights, "float64" or "float32".
+        engine: One of ``emphatic.engines.available()``, or "auto".
+        threads: The most threads that an engine may use.
+        stepsize: A name or an object of ``emphatic.stepsizes``: α is ``rates`` times ``alpha`` times its step size.
+        least_squares: Whether the answers of three online ridge regressions stand beside those of the learners, where
+            there are at most 4,000 features (``emphatic.hordes.ridges``), and all are combined (``Combination`` in
+            ``emphatic.hordes.blend``). It is for rows of a log. ``answers`` has the single ones.
+        extra: The rule's own parameters: eta, beta, ….
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -114,73 +218,201 @@ class Horde(HordeSteps):
         least_squares: bool = False,
         **extra: Any,
     ) -> None:
-        self.questions = tuple(questions) if isinstance(questions, Sequence) else ()
-        if not self.questions or not all(isinstance(question, GVF) for question in self.questions):
-            raise refusal("questions", "Horde", "be a list of GVFs", repr(questions))
+        self.questions = _check_questions(questions)
         names = [question.name for question in self.questions]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise refusal("questions", "Horde", "have different names", f"{twice!r} twice")
-        grouped = _grouped(features, names)
-        self._makers, self._shares = [maker for maker, _ in grouped], [questions for _, questions in grouped]
-        for what, flag in (
-            ("scaled", scaled), ("centred", centred), ("record", record), ("least_squares", least_squares)
-        ):  # fmt: skip
-            if not isinstance(flag, bool):
-                raise refusal(what, "Horde", "be True or False", repr(flag))
-        if record and len(self._makers) > 1:
-            raise refusal("record", "Horde", "be False where questions have features of their own", "True")
-        if record and least_squares:
-            raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
+        groups = _group_by_maker(features, names)
+        _check_flags(scaled, centred, record, least_squares, len(groups))
         self.step, self.scaled = step, scaled
-        if stepsize is not None and rates is RATES:
-            rates = 1.0
-        listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
-        if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
-            raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
-        self.rates = tuple(sorted(float(rate) for rate in listed))
+        self.rates = _check_rates(1.0 if stepsize is not None and rates is RATES else rates)
         if step is not None and not isinstance(step, int | float):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
-        # Reports an unknown rule, engine or parameter, or a missing one, at once.
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
-        found = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
-        self.rule = found.name
-        self._setup = Setup(found, self.rates, alpha, scaled, centred, record, kind, extra, least_squares)
+        # Reports an unknown rule, engine or parameter, or a missing one, at once.
+        base_rule = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
+        self.rule = base_rule.name
+        #: How it learns.
+        self.setup = Setup(base_rule, self.rates, alpha, scaled, centred, record, kind, extra, least_squares)
         without = [question.name for question in self.questions if question.policy is None]
-        if self._setup.chances and without:
-            wanted = f"be given for rule {found.name!r}, which uses {' and '.join(self._setup.chances)} itself"
+        if self.setup.chances and without:
+            wanted = f"be given for rule {self.rule!r}, which uses {' and '.join(self.setup.chances)} itself"
             raise refusal("policy", "GVF", wanted, f"none in {without[0]!r}")
-        self._setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
-        self._group, self._guard = None, Guard("horde")
-        self._makers = [_own(maker) for maker in self._makers]
+        self.setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
+        self._group: Group | Groups | None = None
+        self._groups: list[Group] = []
+        self._guard = Guard("horde")
+        self._makers, self._shares = [_claim(maker) for maker, _ in groups], [share for _, share in groups]
+
+    # ------------------------------------------------------------------ properties
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The questions' names, in the order of the predictions."""
+        return tuple(question.name for question in self.questions)
+
+    @property
+    def features(self) -> Features:
+        """The features that all questions share; if they have features of their own, see ``makers``."""
+        if len(self._makers) > 1:
+            raise RuntimeError("The questions of this Horde have features of their own: see makers.")
+        return self._makers[0]
+
+    @property
+    def makers(self) -> tuple[Features, ...]:
+        """Each ``Features`` once, in the order of the first question that has it."""
+        return tuple(self._makers)
+
+    @property
+    def shares(self) -> tuple[NDArray[np.intp], ...]:
+        """The places of the questions that share each of ``makers``."""
+        return tuple(self._shares)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The questions of each of ``makers`` with their learner; none before the warm-up."""
+        return tuple(self._groups)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether it has been warmed up or prepared."""
+        return self._group is not None
+
+    @property
+    def learner(self) -> Learner:
+        """The learner: the questions with the first rate, then all with the next, and so on."""
+        if len(self.learners) > 1:
+            raise RuntimeError("The questions of this Horde have features of their own: see learners.")
+        return self.learners[0]
+
+    @property
+    def learners(self) -> tuple[Learner, ...]:
+        """The learner of each of ``makers``, of the questions that share it."""
+        self._require().catch_up()
+        return tuple(group.learner for group in self._groups)
+
+    @property
+    def gamma(self) -> Array:
+        """γ of each question; NaN where it varies."""
+        self._require()
+        return self._evaluator.gamma.copy()
+
+    @property
+    def base(self) -> Array:
+        """The mean of each cumulant in the warm-up, from which deviations are learned; 0 for questions without one."""
+        self._require()
+        base = np.empty(len(self.questions))
+        for group in self._groups:
+            base[group.questions] = group.base
+        return base
+
+    @property
+    def rows(self) -> int:
+        """The rows seen so far."""
+        self._require()
+        return self._rows
+
+    @property
+    def hold(self) -> Hold:
+        """The last readings, and counts of missing ones."""
+        self._require()
+        return self._hold
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The actions counted so far, by question, where they are counted."""
+        self._require()
+        named = [question.name for question in self.questions if question.policy is not None]
+        return {name: counts for name, counts in zip(named, self._evaluator.counts, strict=True) if counts}
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The signals that questions may name: those of the features, and "reward" in transitions."""
+        self._require()
+        return self._evaluator.signals
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The columns of labels."""
+        self._require()
+        return self._evaluator.categories
+
+    @property
+    def words(self) -> set[str]:
+        """The columns that are read as words: ON and OFF stay words there."""
+        policies = [question.policy.column for question in self.questions if question.policy is not None]
+        one_hot = [part.of for maker in self.makers for part in maker.parts if isinstance(part, OneHot)]
+        known = self.categories if self.is_warm else ()
+        return {*known, *one_hot, *(column for column in policies if column is not None)}
+
+    @property
+    def answers(self) -> dict[str, Array]:
+        """With ``least_squares``: the single answers at the rows seen last, {"rate 0.1": (B, Q), …, "trace": (B, Q)}.
+
+        NaN where a question has no such answer. Each is within the readings so far and half their range beyond.
+        """
+        self._require()
+        answers: dict[str, Array] = {}
+        for group in self._groups:
+            for name, values in group.answers.items():
+                table = answers.setdefault(name, np.full((len(values), len(self.questions)), np.nan))
+                table[:, group.questions] = values
+        return answers
+
+    @property
+    def in_episode(self) -> bool:
+        """Whether an episode has begun, and neither terminated nor been truncated."""
+        self._require()
+        return self._episode is not None
+
+    @property
+    def needs_observations(self) -> bool:
+        """Whether some function of a question is given observations, so that a block must have its ``originals``."""
+        self._require()
+        return self._evaluator.needs_observations
+
+    def __repr__(self) -> str:
+        makers = ", ".join(map(repr, self._makers))
+        return f"Horde({len(self.questions)} questions, {makers}, {self.rule!r}, rates={self.rates})"
+
+    def _require(self) -> Group | Groups:
+        if self._group is None:
+            raise RuntimeError(
+                "A Horde must be warmed up before use: call warm_up(table), run(table), or prepare(names)."
+            )
+        return self._group
 
     # ------------------------------------------------------------------ warming up
 
-    def warm_up(self, table: Any, rows: int | None = None) -> Horde:
-        """Find ranges, categories and means from the first rows of a table, a tenth of it (500 to 10,000) by default.
+    def evaluator(self, signals: Sequence[str], categories: Sequence[str] = (), step: float | None = None) -> Evaluator:
+        """The questions, prepared for a stream of these signals; ValueError if one of them does not fit it.
 
-        Nothing is learned yet: the next row is the first. Returns self.
+        Args:
+            signals: The names of the signals.
+            categories: The names of the columns of labels.
+            step: The seconds of a step, if they are known.
         """
-        table = table if isinstance(table, Table) else open_table(table, words=self._words())
-        if rows is None:
-            rows = warm_up_rows(sum(len(part) for part in table.blocks()) if table.rows is None else table.rows)
-        clock = table.clock()
-        step = clock.step if self.step is None and clock is not None else self.step
-        return self._warm_up(table.names, table.categories, next(table.blocks(rows)), step)
+        setup = self.setup
+        return Evaluator(self.questions, signals, categories, step, setup.rule, self._mu, bool(setup.chances))
 
-    def _warm_up(self, names: tuple[str, ...], categories: tuple[str, ...], block: Any, step: float | None) -> Horde:
-        """``warm_up`` on the rows of a block, or of anything that has its values, time and labels."""
-        evaluator = self._evaluator_of(names, categories, step)
+    def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
+        """``warm_up`` on the rows of a block, of these signals and categories. Returns self.
+
+        Args:
+            names: The names of the signals.
+            categories: The names of the columns of labels.
+            block: The rows.
+            step: The seconds of a step; None where they are not known.
+        """
+        evaluator = self.evaluator(names, categories, step)
         if evaluator.endless:
             warnings.warn(
                 f"{evaluator.endless[0]!r} has γ = 1 everywhere: its return is an infinite sum", UndiscountedWarning, 3
             )
-        held, _ = Hold(len(names)).fill(block.values)
+        values, _ = Hold(len(names)).fill(block.values)
         for maker in self._makers:
-            maker.warm_up(held, names=names, time=block.time, labels=block.labels)
+            maker.warm_up(values, names=names, time=block.time, labels=block.labels)
         self.step = step
         self._start(evaluator, evaluator.mean(Observations(names, block.values, block.labels)))
         return self
@@ -188,22 +420,217 @@ class Horde(HordeSteps):
     def prepare(self, names: Sequence[str], observations: Any = ()) -> Horde:
         """Prepare for transitions whose observations have these components; "reward" is one more signal.
 
-        Ranges that the features were not given are found from ``observations`` (B, C). Features that have been warmed
-        up stay unchanged. No mean is known: returns are learned from 0. Returns self.
+        Features that have been warmed up stay unchanged. No mean is known: returns are learned from 0. Returns self.
+
+        Args:
+            names: The names of an observation's components.
+            observations: Observations (B, C), from which ranges are found that the features were not given.
         """
         names = tuple(names)
         if REWARD in names:
             raise refusal("names", "Horde", f"be of the observation's components, without {REWARD!r}", repr(names))
-        evaluator = self._evaluator_of((*names, REWARD), (), self.step)
+        evaluator = self.evaluator((*names, REWARD), (), self.step)
         rows = np.asarray(observations, np.float64).reshape(-1, len(names))
         for maker in self._makers:
-            if maker._plan is None:
+            if not maker.is_warm:
                 maker.warm_up(rows, names=names)
             if maker.signals != names:
                 wanted = f"have a signal for each component of an observation, {', '.join(names)}"
                 raise refusal("features", "Horde", wanted, ", ".join(maker.signals))
         self._start(evaluator, np.zeros(len(self.questions)))
         return self
+
+    def _start(self, evaluator: Evaluator, base: Array, learners: Sequence[Learner | None] = ()) -> None:
+        """Before the first row."""
+        self._evaluator = evaluator
+        learners = learners or [None] * len(self._makers)
+        self._groups = [
+            Group(evaluator, maker, self.setup, base, questions, learner)
+            for maker, questions, learner in zip(self._makers, self._shares, learners, strict=True)
+        ]
+        self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
+        self._hold = Hold(len(evaluator.signals))
+        self._components = len(self._makers[0].signals)
+        self._none_missing = np.zeros((1, self._components), bool)
+        self._rows = 0
+        self._before: Before | None = None  # the last row of a log, where a function needs it
+        self._episode: Before | None = None  # the last row of an episode in progress
+
+    # ------------------------------------------------------------------ the one way of every row
+
+    @overload
+    def advance(self, block: Block, *, learn: bool = True, predict: Literal[True] = True) -> Array: ...
+
+    @overload
+    def advance(self, block: Block, *, learn: bool = True, predict: bool) -> Array | None: ...
+
+    def advance(self, block: Block, *, learn: bool = True, predict: bool = True) -> Array | None:
+        """Learn from the steps that end in the rows of a block, and return the predictions at each row, (B, Q).
+
+        Rows of a log and transitions of an agent are learned here, and nowhere else. A block says what is true of its
+        rows: which of them do not follow the row before (``gap``), and with an agent, which actions led to them and
+        where an episode ended. Invalid input raises before anything changes. However rows are cut into blocks, the bits
+        are the same.
+
+        Args:
+            block: The next rows, with all signals in their order.
+            learn: Whether to learn from rows of a log. If not, they are only predicted at: no weight changes, and
+                nothing is learned across them.
+            predict: Whether predictions are returned. If not, transitions are learned from together with later ones,
+                which is faster and leads to the same weights.
+        """
+        self._require()
+        values, C = block.values, len(self._evaluator.signals)
+        if values.ndim != 2 or values.shape[1] != C or len(block.gap) not in (0, len(values)):
+            wanted = f"have values of {C} signals, and a gap of one entry a row"
+            raise refusal("block", "advance", wanted, f"shapes {values.shape} and {block.gap.shape}")
+        with self._guard:
+            if block.terminated is None:
+                answers = self._advance_rows(block, learn)
+                return answers if predict else None
+            return self._advance_steps(block, predict)
+
+    def cut(self) -> None:
+        """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
+        with self._guard:
+            self._forget()
+
+    def stream(self, blocks: Iterable[Block | Mapping[str, Any] | Array | None]) -> Iterator[Array]:
+        """``advance`` by blocks as they come: the predictions at the rows of each, in order.
+
+        Args:
+            blocks: Blocks, or rows as ``observe_many`` takes them; None among them is a ``cut``.
+        """
+        for block in blocks:
+            if block is None:
+                self.cut()
+            else:
+                yield self.advance(self.as_block(block))
+
+    def _forget(self) -> None:
+        self._require().cut()
+        self._before = self._episode = None
+
+    def _advance_rows(self, block: Block, learn: bool) -> Array:
+        """Rows of a log."""
+        group, evaluator = self._require(), self._evaluator
+        if self._episode is not None or self.setup.record:
+            what = "An episode is in progress: continue with learn(), or call cut() first."
+            raise RuntimeError("A Horde with record=True accepts transitions only." if self.setup.record else what)
+        B, gap = len(block), block.gap
+        if not B:
+            return np.empty((0, len(self.questions)))
+        if group.phi is None and any(each.open for each in self._groups):
+            self._forget()  # an episode was truncated
+        if not len(gap):
+            gap = NO if B == 1 else np.zeros(B, bool)
+        raw, held, missing, hold = self._fill(block)
+        follows = ~gap & learn
+        follows[:1] &= group.phi is not None
+        departure, counts = evaluator.departure, evaluator.counts if evaluator.counting else None
+        try:
+            targets = evaluator(raw, held, self._before, follows)
+            columns: Any = group.columns(held.values[:, : self._components], missing, block.time, block.labels)
+            answers = group.rows(columns, targets, gap, follows, learn)
+        except Exception:
+            evaluator.departure = departure
+            if counts is not None:
+                evaluator.counts = counts
+            raise
+        self._keep_hold(hold, raw)
+        self._rows += B
+        if evaluator.needs_before:
+            self._before = raw.part(slice(B - 1, B)), held.part(slice(B - 1, B))
+        return answers
+
+    def _advance_steps(self, block: Block, predict: bool) -> Array | None:
+        """Rows of an agent: each begins an episode, or ends a transition."""
+        terminated = block.terminated
+        assert terminated is not None
+        B = len(block)
+        if B == 1:
+            answers = self._begin(block) if len(block.gap) and block.gap[0] else self._step(block, predict)
+            return None if answers is None else answers[None]
+        predictions = []
+        for t in range(B):
+            row = block.agent_row(t)
+            answers = self._begin(row) if len(row.gap) and row.gap[0] else self._step(row, predict)
+            if answers is not None:
+                predictions.append(answers)
+        return np.array(predictions).reshape(-1, len(self.questions)) if predict else None
+
+    def _begin(self, block: Block) -> Array:
+        """The first row of an episode; functions see the originals, or the row where there are none."""
+        if self.setup.least_squares:
+            raise RuntimeError("A Horde with least_squares=True accepts rows of a log only.")
+        group, evaluator = self._require(), self._evaluator
+        values = np.where(np.isfinite(block.values), block.values, np.nan)
+        hold = self._hold.copy()
+        if REWARD in evaluator.signals:  # it belongs to a step, and the last one is not of this episode
+            hold.last = hold.last.copy()
+            hold.last[evaluator.signals.index(REWARD)] = np.nan
+        filled, missing = hold.fill(values)
+        raw, held = (
+            Observations(evaluator.signals, v, block.labels, None, None, block.originals) for v in (values, filled)
+        )
+        C = self._components
+        columns: Any = group.columns(filled[:, :C], missing[:, :C], block.time, block.labels)
+        answers = group.begin(columns, evaluator.cumulants(raw))
+        self._hold, self._before, self._episode = hold, None, (raw, held)
+        self._rows += 1
+        return answers
+
+    def _step(self, block: Block, predict: bool) -> Array | None:
+        """The transition that ends in a row."""
+        group, evaluator, before = self._require(), self._evaluator, self._episode
+        if before is None:
+            raise RuntimeError("An episode must begin before its first step: call begin(observation).")
+        terminated, truncated = bool(block.terminated[0]), block.truncated  # type: ignore[index]
+        for row in before:
+            row.actions, row.mu = [block.action_before], block.mu_before
+        raw, held, missing, hold = self._fill(block)
+        counts = evaluator.counts if evaluator.counting else None
+        try:
+            targets = evaluator.transition(before, raw, held, terminated)
+            columns: Any = group.columns(held.values[:, : self._components], missing, block.time, block.labels)
+            answers = group.step(columns, targets, terminated, predict or terminated or truncated)
+        except Exception:
+            if counts is not None:
+                evaluator.counts = counts
+            raise
+        self._keep_hold(hold, raw)
+        self._episode = (raw, held)
+        if terminated or truncated:
+            self._episode = None
+            group.end()
+        self._rows += 1
+        return answers
+
+    def _fill(self, block: Block) -> tuple[Observations, Observations, NDArray[np.bool_], Hold | None]:
+        """Rows as they were read and with readings held, which features lack their reading, and the next ``hold``.
+
+        Of one row in which nothing is missing the first two are the same, and the hold is None: it is to ``follow``.
+        """
+        values, signals = block.values, self._evaluator.signals
+        more = (block.labels, block.actions, block.mu, block.originals)
+        if len(values) == 1:
+            readings = values[0]
+            if readings.dot(readings) <= _SQUARE:  # not so if any is missing, or too large
+                row = Observations(signals, values, *more, True)
+                return row, row, self._none_missing, None
+        infinite = np.isinf(values)
+        if infinite.any():
+            values = np.where(infinite, np.nan, values)
+        hold = self._hold.copy()
+        filled, missing = hold.fill(values)
+        raw, held = Observations(signals, values, *more), Observations(signals, filled, *more)
+        return raw, held, missing[:, : self._components], hold
+
+    def _keep_hold(self, hold: Hold | None, row: Observations) -> None:
+        if hold is None:
+            self._hold.follow(row.values[0].copy())  # (the block may be used again by who made it)
+        else:
+            self._hold = hold
 
     # ------------------------------------------------------------------ rows of a log
 
@@ -218,23 +645,26 @@ class Horde(HordeSteps):
     ) -> Array:
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
-        ``observation`` is {name: reading} (absent, None, NaN or infinite is missing), or the readings in the order of
-        the signals. ``action`` is the one chosen now, and ``mu`` the probability (or density) with which the behaviour
-        chose it. ``time``, in seconds or datetime64, is for features of time; the caller must detect gaps and ``cut``
-        there. With ``learn=False`` it only predicts: no weight changes, and nothing is learned across that row.
+        Args:
+            observation: {name: reading} (absent, None, NaN or infinite is missing), or the readings in the order of the
+                signals.
+            action: The action chosen now.
+            mu: The probability (or density) with which the behaviour chose it.
+            time: In seconds or datetime64, for features of time; the caller must detect gaps and ``cut`` there.
+            learn: If False it only predicts: no weight changes, and nothing is learned across that row.
         """
         self._require()
         if not isinstance(learn, bool | np.bool_):
             raise refusal("learn", "observe", "be True or False", repr(learn))
         values, labels = self._read(observation, "observe")
-        values[~np.isfinite(values)] = np.nan
         if action is not None and not isinstance(action, np.ndarray):  # (an array is one of a continuous space)
             action_name(action)
-        actions, when = None if action is None else [action], None if time is None else np.array([time])
-        chances = probability(mu, "observe")
-        with self._guard:
-            answers = self._learn_rows(values, when, labels, actions, chances, np.zeros(1, bool), learn)
-        predictions: Array = answers[0]
+        block = Block(0, values, None if time is None else np.array([time]), labels)
+        if action is not None:
+            block.actions = [action]
+        if mu is not None:
+            block.mu = probability(mu, "observe")
+        predictions: Array = self.advance(block, learn=learn)[0]
         return predictions
 
     def observe_many(
@@ -249,8 +679,13 @@ class Horde(HordeSteps):
     ) -> Array:
         """``observe`` of many rows at once, which is quicker; predictions (B, Q).
 
-        ``observations`` are {name: column}, or the readings (B, C) in the order of the signals; ``actions``, ``mu`` and
-        ``time`` have one entry a row. ``gap`` says which rows do not follow on the row before, (B,).
+        Args:
+            observations: {name: column}, or the readings (B, C) in the order of the signals.
+            actions: The action chosen in each row.
+            mu: The probability (or density) with which the behaviour chose each action.
+            time: The time of each row.
+            gap: The rows (B,) that do not follow the row before.
+            learn: As for ``observe``.
 
         >>> import numpy as np
         >>> from emphatic import GVF, features as f
@@ -259,66 +694,59 @@ class Horde(HordeSteps):
         (3, 1)
         """
         self._require()
-        values, labels = rows_of(observations, self.signals, self.categories)
+        values, _, labels = rows_of(observations, self.signals, self.categories)
         B = len(values)
-        given = {"actions": actions, "mu": mu, "time": time, "gap": gap}
-        for name, each in given.items():
-            if each is not None and len(each) != B:
-                raise refusal(name, "observe_many", f"have one entry a row, {B}", str(len(each)))
+        for name, column in {"actions": actions, "mu": mu, "time": time, "gap": gap}.items():
+            if column is not None and len(column) != B:
+                raise refusal(name, "observe_many", f"have one entry a row, {B}", str(len(column)))
         if not B:
             return np.empty((0, len(self.questions)))
-        if actions is not None:
-            for action in actions:
-                if action is not None and not isinstance(action, np.ndarray):
-                    action_name(action)
-        chances = None if mu is None else [each for one in mu for each in probability(one, "observe_many") or [np.nan]]
-        when, after = None if time is None else np.asarray(time), np.zeros(B, bool)
+        for action in () if actions is None else actions:
+            if action is not None and not isinstance(action, np.ndarray):
+                action_name(action)
+        block = Block(0, values, None if time is None else np.asarray(time), labels, actions=actions)
+        if mu is not None:
+            block.mu = [chance for given in mu for chance in probability(given, "observe_many") or [np.nan]]
         if gap is not None:
-            after |= np.asarray(gap, bool)
-        with self._guard:
-            return self._learn_rows(values, when, labels, actions, chances, after, learn)
-
-    def _words(self) -> set[str]:
-        """The columns that are read as words: ON and OFF stay words there."""
-        policies = [question.policy.column for question in self.questions if question.policy is not None]
-        one_hot = [part.of for maker in self.makers for part in maker.parts if isinstance(part, OneHot)]
-        known = () if self._group is None else self.categories
-        return {*known, *one_hot, *(column for column in policies if column is not None)}
+            block.gap = np.array(gap, bool)
+        return self.advance(block, learn=learn)
 
     def run(self, table: Any) -> Array:
         """Learn from a whole log and return the predictions, (T, Q); warms up on its first rows if not warmed up yet.
 
         It continues from what was seen before; call ``cut`` first if the log is a new sequence.
+
+        Args:
+            table: A ``Table``, or anything that ``open_table`` opens.
         """
-        table = table if isinstance(table, Table) else open_table(table, words=self._words())
-        if self._group is None:
-            self.warm_up(table)
-        parts = [predictions for _, predictions in self.blocks(table)]
-        return np.concatenate(parts) if parts else np.empty((0, len(self.questions)))
+        return self._run(table, self.stream)
 
     def blocks(self, table: Table, clock: Clock | None = None, start: int = 0) -> Iterator[tuple[Any, Array]]:
-        """``run`` in blocks: each block of the table, and the predictions at its rows."""
-        if (tuple(table.names), tuple(table.categories)) != (self.signals, self.categories):
-            wanted = f"have the columns {', '.join((*self.signals, *self.categories))}"
-            raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
-        for block in table.blocks(BLOCK, start, clock):
-            with self._guard:
-                answers = self._learn_rows(block.values, block.time, block.labels, None, None, block.gap)
-            yield block, answers
+        """``run`` in blocks: each block of the table, and the predictions at its rows.
+
+        Args:
+            table: The table.
+            clock: What finds the gaps, standing at row ``start``; by default a new clock of the table.
+            start: The number of the first row.
+        """
+        return self._blocks(table, clock, start, self.stream)
 
     # ------------------------------------------------------------------ transitions
 
     def begin(self, observation: Mapping[str, Any] | Sequence[Any] | Array, *, time: Any = None) -> Array:
         """Begin an episode with its first observation; returns the predictions at it, (Q,).
 
-        An observation is as for ``observe``, without the reward. An episode that has not terminated is cut off here.
+        An episode that has not terminated is cut off here.
+
+        Args:
+            observation: As for ``observe``, without the reward.
+            time: As for ``observe``.
         """
         self._require()
-        if self._setup.least_squares:
-            raise RuntimeError("A Horde with least_squares=True accepts rows of a log only.")
         values, labels = self._read(observation, "begin", np.nan)
-        with self._guard:
-            return self._begin(values, labels, None, time)
+        when = None if time is None else np.array([time])
+        answers: Array = self.advance(Block(0, values, when, labels, gap=YES, terminated=NO))[0]
+        return answers
 
     @overload
     def learn(
@@ -346,18 +774,30 @@ class Horde(HordeSteps):
     ) -> Array | None:
         """Learn from a transition, and return all predictions at its observation, (Q,).
 
-        ``action`` was chosen at the observation before, with probability (or density) ``mu`` if that is known. If the
-        episode ``terminated``, γ' and the predictions are 0; if it was ``truncated``, the return bootstraps from the
-        final observation. After either, call ``begin``. With ``predict=False`` nothing is returned, and the step is
-        learned from together with later ones, which is faster and leads to the same weights.
+        After a termination or truncation, call ``begin``.
+
+        Args:
+            action: The action that was chosen at the observation before.
+            reward: The reward of the transition.
+            observation: The observation in which it ends, as for ``begin``.
+            terminated: Whether the episode terminated: γ' and the predictions are then 0.
+            truncated: Whether the episode was truncated: the return bootstraps from the final observation.
+            mu: The probability (or density) with which the action was chosen, if it is known.
+            time: As for ``observe``.
+            predict: If False nothing is returned, and the step is learned from together with later ones, which is
+                faster and leads to the same weights.
         """
         self._require()
         for what, flag in (("terminated", terminated), ("truncated", truncated)):
             if not isinstance(flag, bool | np.bool_):
                 raise refusal(what, "learn", "be True or False", repr(flag))
         values, labels = self._read(observation, "learn", reward)
-        with self._guard:
-            return self._learn(values, labels, None, action, terminated, truncated, mu, time, predict)
+        block = Block(0, values, None if time is None else np.array([time]), labels)
+        block.terminated, block.truncated, block.action_before = YES if terminated else NO, bool(truncated), action
+        if mu is not None:
+            block.mu_before = probability(mu, "learn")
+        answers = self.advance(block, predict=predict)
+        return None if answers is None else answers[0]
 
     def log(self) -> dict[str, Any]:
         """The recorded input: arguments of ``Learner.run`` that lead to the same weights."""
@@ -365,7 +805,30 @@ class Horde(HordeSteps):
             self._require().catch_up()
             return self._groups[0].recorded.log()
 
-    # ------------------------------------------------------------------ loading
+    def resume_episode(self, observation_of: Callable[[Array], Any]) -> None:
+        """Give an episode that was saved the observation of its last row, which no file holds.
+
+        Args:
+            observation_of: Makes an observation of its components (C,).
+        """
+        for row in self._episode or ():
+            row.originals = [observation_of(row.values[0, :-1])]
+
+    def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
+        return row_of(observation, function, self._evaluator.signals, self._evaluator.categories, reward)
+
+    # ------------------------------------------------------------------ saving and loading
+
+    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+        """Write one safetensors file with the complete state.
+
+        Args:
+            path: The file.
+            more: What is saved with it, for ``load_with``: arrays as arrays, other values as JSON in the header.
+        """
+        self._require()
+        with self._guard:
+            checkpoint.write(path, *self._state(more))
 
     @staticmethod
     def load(
@@ -373,8 +836,11 @@ class Horde(HordeSteps):
     ) -> Horde:
         """The horde that ``save`` wrote; goes on with the same bits.
 
-        ``engine`` replaces the one in the file; with another engine it goes on to rounding. ``mu`` must be passed
-        again if it was a function, and so must a ``rule`` of your own.
+        Args:
+            path: The file.
+            engine: Replaces the engine in the file; with another engine it goes on to rounding.
+            mu: Must be passed again if it was a function.
+            rule: Must be passed again if it was a rule of your own.
         """
         return Horde.load_with(path, engine=engine, mu=mu, rule=rule)[0]
 
@@ -382,7 +848,14 @@ class Horde(HordeSteps):
     def load_with(
         path: str | os.PathLike[str], *, engine: str | None = None, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> tuple[Horde, dict[str, Any]]:
-        """The same, and the ``more`` that was saved with it."""
+        """The same, and the ``more`` that was saved with it.
+
+        Args:
+            path: The file.
+            engine: As for ``load``.
+            mu: As for ``load``.
+            rule: As for ``load``.
+        """
         restoring.check_engine(engine)
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
@@ -391,23 +864,181 @@ class Horde(HordeSteps):
             if lacking := engines.missing(name):
                 raise restoring.lacking_engine(engine, name, lacking)  # the file is not at fault
             try:
-                horde = Horde(**checkpoints.arguments(header, stored, mu, rule, engine))
-                return horde, checkpoints.restore(horde, header, stored, engine)
+                horde = Horde(**_saved_arguments(header, stored, mu, rule, engine))
+                horde._restore(header, stored, engine)
+                return horde, restoring.unpack(header["horde"]["more"], stored, _MORE)
             except Exception as error:  # whatever a damaged file causes
                 raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error
 
+    def _state(self, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TensorPart]]:
+        """Header and arrays: the complete state.
 
-def _own(maker: Features) -> Features:
+        The learner of the first group is the file's own, so that ``emphatic.load`` opens it; what further groups have
+        is under names that begin with their number.
+        """
+        evaluator, setup = self._evaluator, self.setup
+        questions = [question.config() for question in self.questions]
+        entries, tensors = restoring.pack(more, _MORE)
+        (header_of_first, header, arrays), *states = [group.state() for group in self._groups]
+        tensors |= arrays
+        saved = {
+            "questions": questions,
+            "signals": list(evaluator.signals),
+            "categories": list(evaluator.categories),
+            "rates": list(setup.rates),
+            "alpha": None if setup.alpha is None else np.asarray(setup.alpha, np.float64).tolist(),
+            "rule": setup.rule.name,
+            "step": self.step if self.step is not None and np.isfinite(self.step) else None,
+            "mu": _FUNCTION if callable(self._mu) else self._mu,
+            "scaled": setup.scaled,
+            "centred": setup.centred,
+            "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
+            "extra": {name: np.asarray(p, np.float64).tolist() for name, p in setup.extra.items()},
+            "rows": self._rows,
+            "hold": self._hold.state(),
+            "counts": evaluator.counts,
+            "more": entries,
+            **header_of_first,
+        }
+        if setup.least_squares:
+            saved["least_squares"] = True
+        if "stepsize" in setup.kind:
+            saved["stepsize"] = setup.kind["stepsize"].config()
+        if states:
+            saved["of"] = [group.questions.tolist() for group in self._groups]
+            saved["groups"] = [{**own, "learner": learner} for own, learner, _ in states]
+            for g, (_, _, arrays) in enumerate(states, 1):
+                tensors |= {f"{_prefix(g)}{name}": tensor for name, tensor in arrays.items()}
+        tensors["horde.now"] = TensorPart.of(np.ascontiguousarray(evaluator.departure))
+        if self._episode is not None:
+            raw, held = self._episode
+            saved["episode"] = {name: labels[0] for name, labels in raw.labels.items()}
+            tensors |= {"horde.raw": TensorPart.of(raw.values), "horde.held": TensorPart.of(held.values)}
+        return {**header, "horde": saved}, tensors
+
+    def _restore(self, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None) -> None:
+        """Restore the state of a new horde. ValueError and others if it is invalid."""
+        saved = header["horde"]
+        of_features = self._makers[0].signals
+        signals = tuple(saved.get("signals", of_features))
+        if signals not in (of_features, (*of_features, REWARD)):
+            raise ValueError("its signals are not those of its features")
+        rule, groups = self.setup.rule, saved.get("groups", [])
+        learners = [Learner._restored(dict(header), dict(stored), engine, rule)]
+        for g, group in enumerate(groups, 1):
+            learners.append(Learner._restored(group["learner"], _under(stored, _prefix(g)), engine, rule))
+        evaluator = self.evaluator(signals, saved["categories"], self.step)
+        self._start(evaluator, np.zeros(len(self.questions)), learners)
+        for g, (group, state) in enumerate(zip(self._groups, [saved, *groups], strict=True)):
+            group.restore(state, _arrays(stored, _prefix(g) if g else ""))
+        C = len(signals)
+        if any(len(saved["hold"][name]) != C for name in ("last", "missing", "longest", "_run")):
+            raise ValueError("its last readings are not one per signal")
+        self._hold, self._rows = Hold.restore(saved["hold"]), int(saved["rows"])
+        evaluator.counts = saved["counts"]
+        arrays = _arrays(stored, "")
+        fill_in("now", evaluator.departure, arrays["horde.now"])
+        if "episode" in saved:
+            labels = {name: [saved["episode"][name]] for name in evaluator.categories}
+            rows = np.empty((2, 1, C))
+            for name, row in zip(("raw", "held"), rows, strict=True):
+                fill_in(name, row, arrays[f"horde.{name}"], finite=False)
+            if any(group.phi is None for group in self._groups):
+                raise ValueError("its episode has no features")
+            raw, held = (Observations(signals, row, labels) for row in rows)
+            self._episode = raw, held
+
+    @classmethod
+    def join(cls, hordes: Sequence[Horde], makers_of: Mapping[str, int]) -> Horde:
+        """One Horde of the questions of several, in order, which have seen the same rows.
+
+        Args:
+            hordes: The hordes.
+            makers_of: For each question the number of its features, 0 for those of the first question, and so on.
+        """
+        other, Q = hordes[0], [len(horde.questions) for horde in hordes]
+        shared: list[list[Group]] = [[] for _ in range(1 + max(makers_of.values()))]
+        for horde in hordes:
+            for group in horde.groups:
+                shared[makers_of[horde.names[group.questions[0]]]].append(group)
+        makers, setup = [groups[0].features for groups in shared], other.setup
+        names = [name for horde in hordes for name in horde.names]
+        joined = cls(
+            [question for horde in hordes for question in horde.questions],
+            makers[0] if len(makers) == 1 else {name: makers[makers_of[name]] for name in names},
+            setup.rule,
+            rates=other.rates,
+            step=other.step,
+            mu=other._mu,
+            scaled=setup.scaled,
+            centred=setup.centred,
+            least_squares=setup.least_squares,
+            alpha=None if setup.alpha is None else _concatenated([horde.setup.alpha for horde in hordes], Q),
+            **setup.kind,
+            **{name: _concatenated([horde.setup.extra[name] for horde in hordes], Q) for name in setup.extra},
+        )
+        joined._take_state(hordes, shared)
+        return joined
+
+    def _take_state(self, hordes: Sequence[Horde], shared: Sequence[Sequence[Group]]) -> None:
+        """Take the state of hordes that have these questions between them; ``shared`` are the groups of each maker."""
+        # As the makers stand, and not as they were after the warm-up.
+        self._makers = [groups[0].features for groups in shared]
+        evaluator = self.evaluator(hordes[0].signals, hordes[0].categories, self.step)
+        learners = [_joined_learner(groups, len(self.rates)) for groups in shared]
+        self._start(evaluator, np.concatenate([other.base for other in hordes]), learners)
+        for group, groups in zip(self._groups, shared, strict=True):
+            group.join(groups)
+        other = hordes[0]
+        self._hold, self._rows, self._before = other._hold, other._rows, other._before
+        evaluator.counts = [counts for other in hordes for counts in other._evaluator.counts]
+        evaluator.departure = np.concatenate([other._evaluator.departure for other in hordes], axis=1)
+
+
+# ------------------------------------------------------------------------------------------------ checks of arguments
+
+
+def _check_questions(questions: Any) -> tuple[GVF, ...]:
+    """Questions of different names."""
+    checked = tuple(questions) if isinstance(questions, Sequence) else ()
+    if not checked or not all(isinstance(question, GVF) for question in checked):
+        raise refusal("questions", "Horde", "be a list of GVFs", repr(questions))
+    names = [question.name for question in checked]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise refusal("questions", "Horde", "have different names", f"{twice!r} twice")
+    return checked
+
+
+def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool, makers: int) -> None:
+    flags = {"scaled": scaled, "centred": centred, "record": record, "least_squares": least_squares}
+    for what, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise refusal(what, "Horde", "be True or False", repr(flag))
+    if record and makers > 1:
+        raise refusal("record", "Horde", "be False where questions have features of their own", "True")
+    if record and least_squares:
+        raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
+
+
+def _check_rates(rates: Any) -> tuple[float, ...]:
+    listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
+    if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
+        raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
+    return tuple(sorted(float(rate) for rate in listed))
+
+
+def _claim(maker: Features) -> Features:
     """The maker, or a copy if another Horde already uses it: its traces and ranges belong to one stream."""
-    if maker in _TAKEN:
+    if maker in _MAKERS_IN_USE:
         maker = deepcopy(maker)
-        if maker._plan is not None:
+        if maker.is_warm:
             maker.restart()
-    _TAKEN.add(maker)
+    _MAKERS_IN_USE.add(maker)
     return maker
 
 
-def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
+def _group_by_maker(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
     """Each feature maker, and the questions that share it."""
     if isinstance(features, Features):
         return [(features, np.arange(len(names)))]
@@ -419,3 +1050,153 @@ def _grouped(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArra
         raise refusal("features", "Horde", "have an entry for each question, and no other", f"{wrong[0]!r}")
     makers = list({id(features[name]): features[name] for name in names}.values())
     return [(maker, np.array([q for q, name in enumerate(names) if features[name] is maker])) for maker in makers]
+
+
+# ------------------------------------------------------------------------------------------------ observations as rows
+
+
+def row_of(
+    observation: Any, function: str, signals: Sequence[str], categories: Sequence[str], reward: Any = None
+) -> tuple[Array, dict[str, Any]]:
+    """The row (1, C) of all signals, and labels; of a transition, with its reward. ``function`` names the caller."""
+    labels: dict[str, Any] = {name: [None] for name in categories}
+    wanted = signals if function == "observe" else [name for name in signals if name != REWARD]
+    if isinstance(observation, Mapping):
+        readings = [_as_reading(name, observation.get(name), function) for name in wanted]
+        labels = {name: [_as_label(name, observation.get(name), function)] for name in categories}
+    elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(wanted):
+        raise refusal("observation", function, f"be {{name: reading}} or {len(wanted)} readings", repr(observation))
+    else:
+        readings = [_as_reading(name, reading, function) for name, reading in zip(wanted, observation, strict=True)]
+    if len(wanted) < len(signals):
+        readings.insert(signals.index(REWARD), _as_reading(REWARD, reward, function))
+    return np.array([readings]), labels
+
+
+def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]) -> tuple[Array, None, dict[str, Any]]:
+    """The rows (B, C) of all signals, NaN where a reading is missing, no times, and labels, of ``observe_many``."""
+    wanted = f"be {{name: column}} or an array (B, {len(signals)})"
+    if not isinstance(observations, Mapping):
+        try:
+            values = np.array(observations, np.float64)
+        except (TypeError, ValueError):
+            raise refusal("observations", "observe_many", wanted, repr(observations)) from None
+        if values.ndim != 2 or values.shape[1] != len(signals):
+            raise refusal("observations", "observe_many", wanted, f"shape {values.shape}")
+        labels: dict[str, Any] = {name: np.full(len(values), None, object) for name in categories}
+    else:
+        lengths = {len(column) for column in observations.values()}
+        if len(lengths) != 1:
+            raise refusal("observations", "observe_many", "have columns of one length", str(sorted(lengths)))
+        B = lengths.pop()
+        values, labels = np.full((B, len(signals)), np.nan), {}
+        for c, name in enumerate(signals):
+            column = observations.get(name, ())
+            try:
+                values[: len(column), c] = np.asarray(column, np.float64)
+            except (TypeError, ValueError, OverflowError):
+                values[:, c] = [_as_reading(name, reading, "observe_many") for reading in column]
+        for name in categories:
+            labels[name] = np.full(B, None, object)
+            for t, label in enumerate(observations.get(name, ())):
+                text = label.item() if isinstance(label, np.generic) else label
+                labels[name][t] = _as_label(name, text, "observe_many")
+    values[~np.isfinite(values)] = np.nan
+    return values, None, labels
+
+
+def probability(mu: Any, function: str) -> list[float] | None:
+    """μ as passed with a step, a list of one; ``function`` names the caller."""
+    if mu is None:
+        return None
+    value = float(mu) if isinstance(mu, int | float | np.number) else np.nan
+    if not 1.0 / LARGEST < value <= LARGEST:
+        raise refusal("mu", function, "be a probability or a density, above 0 and finite", repr(mu))
+    return [value]
+
+
+def _as_reading(name: str, reading: Any, function: str) -> float:
+    try:
+        if reading.__class__ is float or not np.iscomplexobj(reading):
+            return np.nan if reading is None else float(reading)
+        raise TypeError
+    except Exception:  # whatever the object's own conversion raises
+        raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
+
+
+def _as_label(name: str, label: Any, function: str) -> Any:
+    if not isinstance(label, str | int | float | None):
+        raise refusal("observation", function, f"have text or a number for {name!r}", repr(label))
+    return label
+
+
+# ------------------------------------------------------------------------------------------------ saved hordes
+
+
+def _saved_arguments(
+    header: Mapping[str, Any], stored: Mapping[str, Stored], mu: Behaviour, rule: AnyRule | None, engine: str | None
+) -> dict[str, Any]:
+    """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
+    saved = header["horde"]
+    if rule is None:
+        restoring.check_own_rule(header)
+    behaviour = saved.get("mu") if mu is None else mu
+    if isinstance(behaviour, str):
+        raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")
+    questions = [GVF.from_config(table) for table in saved["questions"]]
+    features: Any = _saved_maker(saved, _arrays(stored, ""))
+    if "groups" in saved:
+        makers = [features]
+        makers += [_saved_maker(group, _arrays(stored, _prefix(g))) for g, group in enumerate(saved["groups"], 1)]
+        features = {questions[q].name: maker for maker, of in zip(makers, saved["of"], strict=True) for q in of}
+    kind = saved["kind"] if engine is None else saved["kind"] | {"engine": engine}
+    return {
+        "questions": questions,
+        "features": features,
+        "rule": rule or saved["rule"],
+        "rates": saved["rates"],
+        "alpha": saved.get("alpha"),
+        "step": saved["step"],
+        "mu": behaviour,
+        "scaled": saved["scaled"],
+        "centred": saved.get("centred", True),
+        "stepsize": saved.get("stepsize"),
+        "least_squares": saved.get("least_squares", False),
+        **kind,
+        **saved["extra"],
+    }
+
+
+def _saved_maker(saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Features:
+    of_maker = {name.removeprefix("features."): array for name, array in arrays.items() if name.startswith("features.")}
+    return Features.load(saved["features"], of_maker)
+
+
+def _prefix(g: int) -> str:
+    """What the names of the arrays of group g begin with, from the second group on."""
+    return f"group {g}."
+
+
+def _under(stored: Mapping[str, Stored], prefix: str) -> dict[str, Stored]:
+    return {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
+
+
+def _arrays(stored: Mapping[str, Stored], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a group that are not its learner's."""
+    tensors = _under(stored, prefix)
+    return {name: tensor.array() for name, tensor in tensors.items() if name.startswith(_NOT_THE_LEARNERS)}
+
+
+def _joined_learner(groups: Sequence[Group], E: int) -> Learner:
+    """The learners of several groups as one, with all questions of the first rate, then all of the next."""
+    Q = [len(group.questions) for group in groups]
+    begin = np.cumsum([0, *(E * q for q in Q)])[:-1]
+    order = [b + rate * q + np.arange(q) for rate in range(E) for b, q in zip(begin, Q, strict=True)]
+    return join([group.learner for group in groups]).select(np.concatenate(order))
+
+
+def _concatenated(values: Sequence[Any], Q: Sequence[int]) -> Any:
+    """A parameter of all questions: a number where it is one, else one a question."""
+    if all(np.ndim(value) == 0 for value in values):
+        return values[0]
+    return np.concatenate([np.broadcast_to(value, q) for value, q in zip(values, Q, strict=True)])

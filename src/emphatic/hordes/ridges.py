@@ -21,7 +21,8 @@ into blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,14 @@ _BEFORE, _MEAN, _RETURNS, _AHEAD = range(4)
 
 
 class Ridges:
-    """The regressions of Q questions with constant γ on n features, m of them active, and their state."""
+    """The regressions of Q questions with constant γ on n features, m of them active, and their state.
+
+    Args:
+        gamma: γ of each question, (Q,).
+        base: What is subtracted from each question's readings, and added to its answers, (Q,).
+        n: The number of features.
+        m: The most features that are active at once.
+    """
 
     def __init__(self, gamma: Array, base: Array, n: int, m: int) -> None:
         Q, S = len(gamma), len(STRENGTHS)
@@ -65,22 +73,32 @@ class Ridges:
         self.steps = np.zeros((_TOGETHER, Q + 1))
 
     def __call__(self, phi: Active, x: Array, follows: NDArray[np.bool_], learn: bool = True) -> Array:
-        """The answers (B, Q, S) at B rows; learns from them if ``learn``.
+        """The answers (B, Q, S) at B rows.
 
-        ``x`` are the readings (B, Q), NaN where missing; ``follows`` (B,) marks rows that follow the row before.
+        Args:
+            phi: φ of each row, (B, m).
+            x: The readings (B, Q), NaN where missing.
+            follows: The rows (B,) that follow the row before.
+            learn: Whether to learn from the rows.
         """
-        from emphatic.hordes import ridge_kernels
-
         B, Q = x.shape
         X, out, t = np.ascontiguousarray(x - self.base), np.empty((B, len(self.intercept))), 0
-        index, value = np.ascontiguousarray(phi.indices), np.ascontiguousarray(phi.values)
+        rows = np.ascontiguousarray(phi.indices), np.ascontiguousarray(phi.values), X, np.ascontiguousarray(follows)
+        state: tuple[NDArray[Any], ...] = (
+            self.gamma,
+            self._horizon,
+            self.theta,
+            self.intercept,
+            self.counts,
+            self.each,
+            self.sums,
+            self.A,
+        )
+        state += (self.z, self.weights, self.b, self.index, self.value, self.steps)
+        kernel = _kernel()
         while t < B:
             due = self._due
-            t = ridge_kernels.rows(
-                index, value, X, np.ascontiguousarray(follows), t, due, learn, self.gamma, self._horizon, self.theta,
-                self.intercept, self.counts, self.each, self.sums, self.A, self.z, self.weights, self.b, self.index,
-                self.value, self.steps, out,
-            )  # fmt: skip
+            t = kernel(*rows, t, due, bool(learn), *state, out)
             if learn and self.counts[_ROWS] >= due and self.counts[_WAITING] == 0.0:
                 self._solve()
         return out.reshape(B, Q, -1) + self.base[:, None]
@@ -105,12 +123,14 @@ class Ridges:
         self.counts[_SOLVED] = rows
         scale = self.counts[_SQUARES] / self.counts[_ACTIVE] if self.counts[_SQUARES] > 0.0 else 1.0
         active = np.flatnonzero(self.A.diagonal())
-        before, mean = self.each[_BEFORE], self.sums[active] / N
+        prediction, mean = self.each[_BEFORE], self.sums[active] / N
         weights, intercepts = self.theta[active].reshape(-1, Q, len(STRENGTHS)), self.intercept.reshape(Q, -1)
         with np.errstate(all="ignore"), blas_threads(1):  # the bits depend on how many there are
-            y = self.each[_RETURNS] + before * self.weights[self._horizon]
+            y = self.each[_RETURNS] + prediction * self.weights[self._horizon]
             system, work = np.empty((2, len(active), len(active) + Q))
-            system[:, len(active) :] = self.b[active] + before * self.z[active][:, self._horizon] - np.outer(mean, y)
+            system[:, len(active) :] = (
+                self.b[active] + prediction * self.z[active][:, self._horizon] - np.outer(mean, y)
+            )
             for a in range(0, len(active), _BLOCK):
                 e = min(a + _BLOCK, len(active))
                 system[a:e, a : len(active)] = self.A.take(active[a:e], 1).take(active[a:], 0).T
@@ -130,13 +150,13 @@ class Ridges:
         names = ("theta", "intercept", "counts", "each", "sums", "A", "b", "z", "weights", "index", "value", "steps")
         return {name: getattr(self, name) for name in names}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
-        for name, own in self.arrays().items():
+        for name, array in self.arrays().items():
             stored = arrays[name]
-            if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
+            if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"the array {name!r} of the ridges does not fit")
-            own[:] = stored
+            array[:] = stored
         waiting = self.counts[_WAITING]
         if (
             not (waiting == int(waiting) and 0 <= waiting < _TOGETHER)
@@ -144,17 +164,26 @@ class Ridges:
         ):
             raise ValueError("the waiting rows of the ridges do not fit")
 
-    def join(self, parts: Sequence[Ridges]) -> None:
+    def join(self, ridges: Sequence[Ridges]) -> None:
         """Join the states of regressions on the same rows that have these questions between them, in order."""
-        arrays = parts[0].arrays()
+        arrays = ridges[0].arrays()
         for name in ("theta", "intercept", "each", "b"):
-            arrays[name] = np.concatenate([part.arrays()[name] for part in parts], axis=-1)
-        arrays["steps"] = np.hstack([*(part.steps[:, :-1] for part in parts), parts[0].steps[:, -1:]])
+            arrays[name] = np.concatenate([shard.arrays()[name] for shard in ridges], axis=-1)
+        arrays["steps"] = np.hstack([*(shard.steps[:, :-1] for shard in ridges), ridges[0].steps[:, -1:]])
         arrays["z"], arrays["weights"] = np.zeros_like(self.z), np.zeros_like(self.weights)
-        for part in parts:
-            at = np.searchsorted(self.gamma, part.gamma)
-            arrays["z"][:, at], arrays["weights"][at] = part.z, part.weights[: len(at)]
+        for shard in ridges:
+            at = np.searchsorted(self.gamma, shard.gamma)
+            arrays["z"][:, at], arrays["weights"][at] = shard.z, shard.weights[: len(at)]
         self.restore(arrays)
+
+
+@cache
+def _kernel() -> Any:
+    """The kernel, called without a look at its arguments: ``Ridges`` makes all of them."""
+    from emphatic.engines.compiled import direct
+    from emphatic.hordes import ridge_kernels  # late: it imports numba
+
+    return direct(ridge_kernels.rows)
 
 
 def _ridge(system: Array, r: float, work: Array) -> Array | None:
@@ -166,12 +195,12 @@ def _ridge(system: Array, r: float, work: Array) -> Array | None:
     n, inverses = len(system), []
     for a in range(0, n, _BLOCK):
         e = min(a + _BLOCK, n)
-        rest = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
+        complement = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
         try:
-            inverse = np.linalg.inv(np.linalg.cholesky(rest[:, : e - a].T + r * np.eye(e - a)))
+            inverse = np.linalg.inv(np.linalg.cholesky(complement[:, : e - a].T + r * np.eye(e - a)))
         except np.linalg.LinAlgError:
             return None
-        work[a:e, e:] = inverse @ rest[:, e - a :]
+        work[a:e, e:] = inverse @ complement[:, e - a :]
         inverses.append((a, e, inverse))
     x = work[:, n:].copy()
     for a, e, inverse in reversed(inverses):

@@ -270,11 +270,12 @@ class Learner(State):
 
     # ------------------------------------------------------------------ inside
 
-    def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
+    def _step(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, afresh: bool = False) -> NDArray[Any]:
         """``run`` on a few rows: θ·φ' after each, (T, K), for a caller that has checked its input.
 
         φ' of each step is φ of the next. No component of φ or φ' may be larger than ``top``; the parameters are (T, K).
-        A learner that would diverge is frozen.
+        A learner that would diverge is frozen. With ``afresh`` the last θ·φ' has the bits of ``predict``, which are
+        those of the prediction before the next update; else an engine may take it from sums that it has at hand.
         """
         guard = self._guard
         if guard.users:
@@ -286,8 +287,12 @@ class Learner(State):
             engine, position = self._engine, self.position
             predictions: NDArray[Any] = np.empty((len(phi.start), engine.K), self._type)
             now, following = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            engine.run(now, following, top, parameters, predictions, Watch(self._frozen, True))
-            self._pass(position + len(predictions) - 1)
+            T, watch = len(predictions) - 1, Watch(self._frozen, True)
+            engine.run(now, following, top, parameters, predictions[:T] if afresh else predictions, watch)
+            if afresh:
+                with np.errstate(all="ignore"):
+                    predictions[T] = engine.predict(block(following, T - 1, T))[0]
+            self._pass(position + T)
             return predictions[1:]
         finally:
             guard.users = 0

@@ -40,11 +40,12 @@ class RecordedLearner:
 
     def learn(
         self, phi: Rows, phi_next: Rows, I: Array, rho: Array, gamma: Array, R: Array, alpha: Array | None = None,
-        extra: Mapping[str, Array] | None = None,
+        extra: Mapping[str, Array] | None = None, afresh: bool = False,
     ) -> Array:  # fmt: skip
         """Learn from T steps with parameters (T, K); returns θ·φ' after each, (T, K).
 
-        ``alpha`` may be given where no other parameter depends on it, and ``extra`` parameters that vary.
+        ``alpha`` may be given where no other parameter depends on it, and ``extra`` parameters that vary. With
+        ``afresh`` all is as ``Learner.run`` and ``Learner.predict`` would do it, bit for bit.
         """
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
         if extra:
@@ -53,9 +54,9 @@ class RecordedLearner:
         given = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
         before = self.learner.steps_taken if self._steps is not None else None
         top = self._top
-        if top is None:
+        if top is None or afresh:
             top = float(max(np.abs(phi.values).max(initial=0.0), np.abs(phi_next.values).max(initial=0.0)))
-        v = self.learner._step(phi, phi_next, top, given)
+        v = self.learner._step(phi, phi_next, top, given, afresh)
         if self._steps is not None:
             taken = self.learner.steps_taken - before
             given = self._without(given, np.arange(len(phi))[:, None] >= taken)

@@ -472,12 +472,6 @@ class LocalExecutor:
         """Nothing is left: the checkpoint has become the model of the finished run."""
 
 
-def advance(horde: Horde, block: Block, learn: bool = True) -> Array:
-    """Learn from a block; the predictions (B, Q) at its rows."""
-    columns = dict(zip(horde.signals, block.values.T, strict=True)) | block.labels
-    return horde.observe_many(columns, time=block.time, gap=block.gap, learn=learn)
-
-
 class _LocalLearners:
     """A Horde in this process, which is saved every ``SAVE`` seconds."""
 
@@ -499,7 +493,7 @@ class _LocalLearners:
             if self.rows > begin and time.perf_counter() - saved >= SAVE:
                 self.save(on_checkpoint(self.rows))
                 saved = time.perf_counter()
-            yield advance(self._horde, block)
+            yield self._horde.advance(block)
 
     def save(self, state: Mapping[str, Any]) -> None:
         self._horde.save(self._checkpoint, **state)

@@ -30,7 +30,6 @@ from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, Derived
-from emphatic.nexting.learning import advance
 from emphatic.nexting.related import make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
@@ -539,7 +538,7 @@ class Predictor:
         clock = None if self.clock is None else self.clock.copy()
         block = Block.from_rows([reading.row for reading in waiting], parser.names, parser.categories, clock, self.step)
         try:
-            predictions = advance(horde, block, self.learn)
+            predictions = horde.advance(block, learn=self.learn)
         except ValueError as error:
             if len(waiting) == 1:
                 outcomes[waiting[0].place] = self._reject(waiting[0].number, Malformed(str(error)))

@@ -161,7 +161,7 @@ def expected_size(horde: Horde, rows: int) -> Size:
     row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
     n = max(maker.n for maker in makers)
     memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
-    for maker, group in zip(makers, horde._groups, strict=True):
+    for maker, group in zip(makers, horde.groups, strict=True):
         if group.ridges is not None:  # the matrix, and copies while it is solved for
             memory += 4 * 8 * maker.n**2
             solutions = rows / 1000 + 10 * math.log(1 + rows / 64)

@@ -7,8 +7,10 @@ of an agent is a step between two blocks of one row, with the reward as a signal
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
-from emphatic.questions.gvf import GVF, LARGEST, Array, Observations, Quantity
-from emphatic.questions.quantities import Before, Quantities
-from emphatic.questions.ratios import Behaviour, Ratio
+from emphatic.questions.expressions import Expression
+from emphatic.questions.gvf import GVF, LARGEST, Array, Observations, Policy, Quantity, action_name, takes_action
 from emphatic.rules import AnyRule
 
-__all__ = ["Evaluator", "Targets"]
+__all__ = ["Before", "Behaviour", "Evaluator", "Quantities", "Ratio", "Targets", "check_behaviour"]
+
+#: A row as it was read and with the last readings held, in which a step begins.
+Before = tuple[Observations, Observations]
+#: A stream's own μ: a number, a table or a function of (observation, action); None where it is not known.
+Behaviour = float | Mapping[Any, float] | Callable[[Any, Any], float] | None
 
 _FOLLOWS = np.ones(1, bool)
 
@@ -45,27 +51,26 @@ class Targets:
 
     def part(self, rows: slice) -> Targets:
         """Some of the rows."""
-        return Targets(
-            self.R[rows], self.known[rows], self.gamma[rows], self.rho[rows], self.interest[rows], self.x[rows],
-            self.all_known, None if self.chances is None else self.chances[:, rows],
-        )  # fmt: skip
+        R, known, gamma, rho = self.R[rows], self.known[rows], self.gamma[rows], self.rho[rows]
+        chances = None if self.chances is None else self.chances[:, rows]
+        return Targets(R, known, gamma, rho, self.interest[rows], self.x[rows], self.all_known, chances)
 
     def of(self, questions: NDArray[np.intp]) -> Targets:
         """Some of the questions."""
-        own: Any = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
+        arrays: Any = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
         chances = None if self.chances is None else self.chances.take(questions, axis=2)
-        R, known, gamma, rho, interest, x = (array.take(questions, axis=1) for array in own)
+        R, known, gamma, rho, interest, x = (array.take(questions, axis=1) for array in arrays)
         return Targets(R, known, gamma, rho, interest, x, self.all_known, chances)
 
     @staticmethod
-    def joined(parts: Sequence[Targets]) -> Targets:
+    def joined(blocks: Sequence[Targets]) -> Targets:
         """The targets of several blocks of rows as one."""
         names = ("R", "known", "gamma", "rho", "interest", "x")
-        every: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        chances = [part.chances for part in parts if part.chances is not None]
+        arrays: dict[str, Any] = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
+        chances = [block.chances for block in blocks if block.chances is not None]
         return Targets(
-            **every,
-            all_known=all(part.all_known for part in parts),
+            **arrays,
+            all_known=all(block.all_known for block in blocks),
             chances=np.concatenate(chances, axis=1) if chances else None,
         )
 
@@ -124,11 +129,11 @@ class Evaluator:
         for q in self._with_policy:
             policy = questions[q].policy
             assert policy is not None
-            same = next((of for ratio, of in of_policy if ratio.policy == policy), None)
-            if same is None:
+            sharers = next((of for ratio, of in of_policy if ratio.policy == policy), None)
+            if sharers is None:
                 of_policy.append((Ratio(policy, self.signals, self.categories, names[q], mu), [q]))
             else:
-                same.append(q)
+                sharers.append(q)
         self._ratios = [(ratio, np.array(of, np.intp)) for ratio, of in of_policy]
         #: Whether actions are counted.
         self.counting = any(ratio.counting for ratio, _ in self._ratios)
@@ -144,31 +149,42 @@ class Evaluator:
             self.steady[:] = False
         #: ρ and interest, with ``chances`` π and μ too, of the step that begins in the last row of a log, (2 or 4, Q).
         self.departure = np.zeros((4 if chances else 2, Q))
+        self._plain_departure = np.concatenate([self._ones, self._interest.constant])
         #: Whether some function is given transitions, so that the row before is needed.
         self.needs_before = any(
-            some.has_steps for some in (self._cumulant, self._gamma, self._interest, self._terminal)
+            quantity.has_steps for quantity in (self._cumulant, self._gamma, self._interest, self._terminal)
         )
-
         #: Whether some function is given observations, and not rows alone.
         self.needs_observations = self.needs_before or any(ratio.has_functions for ratio, _ in self._ratios)
 
     def __call__(
-        self, raw: Observations, held: Observations, before: Before | None = None,
+        self,
+        raw: Observations,
+        held: Observations,
+        before: Before | None = None,
         follows: NDArray[np.bool_] | None = None,
-    ) -> Targets:  # fmt: skip
-        """Rows of a log, as they were read (NaN missing) and with the last reading held.
+    ) -> Targets:
+        """The targets of rows of a log.
 
-        ``before`` is the row before the first of them; ``follows`` (B,) marks the rows that end a step.
+        Args:
+            raw: The rows as they were read, NaN where a reading is missing.
+            held: The rows with the last reading held.
+            before: The row before the first of them; None where there is none.
+            follows: The rows (B,) that end a step; all of them by default.
         """
+        if self._plain and raw.complete:
+            x = self._cumulant(raw)
+            self.departure = self._plain_departure
+            return Targets(x, self._yes, self._gamma.constant, self._ones, self._interest.constant, x, True)
         follows = np.ones(len(raw), bool) if follows is None else follows
         R, known, gamma, x, all_known = self._arrive(raw, held, before, follows, False)
-        following = self._depart(raw, held)
+        departures = self._depart(raw, held)
         rho, interest, *chances = (
-            np.vstack([last, each[:-1]]) for last, each in zip(self.departure, following, strict=True)
+            np.vstack([arrival, rows[:-1]]) for arrival, rows in zip(self.departure, departures, strict=True)
         )
         if self._interest.has_steps:
             self._put_late_interest(interest, held, before, follows)
-        self.departure = np.stack([each[-1] for each in following])
+        self.departure = np.stack([rows[-1] for rows in departures])
         return Targets(R, known, gamma, rho, interest, x, all_known, np.stack(chances) if chances else None)
 
     def transition(self, before: Before, raw: Observations, held: Observations, terminated: bool) -> Targets:
@@ -186,9 +202,8 @@ class Evaluator:
         return Targets(R, known, gamma, rho, interest, x, all_known, np.stack(chances) if chances else None)
 
     def _arrive(
-        self, raw: Observations, held: Observations, before: Before | None, follows: NDArray[np.bool_],
-        terminated: bool,
-    ) -> tuple[Array, NDArray[np.bool_], Array, Array, bool]:  # fmt: skip
+        self, raw: Observations, held: Observations, before: Before | None, follows: NDArray[np.bool_], terminated: bool
+    ) -> tuple[Array, NDArray[np.bool_], Array, Array, bool]:
         """R, where it is known, γ and the cumulant of the steps that end in the rows; and whether all is known."""
         if raw.complete and self._sure:
             x = self._cumulant(raw)
@@ -223,10 +238,10 @@ class Evaluator:
             self._check("interest", interest, LARGEST)
         B = len(raw.values)
         if self.chances:
-            found = np.empty((3, *interest.shape))
+            chances = np.empty((3, *interest.shape))  # ρ, π and μ
             for ratio, of in self._ratios:
-                found[:, :, of] = ratio.chances(raw, held)[:, :, None]
-            return found[0], interest, found[1], found[2]
+                chances[:, :, of] = ratio.chances(raw, held)[:, :, None]
+            return chances[0], interest, chances[1], chances[2]
         rho = self._ones if B == 1 else np.ones(interest.shape)
         if self._ratios:
             rho = rho.copy() if B == 1 else rho
@@ -278,8 +293,8 @@ class Evaluator:
         """The actions counted so far, of each question with a policy."""
         if not self.counting:
             return [{} for _ in self._with_policy]
-        found = {q: ratio.counts for ratio, of in self._ratios for q in of.tolist()}
-        return [dict(found[q]) for q in self._with_policy]
+        of_question = {q: ratio.counts for ratio, of in self._ratios for q in of.tolist()}
+        return [dict(of_question[q]) for q in self._with_policy]
 
     @counts.setter
     def counts(self, counts: Sequence[dict[str, int]]) -> None:
@@ -291,3 +306,302 @@ class Evaluator:
         of_question = dict(zip(self._with_policy, counts, strict=True))
         for ratio, of in self._ratios:
             ratio.counts = Counter(of_question[int(of[0])])
+
+
+class Quantities:
+    """One quantity of each question as numbers (B, Q): constants, signals, expressions and functions.
+
+    A function of one parameter is given a row, {name: value}; one of four the transition that ends in the row,
+    (observation, action, reward, next observation). The action is the one given with the row, or else that of the
+    question's own column of ``actions``; the reward is the signal "reward", or None where there is no such signal.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        quantities: Sequence[Quantity | None],
+        default: Array,
+        signals: Sequence[str],
+        of: Sequence[str],
+        actions: Sequence[str | None],
+    ) -> None:
+        self.what, self.of = what, of
+        self._actions = actions
+        self._reward = signals.index("reward") if "reward" in signals else None
+        #: The constants, (1, Q), and defaults; read-only.
+        self.constant = np.array(default, np.float64)[None]
+        columns: list[tuple[int, int]] = []
+        self._expressions: list[tuple[int, Expression]] = []
+        self._row_functions: list[tuple[int, Callable[..., Any]]] = []
+        self._step_functions: list[tuple[int, Callable[..., Any]]] = []
+        for q, quantity in enumerate(quantities):
+            if isinstance(quantity, int | float):
+                self.constant[0, q] = quantity
+            elif isinstance(quantity, str) and quantity in signals:
+                columns.append((q, signals.index(quantity)))
+            elif isinstance(quantity, str):
+                self._expressions.append((q, self._expression(quantity, signals, of[q])))
+            elif quantity is not None:
+                functions = self._step_functions if self._takes_a_step(quantity, of[q]) else self._row_functions
+                functions.append((q, quantity))
+        self._at, self._from = np.array(columns, np.int64).reshape(-1, 2).T
+        self._only_columns = len(columns) == len(quantities)
+        #: Which quantities are functions of a transition.
+        self.of_steps: NDArray[np.intp] = np.array([q for q, _ in self._step_functions], np.intp)
+        self.has_steps = bool(self._step_functions)
+        #: Whether all are constants or signals, and so known where the signals are.
+        self.are_signals = not (self._expressions or self._row_functions or self._step_functions)
+        #: Whether any is other than a constant, or other than the default.
+        self.varies = bool(columns or self._expressions or self._row_functions or self._step_functions)
+        #: Whether any question has this quantity.
+        self.used = any(quantity is not None for quantity in quantities)
+
+    def __call__(self, rows: Observations) -> Array:
+        """The values in each row, NaN where there is none; those of transitions are left to ``steps``.
+
+        Constants are shared, and must not be written to.
+        """
+        B = len(rows.values)
+        if not self.varies:
+            return self.constant if B == 1 else np.broadcast_to(self.constant, (B, self.constant.shape[1]))
+        if self._only_columns:
+            return rows.values.take(self._from, axis=1)
+        out = np.repeat(self.constant, B, axis=0)
+        if len(self._at):
+            out[:, self._at] = rows.values.take(self._from, axis=1)
+        if self._expressions:
+            signals = rows.signals
+            for q, expression in self._expressions:
+                out[:, q] = expression(signals)
+        if self._row_functions:
+            dicts = [rows.row(t) for t in range(B)]
+            for q, function in self._row_functions:
+                out[:, q] = [self._as_float(q, function(row)) for row in dicts]
+        return out
+
+    def steps(self, rows: Observations, before: Observations | None, follows: NDArray[np.bool_]) -> Array:
+        """The values (B, …) of the functions of transitions, ``of_steps``, in the steps that end in the rows.
+
+        ``before`` is the row before the first; only rows that ``follows`` marks end a step.
+        """
+        out = np.full((len(rows), len(self._step_functions)), np.nan)
+        for t in np.flatnonzero(follows).tolist():
+            source, at = (before, 0) if t == 0 else (rows, t - 1)
+            if source is None:
+                continue
+            observation, next_observation = source.observation(at), rows.observation(t)
+            reward = None if self._reward is None else float(rows.values[t, self._reward])
+            for i, (q, function) in enumerate(self._step_functions):
+                action = self._action(source, at, self._actions[q])
+                out[t, i] = self._as_float(q, function(observation, action, reward, next_observation))
+        return out
+
+    def _action(self, rows: Observations, t: int, column: str | None) -> Any:
+        if rows.actions is not None:
+            return rows.actions[t]
+        return None if column is None else rows.column(column)[t]
+
+    def _expression(self, text: str, signals: Sequence[str], of: str) -> Expression:
+        try:
+            expression = Expression(text)
+        except ValueError as error:
+            wanted = f"be a signal or an expression of signals ({error})"
+            raise refusal(self.what, "GVF", wanted, f"{text!r} in {of!r}") from None
+        unknown = sorted(expression.names - set(signals))
+        if unknown:
+            known = ", ".join(signals[:12]) + (", …" if len(signals) > 12 else "")
+            raise refusal(self.what, "GVF", f"be about the signals, {known}", f"{unknown[0]!r} in {of!r}")
+        return expression
+
+    def _takes_a_step(self, function: Callable[..., Any], of: str) -> bool:
+        """Whether a function takes a transition instead of a row."""
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # a builtin without a signature
+            return False
+        required = [
+            p
+            for p in signature.parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        if len(required) != 1 and _can_take(signature, 4):
+            return True
+        if not _can_take(signature, 1):
+            wanted = (
+                f"be a function of a row, or of (observation, action, reward, next observation), in {of!r}: "
+                "of one parameter or of four"
+            )
+            raise refusal(self.what, "GVF", wanted, f"{getattr(function, '__name__', 'a function')}{signature}")
+        return False
+
+    def _as_float(self, q: int, value: Any) -> float:
+        try:
+            return np.nan if value is None else float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise refusal(self.what, "GVF", f"give numbers in {self.of[q]!r}", repr(value)) from None
+
+
+def _can_take(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+class Ratio:
+    """ρ of the steps that begin in rows, for one policy; 0 where the action or μ is missing.
+
+    μ is, in this order: what came with the row; the policy's own ``behaviour`` unless that is "count"; the stream's,
+    ``default``; the fraction of all actions so far that were this one. π and μ may be densities where a function gives
+    them, and μ where it comes with the row.
+    """
+
+    def __init__(
+        self, policy: Policy, signals: Sequence[str], categories: Sequence[str], of: str, default: Behaviour = None
+    ) -> None:
+        self.policy, self.of = policy, of
+        self.counts: Counter[str] = Counter()
+        by_policy = policy.behaviour != "count"
+        #: Whether actions are counted, for nothing else gives μ.
+        self.counting = not by_policy and default is None
+        self._behaviour = policy.behaviour if by_policy else default
+        self._target = policy.target if isinstance(policy.target, Mapping) else None
+        self.has_functions = callable(policy.target) or callable(self._behaviour)
+        self._by_name = self._target is not None or isinstance(self._behaviour, Mapping)
+        self._column = self._behaviour if isinstance(self._behaviour, str) else None
+        for what, column, known in (
+            ("column", policy.column, (*signals, *categories)),
+            ("behaviour", self._column, tuple(signals)),
+        ):
+            if column is not None and column not in known:
+                wanted = f"name columns that there are, {', '.join(known[:12])}, as its {what!r}"
+                raise refusal("policy", "GVF", wanted, f"{column!r} in {of!r}")
+        if policy.column in signals and self._target is not None and not any(map(_is_number, self._target)):
+            wanted = (
+                f"have a target of numbers, for its column {policy.column!r} holds numbers (of ON and OFF, 1 and 0)"
+            )
+            raise refusal("policy", "GVF", wanted, f"{list(self._target)} in {of!r}")
+
+    def __call__(self, raw: Observations, held: Observations) -> Array:
+        """ρ of each row. Actions and μ are those that were read; functions see the last readings held."""
+        actions = self._actions(raw)
+        chances = None if self._column is None else raw.column(self._column)
+        return np.array([self._ratio(raw, held, t, action, chances)[0] for t, action in enumerate(actions)])
+
+    def at(self, raw: Observations, held: Observations) -> float:
+        """ρ of a single row."""
+        chances = None if self._column is None else raw.column(self._column)
+        return self._ratio(raw, held, 0, self._actions(raw)[0], chances)[0]
+
+    def chances(self, raw: Observations, held: Observations) -> Array:
+        """ρ, π and μ of each row, (3, B); π = 0 and μ = 1 where ρ is 0 because one of them is missing.
+
+        For rules that use π and μ themselves, which must be probabilities.
+        """
+        actions = self._actions(raw)
+        column = None if self._column is None else raw.column(self._column)
+        chances = np.array([self._ratio(raw, held, t, action, column) for t, action in enumerate(actions)]).T
+        for what, values in zip(("pi", "mu"), chances[1:], strict=True):
+            if (values > 1.0).any():
+                wanted = "be a probability, at most 1, for this rule; densities are not supported"
+                raise refusal(what, "GVF", wanted, f"{values.max()} in {self.of!r}")
+        return chances
+
+    def _actions(self, raw: Observations) -> Sequence[Any]:
+        if raw.actions is not None:
+            return raw.actions
+        if self.policy.column is None:
+            wanted = f"be given, for {self.of!r} has a policy and no column of actions"
+            raise refusal("action", "observe", wanted, "none")
+        return raw.column(self.policy.column)
+
+    def _ratio(
+        self, raw: Observations, held: Observations, t: int, action: Any, chances: Sequence[Any] | None
+    ) -> tuple[float, float, float]:
+        """ρ, π and μ."""
+        if action is None or (isinstance(action, float | np.floating) and action != action):
+            return 0.0, 0.0, 1.0
+        counted = self.counting and not (isinstance(action, np.ndarray) and action.ndim)
+        name = action_name(_scalar(action)) if self._by_name or counted else ""
+        if counted:
+            self.counts[name] += 1
+        pi = (
+            self._target.get(name, 0.0)
+            if self._target is not None
+            else self._density(self.policy.target, held, t, action)
+        )
+        if pi == 0.0:
+            return 0.0, 0.0, 1.0
+        mu = None if raw.mu is None else raw.mu[t]
+        if mu is None and chances is not None:
+            mu = chances[t]
+            if mu is None or mu != mu:
+                return 0.0, 0.0, 1.0
+            if not mu <= 1.0:
+                raise self._refused(action, "at most 1", mu)
+        elif mu is None:
+            mu = self.counts[name] / self.counts.total() if counted else self._mu(held, t, action, name)
+        if not 1.0 / LARGEST < mu <= LARGEST:
+            raise self._refused(action, "finite", mu)
+        return float(pi / mu), pi, mu
+
+    def _refused(self, action: Any, most: str, mu: Any) -> ValueError:
+        wanted = f"be above 0 and {most} for action {_format(action)!r}, which was chosen"
+        return refusal("mu", "observe", wanted, f"{mu!r} in {self.of!r}")
+
+    def _mu(self, held: Observations, t: int, action: Any, name: str) -> float:
+        """μ(a) by a table, a function or a number."""
+        behaviour: Any = self._behaviour
+        if behaviour is None:
+            wanted = "be given where actions cannot be counted: with the step, or set env.mu before it"
+            raise refusal("mu", "learn", wanted, f"none for {self.of!r}")
+        if callable(behaviour):
+            return self._density(behaviour, held, t, action)
+        return float(behaviour.get(name, 0.0) if isinstance(behaviour, Mapping) else behaviour)
+
+    def _density(self, function: Any, held: Observations, t: int, action: Any) -> float:
+        chance: Any = function(held.observation(t), action)
+        value = _as_number(chance)
+        if not 0.0 <= value <= LARGEST:
+            wanted = f"give action {_format(action)!r} in {self.of!r} a probability, or a density, of 0 or more"
+            raise refusal("policy", "GVF", wanted, repr(chance))
+        return value
+
+
+def check_behaviour(mu: Any, function: str) -> Behaviour:
+    """A stream's own μ, checked."""
+    if isinstance(mu, Mapping):
+        return {action_name(action): float(p) for action, p in mu.items()}
+    if mu is None or (callable(mu) and takes_action(mu)):
+        return mu  # type: ignore[no-any-return]
+    value = _as_number(mu)
+    if not 1.0 / LARGEST < value <= LARGEST:
+        wanted = "be a function of (observation, action), a table, or a number above 0"
+        raise refusal("mu", function, wanted, repr(mu))
+    return value
+
+
+def _as_number(value: Any) -> float:
+    """A number, or an array of one number; NaN for anything else."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    return float(value) if isinstance(value, int | float | np.number) else np.nan
+
+
+def _scalar(action: Any) -> Any:
+    return action.item() if isinstance(action, np.ndarray) and action.size == 1 else action
+
+
+def _format(action: Any) -> Any:
+    try:
+        return action_name(_scalar(action))
+    except ValueError:
+        return action
+
+
+def _is_number(action: str) -> bool:
+    try:
+        return not math.isnan(float(action))
+    except ValueError:
+        return False

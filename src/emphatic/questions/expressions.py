@@ -85,9 +85,9 @@ class Expression:
         names = {f"{word}{i}": name for i, name in enumerate(quoted)}
         todo: list[ast.AST] = [tree.body]
         while todo:
-            item, parts = self._decompose(todo.pop(), names, source)
+            item, operands = self._decompose(todo.pop(), names, source)
             self._program.append(item)
-            todo += parts
+            todo += operands
         self._program.reverse()
 
     def _decompose(
@@ -114,9 +114,9 @@ class Expression:
                 function, least, most = FUNCTIONS[name]
                 if least <= len(args) <= most:
                     return (function, len(args)), args
-        part = ast.get_source_segment(source, node)
+        segment = ast.get_source_segment(source, node)
         raise ValueError(
-            f"{self.text!r} has a part that is not understood: {part!r}. There are names of signals, numbers, "
+            f"{self.text!r} has a part that is not understood: {segment!r}. There are names of signals, numbers, "
             f"+ - * / ** %, comparisons of two, and, or, not, and {', '.join(FUNCTIONS)}"
         )
 

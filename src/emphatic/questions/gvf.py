@@ -55,8 +55,8 @@ class Observations:
 
     def row(self, t: int) -> dict[str, Any]:
         """One row as {name: value}."""
-        one: dict[str, Any] = dict(zip(self.names, self.values[t].tolist(), strict=True))
-        return one | {name: values[t] for name, values in self.labels.items()}
+        row: dict[str, Any] = dict(zip(self.names, self.values[t].tolist(), strict=True))
+        return row | {name: values[t] for name, values in self.labels.items()}
 
     def observation(self, t: int) -> Any:
         """One observation: the original, or the row itself."""
@@ -66,11 +66,11 @@ class Observations:
         """The values of a category or a signal."""
         return self.labels[name] if name in self.labels else self.values[:, self.names.index(name)].tolist()
 
-    def part(self, some: slice) -> Observations:
+    def part(self, rows: slice) -> Observations:
         """Some of the rows."""
-        labels = {name: column[some] for name, column in self.labels.items()}
-        actions, mu, originals = (None if c is None else c[some] for c in (self.actions, self.mu, self.originals))
-        return Observations(self.names, self.values[some], labels, actions, mu, originals)
+        labels = {name: column[rows] for name, column in self.labels.items()}
+        actions, mu, originals = (None if c is None else c[rows] for c in (self.actions, self.mu, self.originals))
+        return Observations(self.names, self.values[rows], labels, actions, mu, originals)
 
 
 @dataclass(frozen=True)
@@ -221,12 +221,12 @@ class GVF:
         return f"{what}" if when is None else f"{what}@{when}"
 
     def __repr__(self) -> str:
-        parts = [repr(self.cumulant)]
+        arguments = [repr(self.cumulant)]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value is not None and not (field.name == "name" and value == self._named()):
-                parts.append(f"{field.name}={value!r}")
-        return f"GVF({', '.join(parts)})"
+                arguments.append(f"{field.name}={value!r}")
+        return f"GVF({', '.join(arguments)})"
 
     # ------------------------------------------------------------------ on a stream
 
@@ -283,8 +283,8 @@ class GVF:
                 names = ", ".join(sorted(known - {"lambda_"} | {"lambda"}))
                 raise refusal("table", "GVF.from_config", f"have only {names}", repr(key))
         if isinstance(arguments.get("policy"), Mapping):
-            parts = dict(arguments["policy"])
-            if not set(parts) <= {"target", "column", "behaviour"} or "target" not in parts:
-                raise refusal("policy", "GVF.from_config", "have target, column and behaviour", repr(parts))
-            arguments["policy"] = Policy(**parts)
+            policy = dict(arguments["policy"])
+            if not set(policy) <= {"target", "column", "behaviour"} or "target" not in policy:
+                raise refusal("policy", "GVF.from_config", "have target, column and behaviour", repr(policy))
+            arguments["policy"] = Policy(**policy)
         return GVF(**{"cumulant": None, **arguments})

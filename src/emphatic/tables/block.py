@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from emphatic.tables.notation import ParsedRow
 
 __all__ = ["Block"]
+
+_NO_COUNTS = np.zeros(0, np.int64)
+_NO_FLAGS = np.zeros(0, np.bool_)
 
 
 @dataclass(eq=False, slots=True)
@@ -34,18 +37,34 @@ class Block:
         infinite: For each signal, the number of infinite values; they are missing in ``values``.
         numbers: The number of each row in its file (B,), counted from 0 and including rows that were dropped.
         after_drop: The rows (B,) before which a row of the file was dropped.
-        gap: The rows (B,) that do not follow the row before: time jumped, a row was dropped, or a sequence was cut.
+        gap: The rows (B,) that do not follow the row before: time jumped, a row was dropped, or a sequence was cut. An
+            empty array means that every row follows.
+        actions: The action chosen in each row (B,), None where it is unknown; None without actions.
+        mu: The probability (or density) with which the behaviour chose each of ``actions``, (B,), or None.
+        terminated: The rows (B,) in which an episode terminated; None for rows of a log, which has no episodes. Where
+            it is not None the rows are those of an agent, and a row in ``gap`` is the first of an episode.
+        truncated: Whether the episode ends with the last row without having terminated.
+        action_before: The action that led to the first row; the row before came without it.
+        mu_before: The probability (or density) with which ``action_before`` was chosen, as a list of one, or None.
+        originals: The observations (B,) of which an agent's rows were made, for functions that are given them.
     """
 
     row: int
     values: NDArray[np.float64]
     time: NDArray[np.float64] | None
-    labels: dict[str, NDArray[np.object_]]
-    unreadable: NDArray[np.int64] = field(repr=False)
-    infinite: NDArray[np.int64] = field(repr=False)
+    labels: dict[str, Any]
+    unreadable: NDArray[np.int64] = field(default_factory=lambda: _NO_COUNTS, repr=False)
+    infinite: NDArray[np.int64] = field(default_factory=lambda: _NO_COUNTS, repr=False)
     numbers: NDArray[np.int64] | None = field(default=None, repr=False)
     after_drop: NDArray[np.bool_] | None = field(default=None, repr=False)
-    gap: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    gap: NDArray[np.bool_] = field(default_factory=lambda: _NO_FLAGS)
+    actions: Sequence[Any] | None = field(default=None, repr=False)
+    mu: Sequence[float | None] | None = field(default=None, repr=False)
+    terminated: NDArray[np.bool_] | None = field(default=None, repr=False)
+    truncated: bool = field(default=False, repr=False)
+    action_before: Any = field(default=None, repr=False)
+    mu_before: Sequence[float] | None = field(default=None, repr=False)
+    originals: Sequence[Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -89,6 +108,22 @@ class Block:
         time = np.array([reading.time for reading in rows])
         gap = np.array([clock.find_gap(rows[0].time)]) if count == 1 else clock.find_gaps(time)
         return cls(row, values, time, labels, unreadable, infinite, gap=gap)
+
+    def agent_row(self, t: int) -> Block:
+        """Row t of an agent's block as a block of its own, with the action that led to it."""
+        row, labels = slice(t, t + 1), {name: column[t : t + 1] for name, column in self.labels.items()}
+        assert self.terminated is not None
+        block = Block(self.row + t, self.values[row], None if self.time is None else self.time[row], labels)
+        block.gap, block.terminated = self.gap[row], self.terminated[row]
+        block.truncated = self.truncated and t == len(self) - 1
+        block.originals = None if self.originals is None else self.originals[row]
+        if t == 0:
+            block.action_before, block.mu_before = self.action_before, self.mu_before
+        else:
+            block.action_before = None if self.actions is None else self.actions[t - 1]
+            mu = None if self.mu is None else self.mu[t - 1]
+            block.mu_before = None if mu is None else [mu]
+        return block
 
     def find_gaps(self, clock: Clock | None) -> NDArray[np.bool_]:
         """The rows that do not follow the row before by this clock, or because a row between the two was dropped."""
