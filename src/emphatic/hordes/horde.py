@@ -615,7 +615,9 @@ class Horde(BlockLearner):
         more = (block.labels, block.actions, block.mu, block.originals)
         if len(values) == 1:
             readings = values[0]
-            if readings.dot(readings) <= _SQUARE:  # not so if any is missing, or too large
+            with np.errstate(over="ignore"):
+                square = readings.dot(readings)
+            if square <= _SQUARE:  # not so if any is missing, or too large
                 row = Observations(signals, values, *more, True)
                 return row, row, self._none_missing, None
         infinite = np.isinf(values)
