@@ -18,9 +18,7 @@ from benchmarks.cases import RULE
 from benchmarks.cuda_steps import StepByStep
 from benchmarks.measure import Gate, GateFailed, gate
 from benchmarks.report import Row
-from emphatic.engines.cuda.cuda_blocks import CudaBlock, CudaLog
-from emphatic.engines.cuda.cuda_part import CudaPart
-from emphatic.engines.cuda.engine import Cuda
+from emphatic.engines.cuda.engine import Cuda, CudaBlock, CudaLog, CudaShard
 
 TOLERANCE = 1e-5
 #: A chunk's steps: T is a multiple, so that no chunk is a short one.
@@ -308,7 +306,7 @@ def parts(rule: str, K: int, n: int, copied: float) -> Row:
     )
 
 
-def chunks_of(part: CudaPart, K: int, n: int) -> CudaBlock:
+def chunks_of(part: CudaShard, K: int, n: int) -> CudaBlock:
     """A block of two chunks."""
     T = 2 * CHUNK
     Phi, given = questions(K, n, T)

@@ -14,8 +14,8 @@ from benchmarks.hordes.streams import Array, Horde
 from benchmarks.measure import Gate, Side, fastest
 from benchmarks.report import Row
 from emphatic import rules
-from emphatic.engines.chunked.engine import Chunked
-from emphatic.engines.watch import Watch
+from emphatic.engines.base import Watch
+from emphatic.engines.chunked import Chunked
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,9 @@ import numpy.typing as npt
 import pytest
 
 from emphatic import rules
-from emphatic.engines.base import Engine
-from emphatic.engines.chunked.chunked_room import Room
-from emphatic.engines.chunked.engine import LANES, STEPS, Chunked
-from emphatic.engines.dense.engine import Dense
-from emphatic.engines.watch import Watch
+from emphatic.engines.base import Engine, Watch
+from emphatic.engines.chunked import LANES, STEPS, Chunked, Room
+from emphatic.engines.dense import Dense
 from tests.support.streams import relative_error
 
 Array = npt.NDArray[Any]

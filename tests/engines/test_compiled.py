@@ -19,8 +19,7 @@ from numba.core import event
 
 import emphatic
 from emphatic import Active, Learner
-from emphatic.engines import compiled
-from emphatic.engines.dense import engine as dense
+from emphatic.engines import compiled, dense
 from tests.support.plain import COMPILED_ON_IMPORT
 from tests.support.processes import Forked, run
 

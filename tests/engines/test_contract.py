@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.engines.chunked import engine as chunked
+from emphatic.engines import chunked
 from emphatic.engines.dense import lanes
 from tests.support.contract import ALSO_COMPILED, COMPILED, STRUCTURES, T, violations
 from tests.support.equations import RULES

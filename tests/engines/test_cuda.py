@@ -58,7 +58,7 @@ def test_some_of_the_attack() -> None:
 
 def test_halves_hold_what_they_claim_to() -> None:
     """FP16 halves are as exact as those of TF32 wherever a chunk is said to fit."""
-    from emphatic.engines.cuda.cuda_blocks import _halve
+    from emphatic.engines.cuda.engine import _halve
 
     P = torch.randn(7, 64, 96, generator=torch.Generator().manual_seed(0))
     P[1] *= torch.logspace(-6, 6, 96)  # components of many scales
@@ -80,7 +80,7 @@ def test_halves_hold_what_they_claim_to() -> None:
 
 def test_a_pass_takes_what_is_still_old() -> None:
     """Nobody moves before those that take of it, and a weight goes with a trace of its own."""
-    from emphatic.engines.cuda.cuda_part import _passes
+    from emphatic.engines.cuda.engine import _passes
 
     for name in emphatic.rules.names():
         A, _ = emphatic.rules.get(name).form

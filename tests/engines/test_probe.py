@@ -18,9 +18,9 @@ import scipy.sparse as sp
 
 import emphatic
 from emphatic import Diverged, Learner
-from emphatic.engines.dense import engine as dense
+from emphatic.engines import dense
+from emphatic.engines.base import Probe
 from emphatic.engines.dense import lanes
-from emphatic.engines.probe import Probe
 
 Array = npt.NDArray[Any]
 

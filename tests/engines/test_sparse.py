@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic.engines.sparse import columns_kernels, lazy
-from emphatic.engines.sparse import engine as sparse
+from emphatic.engines import sparse
+from emphatic.engines import sparse as lazy
+from emphatic.engines.sparse import sparse_many_kernels as columns_kernels
 from tests.support.streams import relative_error
 
 #: What closing an epoch at 1/100 of its peak may cost; the bound of SPARSE.md with room for the sums of a long run.

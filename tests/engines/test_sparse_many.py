@@ -12,11 +12,10 @@ import numpy.typing as npt
 import pytest
 
 from emphatic import Learner, load, rules
+from emphatic.engines.base import Rows, Watch
 from emphatic.engines.reference import Reference
-from emphatic.engines.rows import Rows
-from emphatic.engines.sparse.columns_kernels import LANES, NEVER
 from emphatic.engines.sparse.sparse_many import SparseMany
-from emphatic.engines.watch import Watch
+from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
 from emphatic.rules import Rule, Scalars, Update
 
 Array = npt.NDArray[Any]

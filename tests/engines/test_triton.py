@@ -41,8 +41,9 @@ def sources(rule: Rule, dtype: str, apart: bool) -> dict[str, tuple[Any, dict[st
     """Each kernel as it is launched: what Triton compiles, and its options. In float32 also the kernels of halves."""
     from triton.compiler import ASTSource
 
-    from emphatic.engines.cuda import cuda_part, cuda_products
-    from emphatic.engines.cuda.cuda_blocks import ROWS
+    from emphatic.engines.cuda import cuda_products
+    from emphatic.engines.cuda import engine as cuda_part
+    from emphatic.engines.cuda.engine import ROWS
 
     made = cuda_part.kernels(rule, dtype)
     count = len(rule.parameters)

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse
 
 from emphatic.learning.active import Active
-from emphatic.stepsizes import constant, decaying, schedules
+from emphatic.stepsizes import constant, decaying
+from emphatic.stepsizes import scalar as schedules
 
 
 def test_examples_in_the_docstrings_run() -> None:

@@ -19,11 +19,8 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.engines import compiled
-from emphatic.engines.chunked import engine as chunked
-from emphatic.engines.dense import engine as dense
+from emphatic.engines import chunked, compiled, dense, sparse
 from emphatic.engines.dense import lanes
-from emphatic.engines.sparse import engine as sparse
 from emphatic.engines.sparse import sparse_many
 from emphatic.engines.unrolled import Functions
 from emphatic.rules import Rule

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from emphatic import Learner
-from emphatic.engines.chunked import engine as chunked
+from emphatic.engines import chunked
 from tests.support.plain import WIDE
 from tests.support.streams import TOLERANCE, Expected, Stream, make, relative_error
 

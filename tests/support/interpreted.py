@@ -14,10 +14,9 @@ import torch
 
 import emphatic
 from emphatic import Learner, rules
-from emphatic.engines.base import Engine
+from emphatic.engines.base import Engine, Watch
 from emphatic.engines.cuda.engine import Cuda
 from emphatic.engines.reference import Reference
-from emphatic.engines.watch import Watch
 from emphatic.rules import Rule, Scalars, Update
 from tests.support.foreign import Foreign
 from tests.support.streams import TOLERANCE, make, relative_error

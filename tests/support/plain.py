@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import numba.core.config
 import pytest
 
-from emphatic.engines.chunked.engine import Chunked
-from emphatic.engines.dense import engine as dense
+from emphatic.engines import dense
+from emphatic.engines.chunked import Chunked
 
 __all__ = ["CHUNK", "COMPILED_ON_IMPORT", "WIDE", "plain_python"]
 

@@ -6,7 +6,7 @@ distribution adds one by an entry point, whose name is the name of the member:
     [project.entry-points."emphatic.stepsizes"]
     harmonic = "my_package.harmonic:Harmonic"
 
-Its value is the object itself, or a module that has the object in ``__all__``, as the files of the library do.
+Its value is the object itself, or a module that has the object, as the files of the library do.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Plugins(Mapping[str, Any]):
         return len(self.files) + len(self.entry_points)
 
     def objects(self, name: str, accepts: Callable[[Any], bool], wanted: str) -> tuple[Any, ...]:
-        """The registered objects of a file or an entry point, in the order of ``__all__``.
+        """The registered objects of a file or an entry point.
 
         Args:
             name: a file of the package or an entry point.
@@ -84,15 +84,15 @@ class Plugins(Mapping[str, Any]):
             wanted: that kind in words, for the message; "a step-size method".
 
         Returns:
-            The accepted objects of a module's ``__all__``; none is an error for an entry point, but not for a file of
-            the package, which may serve others.
+            The accepted ones of a module's public objects, in the order of ``__all__`` if it has that; or the object of
+            the entry point. None is an error for an entry point, but not for a file of the package, which may serve
+            others.
 
         Raises:
             TypeError: if an entry point has no such object.
         """
         value = self[name]
-        values = [getattr(value, key) for key in value.__all__] if _lists_names(value) else [value]
-        accepted = tuple(member for member in values if accepts(member))
+        accepted = tuple(member for member in _public_objects(value) if accepts(member))
         if not accepted and name not in self.files:
             raise TypeError(f"The {_describe(self.entry_points[name])} must be {wanted}. Got {value!r} instead.")
         return accepted
@@ -124,5 +124,7 @@ def _describe(point: EntryPoint) -> str:
     return f"entry point '{point.name} = {point.value}'{owner} (group {point.group!r})"
 
 
-def _lists_names(value: Any) -> bool:
-    return isinstance(value, ModuleType) and hasattr(value, "__all__")
+def _public_objects(value: Any) -> list[Any]:
+    if not isinstance(value, ModuleType):
+        return [value]
+    return [getattr(value, name) for name in getattr(value, "__all__", vars(value)) if not name.startswith("_")]

@@ -56,7 +56,12 @@ def _has_gpu() -> bool:
 def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: bool = False) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features per step (None: all of them).
 
-    Elementwise rules use dense or sparse, according to the form of the features.
+    Args:
+        n: the number of features.
+        K: the number of learners; None for a single learner.
+        T: the number of steps.
+        active: active features per step, if they are given by index; None for arrays.
+        elementwise: whether the rule is elementwise: it uses dense or sparse, according to the form of the features.
 
     A single learner (K=None), and a horde that runs one step at a time, use features given by index as they are. For a
     horde and a log, these are the costs per step and learner, in units of 0.65 ns, the time of one feature in the dense
@@ -80,7 +85,7 @@ def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: 
         cost["chunked"] = 20 + L / 8 + n / 4 + 4 * n / L + (1_400 + n * L / 15 + 45_000 / T) / K
     if active is not None:
         expansion = (2 * n + 70_000 / T) / K
-        cost = {name: own + expansion for name, own in cost.items()}
+        cost = {name: cost_of_steps + expansion for name, cost_of_steps in cost.items()}
         alive = min(n, active * min(T, 200))
         cost["sparse"] = 100 + 3 * active + 0.8 * alive + (450 + 8 * alive) / K
     return min(cost, key=lambda name: cost[name])
@@ -91,9 +96,18 @@ def make(
 ) -> Engine:
     """An engine with all vectors and memory 0, for a horde of K learners or, K=None, for one learner.
 
-    ``devices`` are the GPUs, by number, among which the cuda engine divides the learners; the current one by default.
+    Args:
+        name: one of ``available()``, or "cuda-tf32": "cuda" with products of float32 in TF32, which is faster, with
+            errors of 1e-3 in place of 1e-7.
+        rule: what is learned.
+        n: the number of features.
+        K: the number of learners; None for one.
+        dtype: "float64" or "float32".
+        threads: how many threads the chunked engine uses.
+        devices: the GPUs, by number, among which the cuda engine divides the learners; the current one by default.
 
-    "cuda-tf32" is "cuda" with products of float32 in TF32: faster, and with errors of 1e-3 in place of 1e-7.
+    Raises:
+        ValueError: if there is no such engine, or this machine or this rule cannot use it.
     """
     if not known(name):
         names = ", ".join(available())
@@ -112,15 +126,15 @@ def make(
 
         return Reference(rule, n, K or 1, dtype)
     if name == "dense":
-        from emphatic.engines.dense.engine import Dense
+        from emphatic.engines.dense import Dense
 
         return Dense(rule, n, K or 1, dtype)
     if name == "chunked":
-        from emphatic.engines.chunked.engine import Chunked
+        from emphatic.engines.chunked import Chunked
 
         return Chunked(rule, n, K or 1, dtype, threads)
     if K is None:
-        from emphatic.engines.sparse.engine import Sparse
+        from emphatic.engines.sparse import Sparse
 
         return Sparse(rule, n, 1, dtype)
     from emphatic.engines.sparse.sparse_many import SparseMany
@@ -131,11 +145,11 @@ def make(
 def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype: str) -> Engine:
     """The same for a rule with a step size for each weight."""
     if name == "reference":
-        from emphatic.engines.reference_elementwise import ReferenceElementwise
+        from emphatic.engines.reference import ReferenceElementwise
 
         return ReferenceElementwise(rule, n, K or 1, dtype)
     if name == "dense":
-        from emphatic.engines.dense.elementwise import DenseElementwise
+        from emphatic.engines.dense import DenseElementwise
 
         return DenseElementwise(rule, n, K or 1, dtype)
     if name == "sparse":

@@ -1,29 +1,181 @@
-"""The base class of engines, which hold X and the rule's scalars and run steps."""
+"""Engines and what passes between them and a learner: features in rows, and what is watched in a run."""
 
 from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-
-from emphatic.engines.rows import Rows, block
-from emphatic.engines.watch import Watch
+from numpy.typing import DTypeLike, NDArray
 
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
 
-__all__ = ["UNFIT", "Arrays", "Engine", "Features"]
+__all__ = ["UNFIT", "Arrays", "Engine", "Features", "Probe", "Row", "Rows", "Steps", "Watch", "block", "survey"]
 
 #: The status of a run whose features are not all finite: it stopped somewhere, and its state is invalid.
 UNFIT = -2
 
-Features = NDArray[Any] | Rows
 Arrays = tuple[NDArray[np.float64], ...]
+#: X and the scalars, copied.
+Snapshot = tuple[NDArray[Any], NDArray[np.float64]]
+#: Some of the learners.
+Indices = slice | NDArray[np.int64]
+
+
+class Row(Protocol):
+    """One sparse φ: the indices of its active features, and their values."""
+
+    @property
+    def indices(self) -> NDArray[np.int64]: ...
+
+    @property
+    def values(self) -> NDArray[np.float64]: ...
+
+
+@dataclass(eq=False, slots=True)
+class Rows:
+    """Row t has the features ``index[start[t]:start[t+1]]``, −1 being "none", with the ``value`` of each."""
+
+    start: NDArray[np.int64]
+    index: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """All indices; of one row, what ``Active`` calls so."""
+        return self.index[self.start[0] : self.start[-1]]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values of ``indices``."""
+        return self.value[self.start[0] : self.start[-1]]
+
+    def block(self, begin: int, end: int) -> Rows:
+        """Rows begin … end−1, without a copy."""
+        return Rows(self.start[begin : end + 1], self.index, self.value)
+
+    def dense(self, n: int, dtype: DTypeLike) -> NDArray[Any]:
+        """The same as an array (T, n)."""
+        out = np.zeros((len(self), n), dtype)
+        row = np.repeat(np.arange(len(self)), np.diff(self.start))
+        active = (self.indices >= 0) & (self.indices < n)
+        out[row[active], self.indices[active]] = self.values[active]
+        return out
+
+    @staticmethod
+    def of(dense: NDArray[Any]) -> Rows:
+        """The components of an array (T, n) that are not zero."""
+        row, index = np.nonzero(dense)
+        start = np.zeros(len(dense) + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=len(dense)), out=start[1:])
+        return Rows(start, index.astype(np.int64), dense[row, index].astype(np.float64))
+
+
+#: φ of several steps: (T, n), or compressed.
+Features = NDArray[Any] | Rows
+
+
+def survey(index: NDArray[np.int64], start: NDArray[np.int64]) -> tuple[int, bool, int]:
+    """(row, repeated, index) of the first row with an index below −1 or repeated.
+
+    (−1, False, the largest index) if there is none.
+    """
+    from emphatic.engines import scan
+
+    return scan.survey(index, start)
+
+
+def block(features: NDArray[Any] | Rows, begin: int, end: int) -> NDArray[Any] | Rows:
+    """The features of these steps, without a copy."""
+    return features.block(begin, end) if isinstance(features, Rows) else features[begin:end]
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """The root mean square value error sqrt(Σ d (Phi_s θ − v)² / Σ d) of any θ, as ‖U θ − q‖.
+
+    ``R`` is [U | q], the triangle of a QR decomposition of sqrt(d/Σd)·[Phi_s | v]: an orthogonal transform preserves
+    the length of Phi_s θ − v, and is as exact as the sum over states itself. It has min(S, n+1) rows, of which row i is
+    0 before column i: n(n+1)/2 products for each θ, whatever S. The error that no θ can remove is in row n.
+
+    ``R`` is (1, rows, n+1) where all learners have the same values and weights, else (K, rows, n+1).
+
+    Where the squares overflow, the error is infinity.
+    """
+
+    R: NDArray[np.float64]
+
+    @staticmethod
+    def of(Phi_s: NDArray[np.float64], v: NDArray[np.float64], d: NDArray[np.float64]) -> Probe:
+        """The probe of these states' features, values and weights, both (S,), or one of them or both (K, S)."""
+        v, d = np.broadcast_arrays(np.atleast_2d(v), np.atleast_2d(d))
+        triangles = []
+        for values, weight in zip(v, d, strict=True):
+            weighted = np.sqrt(weight / weight.sum())[:, None] * np.column_stack([Phi_s, values])
+            triangles.append(np.linalg.qr(weighted, mode="r"))
+        return Probe(np.ascontiguousarray(triangles))
+
+    @property
+    def shared(self) -> bool:
+        """Whether all learners have one goal."""
+        return len(self.R) == 1
+
+    def __call__(self, theta: NDArray[Any], learners: Indices = slice(None)) -> NDArray[np.float64]:
+        """The error of each row of θ, those of these learners, (K,)."""
+        with np.errstate(all="ignore"):
+            x = theta.astype(np.float64)
+            if self.shared:
+                off = x @ self.R[0, :, :-1].T - self.R[0, :, -1]
+            else:
+                R = self.R[learners]
+                off = (R[:, :, :-1] @ x[:, :, None])[:, :, 0] - R[:, :, -1]
+            square = np.square(off).sum(axis=1)
+            return np.where(square <= np.finfo(np.float64).max, np.sqrt(square), np.inf)
+
+
+_NO_ERRORS = np.empty((0, 0))
+
+
+@dataclass(eq=False, slots=True)
+class Watch:
+    """What is watched in a run of K learners."""
+
+    #: Which learners are frozen, (K,); with ``freeze``, those that would diverge are added.
+    frozen: NDArray[np.bool_]
+    freeze: bool = False
+    #: Before steps ``first``, ``first`` + ``every``, … the learners' errors go into the next row of ``errors``, (…, K).
+    probe: Probe | None = None
+    errors: NDArray[np.float64] = field(default_factory=lambda: _NO_ERRORS)
+    every: int = 1
+    first: int = 0
+
+    def steps(self, T: int) -> range:
+        """The steps of T before which errors are recorded."""
+        return range(T, T) if self.probe is None else range(self.first, T, self.every)
+
+    def write(self, begin: int, end: int, theta: NDArray[Any], learners: Indices = slice(None)) -> None:
+        """Record the errors of these learners before steps begin … end − 1, with unchanged weights."""
+        if self.probe is not None:
+            rows = slice(*(max(0, -(-(t - self.first) // self.every)) for t in (begin, end)))
+            self.errors[rows, learners] = self.probe(theta, learners)
+
+
+class Steps(NamedTuple):
+    """The steps of a run on dense features, as ``Engine.take`` gets them."""
+
+    phi: NDArray[Any]
+    phi_next: NDArray[Any]
+    top: float
+    parameters: Arrays
+    predictions: NDArray[Any]
+    watch: Watch
 
 
 class Engine(ABC):
@@ -54,10 +206,10 @@ class Engine(ABC):
 
     def _compiled(self, name: str) -> Any:
         """The same, compiled on first use."""
-        made = self._kernels.get(name)
-        if made is None:
-            made = self._kernels[name] = self.make_kernel(name)
-        return made
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            kernel = self._kernels[name] = self.make_kernel(name)
+        return kernel
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kernels": {}}  # machine code is valid in one process only
@@ -138,11 +290,11 @@ class Engine(ABC):
         """Whether ``run`` itself detects features that are not finite: it then stops, and ``restore`` must follow."""
         return False
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> Snapshot:
         """What ``restore`` needs to undo a run; for engines that check features."""
         raise NotImplementedError(f"{self.name} does not look features over")
 
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Restore the state of that snapshot."""
         raise NotImplementedError(f"{self.name} does not look features over")
 
@@ -199,19 +351,19 @@ class Engine(ABC):
 
     def select(self, ks: NDArray[np.int64]) -> Engine:
         """An engine of these learners, in this order, in the same state."""
-        other = self.like(len(ks))
+        selection = self.like(len(ks))
         for r in range(len(self.rule.vectors)):
-            other.set_vector(r, self.vector(r)[ks])
-        other.resume({name: array[ks] for name, array in self.pending().items()})
-        other.scalars[:] = self.scalars[ks]
-        return other
+            selection.set_vector(r, self.vector(r)[ks])
+        selection.resume({name: array[ks] for name, array in self.pending().items()})
+        selection.scalars[:] = self.scalars[ks]
+        return selection
 
-    def join(self, parts: Sequence[Engine]) -> None:
+    def join(self, engines: Sequence[Engine]) -> None:
         """Copy the state of these engines, one after the other along K."""
         for r in range(len(self.rule.vectors)):
-            self.set_vector(r, np.concatenate([part.vector(r) for part in parts]))
-        self.resume(_joined([part.pending() for part in parts]))
-        np.concatenate([part.scalars for part in parts], out=self.scalars)
+            self.set_vector(r, np.concatenate([engine.vector(r) for engine in engines]))
+        self.resume(_joined([engine.pending() for engine in engines]))
+        np.concatenate([engine.scalars for engine in engines], out=self.scalars)
 
     def view(self, r: int) -> NDArray[Any]:
         """``vector`` without a copy, where possible."""
@@ -230,7 +382,7 @@ def _joined(pending: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any
     """The arrays of all, one after the other along K; shorter ones filled up with zeros."""
     out = {}
     for name in pending[0]:
-        arrays = [part[name] for part in pending]
+        arrays = [arrays_of[name] for arrays_of in pending]
         shape = np.max([array.shape[1:] for array in arrays], axis=0)
         out[name] = np.zeros((sum(len(array) for array in arrays), *shape), arrays[0].dtype)
         begin = 0

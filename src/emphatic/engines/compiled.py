@@ -92,13 +92,13 @@ def exact(function: F) -> F:
 
 
 def _njit(function: F, **options: Any) -> F:
-    made: F = numba.njit(**options)(function)
-    return made
+    compiled: F = numba.njit(**options)(function)
+    return compiled
 
 
 def compose(functions: Functions, *kernels: str) -> str:
     """The text that is compiled: the rule, its small functions, and the source of these kernel modules."""
-    parts = [
+    texts = [
         "from __future__ import annotations\n\nimport numpy as np\n\n"
         "from emphatic.engines.compiled import small, strict\n"
         "from emphatic.engines.intrinsics import get_apart, put_apart\n\n"
@@ -108,7 +108,7 @@ def compose(functions: Functions, *kernels: str) -> str:
         *functions.text,
         *(source_of(name) for name in kernels),
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(texts)
 
 
 @functools.cache
@@ -124,10 +124,10 @@ def source_of(kernel: str) -> str:
     return source.replace("from __future__ import annotations\n", "", 1)
 
 
-def several(kind: Any, count: int) -> Any:
+def several(kind: numba.types.Type, count: int) -> Any:
     """The type of a tuple of so many of these."""
-    made: Any = numba.types.UniTuple
-    return made(kind, count)
+    uniform_tuple: Any = numba.types.UniTuple
+    return uniform_tuple(kind, count)
 
 
 def module(name: str, source: str) -> types.ModuleType:
@@ -140,16 +140,16 @@ def _module(name: str, source: str, interpreted: bool) -> types.ModuleType:
     return generated.module(f"plain_{name}" if interpreted else name, source, numba.__version__)
 
 
-def kernel(module: types.ModuleType, name: str, *signature: Any) -> Any:
+def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type) -> Any:
     """One function of a generated module, compiled for exactly these argument types and never again for others."""
     function = getattr(module, name)
     if interpreted():
         return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
     on_disk = bool(module.__file__) and os.path.exists(str(module.__file__))
     with _without_collection():
-        made = _compiled(function, on_disk, signature)
-    made.disable_compile()
-    return made
+        compiled = _compiled(function, on_disk, signature)
+    compiled.disable_compile()
+    return compiled
 
 
 def direct(kernel: Any) -> Any:
@@ -191,7 +191,7 @@ def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[F]
     Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
     """
 
-    def made(function: F) -> F:
+    def compile_for(function: F) -> F:
         if interpreted():
             return function
         out: Any
@@ -202,7 +202,7 @@ def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[F]
             out = getattr(_relocated(function.__module__, _constants(function)), function.__name__)
         return out  # type: ignore[no-any-return]
 
-    return made
+    return compile_for
 
 
 def _constants(function: Callable[..., Any]) -> str:
@@ -222,10 +222,10 @@ def _relocated(name: str, constants: str) -> types.ModuleType:
 
 def _compiled(function: Callable[..., Any], cache: bool, signature: Any, options: dict[str, Any] = OPTIONS) -> Any:
     njit: Any = numba.njit
-    given = (signature,) if signature else ()
+    signatures = (signature,) if signature else ()
     if cache:
         try:
-            return njit(*given, cache=True, **options)(function)
+            return njit(*signatures, cache=True, **options)(function)
         except Exception:  # no folder to write to, a full disk, or a damaged file there: numba lets anything through
             pass
-    return njit(*given, **options)(function)
+    return njit(*signatures, **options)(function)

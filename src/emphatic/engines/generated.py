@@ -38,9 +38,9 @@ def cache_folder() -> Path | None:
         (folder / "__pycache__").mkdir(mode=0o755, exist_ok=True)  # where numba puts machine code
         with tempfile.TemporaryFile(dir=folder):
             pass
-        for each in (folder, folder / "__pycache__"):
-            if why := _find_fault(each):
-                _warn(f"{each} {why}, and code is loaded from there: kernels are compiled in memory instead. {_REMEDY}")
+        for path in (folder, folder / "__pycache__"):
+            if why := _find_fault(path):
+                _warn(f"{path} {why}, and code is loaded from there: kernels are compiled in memory instead. {_REMEDY}")
                 return None
     except (OSError, RuntimeError):  # (RuntimeError: this user has no home)
         return None
@@ -51,8 +51,8 @@ _REMEDY = "Set EMPHATIC_CACHE_DIR to a folder of your own to which others cannot
 
 
 def _find_folder() -> Path:
-    if given := os.environ.get("EMPHATIC_CACHE_DIR"):
-        return Path(given).expanduser()
+    if chosen := os.environ.get("EMPHATIC_CACHE_DIR"):
+        return Path(chosen).expanduser()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "emphatic"
     if sys.platform == "darwin":
@@ -64,10 +64,10 @@ def _find_fault(folder: Path) -> str | None:
     """Why code from this folder cannot be trusted; empty if it can."""
     if sys.platform == "win32":  # where permissions are not of this kind
         return None
-    found = folder.stat()
-    if found.st_uid != os.geteuid():
-        return f"belongs to user {found.st_uid} and not to you ({os.geteuid()})"
-    return "can be written to by others" if found.st_mode & 0o022 else None
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid} and not to you ({os.geteuid()})"
+    return "can be written to by others" if status.st_mode & 0o022 else None
 
 
 @functools.cache
@@ -87,13 +87,13 @@ def module(name: str, source: str, version: str, **given: Any) -> types.ModuleTy
     path = folder / f"{stem}.py" if folder else None
     if path is not None and not _written(path, source):
         path = None
-    made = types.ModuleType(stem)
-    made.__file__ = str(path) if path else f"<{stem}>"
-    made.__dict__.update(given)
-    linecache.cache[made.__file__] = (len(source), None, source.splitlines(keepends=True), made.__file__)
-    sys.modules[stem] = made  # a cached kernel's module is looked up by name
-    exec(compile(source, made.__file__, "exec"), made.__dict__)
-    return made
+    module = types.ModuleType(stem)
+    module.__file__ = str(path) if path else f"<{stem}>"
+    module.__dict__.update(given)
+    linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
+    sys.modules[stem] = module  # a cached kernel's module is looked up by name
+    exec(compile(source, module.__file__, "exec"), module.__dict__)
+    return module
 
 
 def _written(path: Path, source: str) -> bool:

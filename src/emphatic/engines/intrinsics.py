@@ -11,6 +11,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+#: A type, a value or an instruction of numba's or LLVM's, which declare no types.
+Node = Any
 #: Numbers of arrays that do not overlap; those beyond are arrays like any other.
 MOST_APART = 16
 
@@ -36,8 +38,8 @@ def __getattr__(name: str) -> Any:
     return (_IN_PYTHON if interpreted else _COMPILED)[name]
 
 
-def _prefetch(typing: Any, array: Any, offset: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _prefetch(typing: Node, array: Node, offset: Node) -> Node:
+    def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
         byte, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         place = builder.gep(builder.bitcast(data, byte), [arguments[1]])
@@ -50,42 +52,42 @@ def _prefetch(typing: Any, array: Any, offset: Any) -> Any:
     return types.void(array, types.int64), code
 
 
-def _address(typing: Any, array: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _address(typing: Node, array: Node) -> Node:
+    def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         return builder.ptrtoint(data, ir.IntType(64))
 
     return types.int64(array), code
 
 
-def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _place(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
     """The address of entry i of a contiguous array."""
     data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
     return builder.gep(data, [arguments[1]])
 
 
-def _set_apart(builder: Any, instruction: Any, number: int) -> Any:
+def _set_apart(builder: Node, instruction: Node, number: int) -> Any:
     """Mark a load or a store as of the array of this number, and of no other."""
     if number >= MOST_APART:
         return instruction
     add = builder.module.add_metadata
     domain = add(["emphatic"])
-    scopes = [add([f"emphatic {other}", domain]) for other in range(MOST_APART)]
+    scopes = [add([f"emphatic {i}", domain]) for i in range(MOST_APART)]
     instruction.set_metadata("alias.scope", add([scopes[number]]))
-    instruction.set_metadata("noalias", add([scope for other, scope in enumerate(scopes) if other != number]))
+    instruction.set_metadata("noalias", add([scope for i, scope in enumerate(scopes) if i != number]))
     return instruction
 
 
-def _get_apart(typing: Any, array: Any, i: Any, number: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _get_apart(typing: Node, array: Node, i: Node, number: Node) -> Node:
+    def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
         place = _place(context, builder, signature, arguments)
         return _set_apart(builder, builder.load(place), number.literal_value)
 
     return array.dtype(array, types.int64, number), code
 
 
-def _put_apart(typing: Any, array: Any, i: Any, number: Any, value: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _put_apart(typing: Node, array: Node, i: Node, number: Node, value: Node) -> Node:
+    def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
         place = _place(context, builder, signature, arguments)
         _set_apart(builder, builder.store(arguments[3], place), number.literal_value)
         return context.get_dummy_value()

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
-from emphatic.rules import AnyRule
+from emphatic.rules import AnyRule, ElementwiseRule, Scalars
 
-__all__ = ["HUGE", "Functions", "Unrolled", "tuple_of", "unrolled"]
+__all__ = ["HUGE", "ElementwiseFunctions", "Functions", "Slots", "Unrolled", "tuple_of", "unrolled"]
 
 #: The largest float64.
 HUGE = float(np.finfo(np.float64).max)
@@ -65,8 +66,8 @@ class Unrolled:
     @property
     def lengths(self) -> list[str]:
         """The same, with the squares of φ and, where a weight takes it, of φ'."""
-        more = ["pp", "qq"] if self.takes_next else ["pp"]
-        return self.products + [name for name in more if name not in self.products]
+        squares = ["pp", "qq"] if self.takes_next else ["pp"]
+        return self.products + [name for name in squares if name not in self.products]
 
     def entry(self, name: str) -> str:
         """An entry of A or B as a factor: its name where it is computed, else its value."""
@@ -168,11 +169,11 @@ class Functions:
         count = len(self.rule.parameters)
         delta = "delta = step[5] + step[4] * x_next[0] - x[0]"
         entries = [u.places[name] for name in u.coefficients]
-        given = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(count))
+        parameters = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(count))
         add(
             "decide(step, memory, x, x_next, g)",
             delta,
-            f"A, B, after = rule({given}, memory, x, x_next, g)",
+            f"A, B, after = rule({parameters}, memory, x, x_next, g)",
             f"return delta, {tuple_of(entries)}, after",
             decorator="@strict",
         )
@@ -207,10 +208,10 @@ class Functions:
         at = {name: f"np.float64(sums[{i}])" for i, name in enumerate(names)}
         groups = ([f"x{r}" for r in self.u.vectors], [f"y{r}" for r in self.u.vectors], ["pp", "pq", "qq"])
         self.add(f"{zero}()", f"return {tuple_of('real(0)' for _ in names)}")
-        more = tuple_of(f"sums[{i}] + {terms[name]}" for i, name in enumerate(names))
-        self.add(f"{add}(sums, z, p, q)", f"return {more}")
-        found = ", ".join(tuple_of(at.get(name, "0.0") for name in group) for group in groups)
-        self.add(f"{split}(sums)", f"return {found}")
+        totals = tuple_of(f"sums[{i}] + {terms[name]}" for i, name in enumerate(names))
+        self.add(f"{add}(sums, z, p, q)", f"return {totals}")
+        groups_text = ", ".join(tuple_of(at.get(name, "0.0") for name in group) for group in groups)
+        self.add(f"{split}(sums)", f"return {groups_text}")
 
     def _arrays(self) -> None:
         """Loads and stores, and what is tried near the end of the number range."""
@@ -218,12 +219,12 @@ class Functions:
         vectors, memory, coefficients = u.vectors, range(u.M), range(len(u.coefficients))
         add("read(X, k, i)", f"return {tuple_of(f'X[{r}, k, i]' for r in vectors)}")
         add("write(X, k, i, z)", *(f"X[{r}, k, i] = z[{r}]" for r in vectors))
-        own = tuple_of(f"get_apart(x{r}, i, {r + 1})" for r in vectors)
+        components = tuple_of(f"get_apart(x{r}, i, {r + 1})" for r in vectors)
         add(
             "move(X, k, c, phi, phi_next)",
             *(f"x{r} = X[{r}, k]" for r in vectors),
             "for i in range(X.shape[2]):",
-            f"    z = update(c, {own}, get_apart(phi, i, 0), get_apart(phi_next, i, 0))",
+            f"    z = update(c, {components}, get_apart(phi, i, 0), get_apart(phi_next, i, 0))",
             *(f"    put_apart(x{r}, i, {r + 1}, z[{r}])" for r in vectors),
         )
         parameters = range(len(self.rule.parameters))
@@ -256,3 +257,109 @@ class Functions:
 def tuple_of(items: Iterable[str]) -> str:
     """The text of a tuple."""
     return "(" + "".join(f"{item}, " for item in items) + ")"
+
+
+class Slots:
+    """Groups of scalars of learners that go side by side, each scalar with a place in every lane of one flat array.
+
+    At constant distances from each other in one array is a form of which LLVM makes vectors.
+
+    Adds the constants LANES, SLOTS (places in a lane) and, for each group, AT_GROUP: where in S the first lane has it.
+    """
+
+    def __init__(self, functions: Functions, lanes: int, **counts: int) -> None:
+        functions.constant("LANES", lanes)
+        self.places: dict[str, list[str]] = {}
+        begin = 0
+        for group, count in counts.items():
+            functions.constant(f"AT_{group.upper()}", begin * lanes)
+            self.places[group] = [f"S[{slot * lanes} + k]" for slot in range(begin, begin + count)]
+            begin += count
+        functions.constant("SLOTS", begin)
+
+    def get(self, *groups: str) -> str:
+        """The text that returns these groups of lane k."""
+        return "return " + ", ".join(tuple_of(self.places[group]) for group in groups)
+
+    def put(self, *groups: str) -> list[str]:
+        """The lines that put tuples of these names into lane k."""
+        return [f"{place} = {group}[{i}]" for group in groups for i, place in enumerate(self.places[group])]
+
+
+# ------------------------------------------------------------------------------------------ elementwise rules
+#
+# What a kernel may call of an elementwise rule besides the loads and stores of ``rule_functions``, declared for a
+# reader and a type checker. Kernels also call ``component`` and ``adapt`` as the rule has them.
+#
+#    s, u      scalars for ``component`` and for ``adapt``, in the learner's dtype
+#    sums      those of ``terms``, in the learner's dtype
+
+#: Whether there is an ``adapt``; where the memory has the change of the prediction at φ', or −1.
+ADAPTS: bool
+CHANGE: int
+
+#: (step, memory, δ) → u.
+signals: Callable[[Scalars, Scalars, Any], Scalars]
+#: (step, memory, δ, sums) → the computed entries of A, s, and the memory after the step.
+decide_all: Callable[[Scalars, Scalars, Any, Scalars], tuple[Scalars, Scalars, Scalars]]
+#: () → sums, all 0; (sums, z, p, q) → sums with one component more.
+no_terms: Callable[[], Scalars]
+add_terms: Callable[[Scalars, Scalars, Any, Any], Scalars]
+#: (u, z, p) → z after ``adapt``; (s, z, p, q) → z after ``component``.
+adapt: Callable[[Scalars, Scalars, Any], Scalars]
+component: Callable[[Scalars, Scalars, Any, Any], Scalars]
+#: (c, size) → size after A; (c, z) → A z.
+bounds_of: Callable[[Scalars, Scalars], Scalars]
+linear: Callable[[Scalars, Scalars], Scalars]
+#: (z) → 0 if all of it is within the range of numbers, else more.
+excesses: Callable[[Scalars], float]
+#: (δ, memory, s): all are finite.
+are_finite: Callable[[Any, Scalars, Scalars], bool]
+
+
+class ElementwiseFunctions(Functions):
+    """Text of the functions of one elementwise rule for one dtype."""
+
+    rule: ElementwiseRule
+
+    def _arithmetic(self) -> None:
+        u, add, rule = self.u, self.add, self.rule
+        sums, s, signals = rule.counts
+        self.text += [f"{name} = small({name})\n" for name in ("exp", "terms", "component")]
+        self.constant("ADAPTS", rule.adapt is not None)
+        self.constant("CHANGE", rule.memory.index(rule.change) if rule.change else -1)
+        step = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(len(rule.parameters)))
+        if rule.adapt is None:
+            add("signals(step, memory, delta)", "return ()")
+            add("adapt(u, z, p)", "return z")
+        else:
+            self.text += [f"{name} = small({name})\n" for name in ("signal", "adapt")]
+            reals = tuple_of(f"real(u[{i}])" for i in range(signals))
+            add("signals(step, memory, delta)", f"u = signal({step}, memory)", f"return {reals}", decorator="@strict")
+        entries = tuple_of(u.places[name] for name in u.coefficients)
+        wide = tuple_of(f"np.float64(sums[{i}])" for i in range(sums))
+        reals = tuple_of(f"real(s[{i}])" for i in range(s))
+        add(
+            "decide_all(step, memory, delta, sums)",
+            f"A, s, after = rule({step}, memory, {wide})",
+            f"return {entries}, {reals}, after",
+            decorator="@strict",
+        )
+        add("no_terms()", f"return {tuple_of('real(0)' for _ in range(sums))}")
+        totals = tuple_of(f"sums[{i}] + more[{i}]" for i in range(sums))
+        add("add_terms(sums, z, p, q)", "more = terms(z, p, q)", f"return {totals}")
+        within = " and ".join(f"abs(z[{r}]) <= LIMIT" for r in u.vectors)
+        add("excesses(z)", f"return 0.0 if {within} else 1.0")
+        numbers = [f"memory[{i}]" for i in range(u.M)] + [f"np.float64(s[{i}])" for i in range(s)]
+        finite = " and ".join(f"abs({number}) <= {HUGE!r}" for number in ("delta", *numbers))
+        add("are_finite(delta, memory, s)", f"return {finite}")
+        add("bounds_of(c, size)", *self.unpack("c", "size"), f"return {tuple_of(u.bound(r) for r in u.vectors)}")
+        coefficients = [f"abs(c[{i}])" for i in range(len(u.coefficients))]
+        total = " + ".join([*(f"size[{r}]" for r in u.vectors), *coefficients])
+        add("is_small(c, size, limit)", f"return {total} <= limit")
+        add("linear(c, z)", *self.unpack("c", "z"), f"return {tuple_of(u.row(r) for r in u.vectors)}")
+        ranges = [rule.ranges[name] for name in rule.parameters]
+        within = " and ".join(
+            f"{max(-HUGE, low)!r} <= step[{i}] <= {min(HUGE, high)!r}" for i, (low, high) in enumerate(ranges)
+        )
+        add("is_acceptable(step)", f"return {within}")

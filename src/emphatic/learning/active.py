@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.engines.rows import Rows, survey
+from emphatic.engines.base import Rows, survey
 
 __all__ = ["Active"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from emphatic.engines.cuda.cuda_blocks import tensor_of
+from emphatic.engines.cuda.engine import tensor_of
 from emphatic.learning import inputs
 from emphatic.rules import AnyRule
 

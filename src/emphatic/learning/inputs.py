@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Features
-from emphatic.engines.probe import Probe
-from emphatic.engines.rows import Rows, survey
+from emphatic.engines.base import Arrays, Features, Probe, Rows, survey
 from emphatic.learning.active import Active
 from emphatic.rules import RANGES, AnyRule
 

@@ -11,9 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.engines.base import Arrays, Features
-from emphatic.engines.rows import Rows, block
-from emphatic.engines.watch import Watch
+from emphatic.engines.base import Arrays, Features, Rows, Watch, block
 from emphatic.errors import Diverged
 from emphatic.learning import inputs
 from emphatic.learning.active import Active

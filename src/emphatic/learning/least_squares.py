@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from emphatic import rules
-from emphatic.engines.base import Features
-from emphatic.engines.rows import Rows, block
+from emphatic.engines.base import Features, Rows, block
 from emphatic.errors import Diverged
 from emphatic.learning import inputs
 from emphatic.learning.active import Active

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.base import Arrays
-from emphatic.engines.rows import Rows
+from emphatic.engines.base import Arrays, Rows
 from emphatic.learning.active import Active
 from emphatic.learning.learner import Learner
 

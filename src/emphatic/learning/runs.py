@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.base import Arrays, Engine, Features
-from emphatic.engines.rows import Rows, block
-from emphatic.engines.watch import Watch
+from emphatic.engines.base import Arrays, Engine, Features, Rows, Watch, block
 from emphatic.learning import inputs
 
 if TYPE_CHECKING:
-    from emphatic.engines.probe import Probe
+    from emphatic.engines.base import Probe
 
 __all__ = ["Collection", "Log", "fit"]
 

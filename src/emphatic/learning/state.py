@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines, rules, stepsizes
 from emphatic.common.guard import Guard
 from emphatic.common.names import show
-from emphatic.engines.base import Engine, Features
-from emphatic.engines.rows import Rows
+from emphatic.engines.base import Engine, Features, Rows
 from emphatic.learning import checkpoint, inputs, restoring
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.rules import AnyRule, ElementwiseRule

@@ -29,9 +29,8 @@ to the components of the vectors, in which ``exp`` may be called too. ``emphatic
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 
+from emphatic.common.discovery import discover
 from emphatic.rules._elementwise import ElementwiseRule
 from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
@@ -75,28 +74,48 @@ _ORDER = (
 )
 
 
-@functools.cache
+_PLUGINS = discover(__name__, "emphatic.rules")
+
+
 def names() -> tuple[str, ...]:
-    """The rules that ship with the library, each a module of this package.
+    """The names of the rules: those of the library, each a module of this package, and those of entry points.
 
     >>> "true_online_etd" in names()
     True
     """
-    found = {module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")}
-    return (*(name for name in _ORDER if name in found), *sorted(found.difference(_ORDER)))
+    return (*_library(), *_PLUGINS.entry_points)
 
 
 def get(name: str) -> Rule:
-    """The rule of that name: ``rule`` in the module ``emphatic.rules.<name>``."""
-    if not isinstance(name, str) or name not in names():
+    """The rule of that name.
+
+    Args:
+        name: a module of this package, whose ``rule`` it is, or an entry point of the group "emphatic.rules".
+
+    Raises:
+        ValueError: if there is no such rule.
+    """
+    rule: Rule
+    if not isinstance(name, str) or name not in _PLUGINS:
         raise ValueError(f"The 'rule' parameter must be one of {', '.join(names())}. Got {name!r} instead.")
-    rule: Rule = importlib.import_module(f"emphatic.rules.{name}").rule
+    if name in _PLUGINS.files:
+        rule = _PLUGINS[name].rule
+    else:
+        wanted = f"an emphatic.Rule with the name {name!r}"
+        rule = _PLUGINS.objects(name, lambda value: isinstance(value, Rule) and value.name == name, wanted)[0]
     return rule
+
+
+@functools.cache
+def _library() -> tuple[str, ...]:
+    """The rules that ship with the library."""
+    files = _PLUGINS.files
+    return (*(name for name in _ORDER if name in files), *(name for name in files if name not in _ORDER))
 
 
 def is_own(rule: AnyRule) -> bool:
     """Whether a rule is not the library's: of another name, or of a library rule's name and different from it."""
-    return rule.name not in names() or rule != get(rule.name)
+    return rule.name not in _PLUGINS or rule != get(rule.name)
 
 
 @functools.cache
@@ -106,4 +125,4 @@ def class_names() -> dict[str, str]:
     >>> class_names()["TrueOnlineETD"]
     'true_online_etd'
     """
-    return {rule.class_name: rule.name for rule in map(get, names()) if rule.class_name}
+    return {rule.class_name: rule.name for rule in map(get, _library()) if rule.class_name}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from emphatic.rules import Scalars, exp
+from emphatic.stepsizes.method import Option
 from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
 
 __all__ = ["Autostep"]
@@ -27,7 +28,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         gamma, F, D, initial, mu, tau = memory
         return delta * (alpha > 0.0), mu, 1.0 / tau * (alpha > 0.0)
 
-    def adapt(u: Scalars, z: Scalars, p: Any) -> Scalars:
+    def adapt(u: Scalars, z: Scalars, p: float) -> Scalars:
         delta, mu, rate = u
         theta, a, h, v, e = z
         g = delta * p * h
@@ -36,7 +37,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         r = exp(mu * g / max(v, 1e-37))
         return theta, a * r, h, v, e * r
 
-    def terms(z: Scalars, p: Any, q: Any) -> Scalars:
+    def terms(z: Scalars, p: float, q: float) -> Scalars:
         theta, a, h, v, e = z
         return a * p * p, e * p
 
@@ -64,7 +65,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
             (gamma_next, emphatic * rho * gamma_next * F, D, initial, mu, tau),
         )
 
-    def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    def component(s: Scalars, z: Scalars, p: float, q: float) -> Scalars:
         w, c, k, n, f, D, outside = s
         theta, a, h, v, e = z
         a = n * a
@@ -86,11 +87,17 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Autostep(WeightwiseStepSize):
-    """Autostep with meta step size ``mu``, and ``tau`` for how slowly the normaliser forgets."""
+    """Autostep: IDBD whose steps do not depend on the scale of the errors, and never overshoot.
 
-    alpha: Any = 0.01
-    mu: Any = 0.01
-    tau: Any = 1e4
+    Args:
+        alpha: the step size that all weights begin with, greater than 0.
+        mu: the meta step size, 0 or more.
+        tau: the number of steps in which the normaliser v forgets, greater than 0.
+    """
+
+    alpha: Option = 0.01
+    mu: Option = 0.01
+    tau: Option = 1e4
 
     name: ClassVar[str] = "autostep"
     paper: ClassVar[str] = "Mahmood, Sutton, Degris & Pilarski (2012)"
@@ -98,4 +105,4 @@ class Autostep(WeightwiseStepSize):
     build: ClassVar[Build] = staticmethod(_build)
 
     def __post_init__(self) -> None:
-        self._check(positive=("alpha", "tau"), not_negative=("mu",))
+        self.check(positive=("alpha", "tau"), not_negative=("mu",))

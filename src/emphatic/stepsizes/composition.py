@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +49,8 @@ class Method:
 class SteppedRule(Rule):
     """A rule combined with a step-size method."""
 
-    of: Any = None
-    method: Any = None
+    of: Rule | None = None
+    method: Method | None = None
 
     @property
     def base(self) -> Any:
@@ -58,6 +58,7 @@ class SteppedRule(Rule):
 
     @property
     def stepsize(self) -> dict[str, str]:
+        assert self.method is not None
         return dict(self.method.header)
 
     def __reduce__(self) -> Any:
@@ -75,7 +76,7 @@ def compose(base: Rule, method: Method) -> SteppedRule:
     name = f"{base.name} with {method.name}"
     return SteppedRule(
         name,
-        _source.compiled(name, _written(base, method)),
+        _source.compiled(name, _compose_source(base, method)),
         weights=base.weights,
         traces=base.traces,
         memory=base.memory + method.memory,
@@ -93,36 +94,37 @@ def compose(base: Rule, method: Method) -> SteppedRule:
     )
 
 
-def _written(base: Rule, method: Method) -> str:
+def _compose_source(base: Rule, method: Method) -> str:
     """The source text of the combined function."""
     step = [f"in_{name}" for name in base.arguments["step"]]
-    old, own = ([f"old_{name}" for name in some] for some in (base.memory, method.memory))
-    held = {"step": base.arguments["step"], "memory": method.memory, "g": base.arguments["g"]}
-    lines = [f"{_tuple(step)} = step", "pp, pq, qq = g", f"{_tuple(old + own)} = memory"]
+    base_memory, method_memory = ([f"old_{name}" for name in names] for names in (base.memory, method.memory))
+    entries = {"step": base.arguments["step"], "memory": method.memory, "g": base.arguments["g"]}
+    lines = [f"{_tuple(step)} = step", "pp, pq, qq = g", f"{_tuple(base_memory + method_memory)} = memory"]
 
-    def inline(prefix: str, source: str, given: Mapping[str, str]) -> list[str]:
+    def inline(prefix: str, source: str, arguments: Mapping[str, str]) -> list[str]:
         """Append the lines of this function, inlined with these arguments; returns the names of its results."""
-        body, returned = _inlined(source, prefix, given)
+        body, results = _inlined(source, prefix, arguments)
         lines.extend(body)
-        return returned
+        return results
 
-    given = {"step": _tuple(step), "memory": _tuple(own), "g": "g"}
+    arguments = {"step": _tuple(step), "memory": _tuple(method_memory), "g": "g"}
     if method.trial is not None:
         source = _source.canonical(method.name, method.trial, {"memory": method.memory})
-        (factor,) = inline("trial", source, {"memory": _tuple(own)})
+        (factor,) = inline("trial", source, {"memory": _tuple(method_memory)})
         lines.append(f"tried = in_alpha * {factor}")
         changes = []
         for delta in ("0.0", "1.0"):
             trial = _tuple({"in_alpha": "tried", "in_delta": delta}.get(name, name) for name in step)
             prefix = f"at_{delta[0]}"
-            A, B, _ = inline(prefix, base.source, _arguments(trial, old))
+            A, B, _ = inline(prefix, base.source, _arguments(trial, base_memory))
             changes.append(f"{prefix}_change")
             lines.append(f"{changes[-1]} = {_change(base, prefix, A, B, lines)}")
-        given["contraction"], held["contraction"] = f"({changes[0]} - {changes[1]}, tried)", ("fraction", "alpha")
-    factor, after = inline("method", _source.canonical(method.name, method.function, held), given)
+        arguments["contraction"] = f"({changes[0]} - {changes[1]}, tried)"
+        entries["contraction"] = ("fraction", "alpha")
+    factor, new_method = inline("method", _source.canonical(method.name, method.function, entries), arguments)
     lines += [f"factor = {factor}", "alpha = in_alpha * factor"]
     scaled = {"in_alpha": "alpha"}
-    (effective,) = inline("effective", base.effective_source, _arguments(_step(step, scaled), old, only=True))
+    (effective,) = inline("effective", base.effective_source, _arguments(_step(step, scaled), base_memory, only=True))
     inverse = f"old_{method.bound}"
     lines.append(f"alpha = alpha / max(1.0, {effective} * pp * {inverse})")
     for name in base.extra:
@@ -130,17 +132,17 @@ def _written(base: Rule, method: Method) -> str:
             scaled[f"in_{name}"] = name
             lines.append(f"{name} = in_{name} * factor")
             lines.append(f"{name} = {name} / max(1.0, {name} * pp * {inverse})")
-    A, B, new = inline("base", base.source, _arguments(_step(step, scaled), old))
-    kept = [f"new_{name}" for name in base.memory]
-    own_after = [f"after_{name}" for name in method.memory]
-    lines += [f"{_tuple(kept)} = {new}"] * bool(kept) + [f"{_tuple(own_after)} = {after}"]
-    lines.append(f"return {A}, {B}, {_tuple(kept + own_after)}")
+    A, B, new_base = inline("base", base.source, _arguments(_step(step, scaled), base_memory))
+    base_names = [f"new_{name}" for name in base.memory]
+    method_names = [f"after_{name}" for name in method.memory]
+    lines += [f"{_tuple(base_names)} = {new_base}"] * bool(base_names) + [f"{_tuple(method_names)} = {new_method}"]
+    lines.append(f"return {A}, {B}, {_tuple(base_names + method_names)}")
     return "def rule(step, memory, x, x_next, g):\n" + "".join(f"    {line}\n" for line in lines)
 
 
 def _arguments(step: str, memory: list[str], *, only: bool = False) -> dict[str, str]:
-    given = {"step": step, "memory": _tuple(memory)}
-    return given if only else given | {"x": "x", "x_next": "x_next", "g": "g"}
+    arguments = {"step": step, "memory": _tuple(memory)}
+    return arguments if only else arguments | {"x": "x", "x_next": "x_next", "g": "g"}
 
 
 def _step(names: list[str], changed: Mapping[str, str]) -> str:
@@ -150,12 +152,12 @@ def _step(names: list[str], changed: Mapping[str, str]) -> str:
 def _change(base: Rule, prefix: str, A: str, B: str, lines: list[str]) -> str:
     """δ after the update less δ before it: (θ_new − θ)·(γ'φ' − φ), from what the rule returned."""
     m = len(base.vectors)
-    a, b = ([f"{prefix}_{part}{i}" for i in range(size)] for part, size in (("a", m), ("b", 2)))
+    a, b = ([f"{prefix}_{letter}{i}" for i in range(size)] for letter, size in (("a", m), ("b", 2)))
     lines.append(f"{_tuple(f'{prefix}_A{r}' for r in range(m))} = {A}")
     lines.append(f"{_tuple(f'{prefix}_B{r}' for r in range(m))} = {B}")
     lines.append(f"{_tuple(a)} = {prefix}_A0")
     lines.append(f"{_tuple(b)} = {prefix}_B0")
-    x, y = ([f"{prefix}_{part}{i}" for i in range(m)] for part in ("x", "y"))
+    x, y = ([f"{prefix}_{letter}{i}" for i in range(m)] for letter in ("x", "y"))
     lines.append(f"{_tuple(x)} = x")
     lines.append(f"{_tuple(y)} = x_next")
     terms = []
@@ -166,26 +168,26 @@ def _change(base: Rule, prefix: str, A: str, B: str, lines: list[str]) -> str:
     return " + ".join(terms)
 
 
-def _inlined(source: str, prefix: str, given: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _inlined(source: str, prefix: str, arguments: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The statements of a canonical function with its names prefixed, and what it returns."""
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.FunctionDef)
-    bound = {name: f"{prefix}_{name}" for name, value in given.items() if not value.isidentifier()}
-    lines = [f"{bound[name]} = {given[name]}" for name in bound]
+    bound = {name: f"{prefix}_{name}" for name, value in arguments.items() if not value.isidentifier()}
+    lines = [f"{bound[name]} = {arguments[name]}" for name in bound]
 
     class Renamed(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.Name:
             if node.id in ("min", "max"):
                 return node
-            if node.id in given:
-                return ast.Name(bound.get(node.id, given[node.id]), node.ctx)
+            if node.id in arguments:
+                return ast.Name(bound.get(node.id, arguments[node.id]), node.ctx)
             return ast.Name(f"{prefix}_{node.id}", node.ctx)
 
-    *statements, last = (Renamed().visit(statement) for statement in definition.body)
+    *statements, ending = (Renamed().visit(statement) for statement in definition.body)
     lines += [ast.unparse(statement) for statement in statements]
-    returned = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
-    return lines, [f"({ast.unparse(value)})" for value in returned]
+    results = ending.value.elts if isinstance(ending.value, ast.Tuple) else [ending.value]
+    return lines, [f"({ast.unparse(value)})" for value in results]
 
 
-def _tuple(names: Any) -> str:
+def _tuple(names: Iterable[str]) -> str:
     return "(" + "".join(f"{name}, " for name in names) + ")"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from emphatic.rules import Scalars, exp
+from emphatic.stepsizes.method import Option
 from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
 
 __all__ = ["IDBD", "TIDBD"]
@@ -26,13 +27,13 @@ def _build(emphatic: float, online: float, traced: float) -> dict[str, Any]:
         gamma, F, D, initial, mu = memory
         return (mu * delta * (alpha > 0.0),)
 
-    def adapt(u: Scalars, z: Scalars, p: Any) -> Scalars:
+    def adapt(u: Scalars, z: Scalars, p: float) -> Scalars:
         (mu_delta,) = u
         theta, a, h, e = z
         r = exp(mu_delta * p * h)
         return theta, a * r, h, e * r
 
-    def terms(z: Scalars, p: Any, q: Any) -> Scalars:
+    def terms(z: Scalars, p: float, q: float) -> Scalars:
         theta, a, h, e = z
         return (e * p,)
 
@@ -53,7 +54,7 @@ def _build(emphatic: float, online: float, traced: float) -> dict[str, Any]:
             (gamma_next, emphatic * rho * gamma_next * F, D, initial, mu),
         )
 
-    def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    def component(s: Scalars, z: Scalars, p: float, q: float) -> Scalars:
         w, c, k, f, D, outside, step_delta = s
         theta, a, h, e = z
         b = k * a * p
@@ -75,10 +76,15 @@ def _build(emphatic: float, online: float, traced: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class IDBD(WeightwiseStepSize):
-    """Incremental delta-bar-delta: β_i ← β_i + μδφ_ih_i. ``mu`` is the meta step size."""
+    """Incremental delta-bar-delta: β_i ← β_i + μδφ_ih_i.
 
-    alpha: Any = 0.01
-    mu: Any = 0.01
+    Args:
+        alpha: the step size that all weights begin with, greater than 0.
+        mu: the meta step size, 0 or more.
+    """
+
+    alpha: Option = 0.01
+    mu: Option = 0.01
 
     name: ClassVar[str] = "idbd"
     paper: ClassVar[str] = "Sutton (1992)"
@@ -86,12 +92,17 @@ class IDBD(WeightwiseStepSize):
     build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, online, 0.0))
 
     def __post_init__(self) -> None:
-        self._check(not_negative=("mu",))
+        self.check(not_negative=("mu",))
 
 
 @dataclass(frozen=True, eq=False)
 class TIDBD(IDBD):
-    """Temporal-difference IDBD: β_i ← β_i + μδφ_ih_i with h through the traces. ``mu`` is the meta step size."""
+    """Temporal-difference IDBD: β_i ← β_i + μδφ_ih_i with h through the traces.
+
+    Args:
+        alpha: the step size that all weights begin with, greater than 0.
+        mu: the meta step size, 0 or more.
+    """
 
     name: ClassVar[str] = "tidbd"
     paper: ClassVar[str] = "Kearney et al. (2018)"

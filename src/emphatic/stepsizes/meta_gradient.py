@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from emphatic.rules import Scalars, exp
-from emphatic.stepsizes.method import check_number
+from emphatic.stepsizes.method import Option, check_number
 from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
 
 __all__ = ["Emphatic", "SwiftTD"]
@@ -46,7 +46,7 @@ __all__ = ["Emphatic", "SwiftTD"]
 def _build(emphatic: float, ours: float) -> dict[str, Any]:
     theirs = 1.0 - ours
 
-    def terms(z: Scalars, p: Any, q: Any) -> Scalars:
+    def terms(z: Scalars, p: float, q: float) -> Scalars:
         theta, a, h, d, e, e_bar, trace = z
         return a * p * p, e * p
 
@@ -88,7 +88,7 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
             (gamma_next, emphatic * rho * gamma_next * F, D, initial, mu, inverse_eta, decrease, drop),
         )
 
-    def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    def component(s: Scalars, z: Scalars, p: float, q: float) -> Scalars:
         w, D, c, k, f, weight, hit, decrease, meta, meta_D, inverse_eta = s
         theta, a, h, d, e, e_bar, trace = z
         kept = 1.0 - hit * ((p > 0.0) * 1.0 + (p < 0.0) * 1.0)
@@ -119,30 +119,37 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class MetaGradient(WeightwiseStepSize):
-    """The base of both: ``mu`` is the meta step size, ``eta`` the bound, ``decay`` the factor applied when it is hit.
+    """The base of both methods.
 
     Every weight with a trace moves in every step. The sparse engine drops the traces of a weight when they have decayed
     to ``drop`` of what they were when its feature was last active, so that its cost grows as γλ → 1; others keep all.
+
+    Args:
+        alpha: the step size that all weights begin with, greater than 0.
+        mu: the meta step size, 0 or more.
+        eta: the bound on the effective step, greater than 0; infinity for none.
+        decay: the factor on α_i where the bound is hit, 0 < decay ≤ 1.
+        drop: to what part its traces decay before the sparse engine drops them, 0 or more.
     """
 
-    alpha: Any = 1e-3
-    mu: Any = 1e-3
-    eta: Any = 0.5
-    decay: Any = 0.9
-    drop: Any = 1e-8
+    alpha: Option = 1e-3
+    mu: Option = 1e-3
+    eta: Option = 0.5
+    decay: Option = 0.9
+    drop: Option = 1e-8
 
     fits: ClassVar[tuple[str, ...]] = ("true_online_td", "true_online_etd")
     options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "mu", "inverse_eta", "log_decay", "drop")
 
     def __post_init__(self) -> None:
-        self._check(not_negative=("mu", "drop"))
+        self.check(not_negative=("mu", "drop"))
         check_number(self, "eta", 0.0, float("inf"), "greater than 0")
         check_number(self, "decay", 0.0, 1.0, "greater than 0 and at most 1")
 
     def memory(self) -> dict[str, Any]:
-        held = super().memory()
-        eta, decay = held.pop("stepsize_eta"), held.pop("stepsize_decay")
-        return held | {"stepsize_inverse_eta": 1.0 / np.asarray(eta), "stepsize_log_decay": np.log(decay)}
+        memory = super().memory()
+        eta, decay = memory.pop("stepsize_eta"), memory.pop("stepsize_decay")
+        return memory | {"stepsize_inverse_eta": 1.0 / np.asarray(eta), "stepsize_log_decay": np.log(decay)}
 
     @classmethod
     def restored(cls, header: Mapping[str, Any], memory: Mapping[str, Any]) -> Self:
@@ -154,7 +161,15 @@ class MetaGradient(WeightwiseStepSize):
 
 @dataclass(frozen=True, eq=False)
 class SwiftTD(MetaGradient):
-    """SwiftTD as published, for true_online_td; extended by ρM for true_online_etd."""
+    """SwiftTD as published, for true_online_td; extended by ρM for true_online_etd.
+
+    Args:
+        alpha: the step size that all weights begin with, greater than 0.
+        mu: the meta step size, 0 or more.
+        eta: the bound on the effective step, greater than 0; infinity for none.
+        decay: the factor on α_i where the bound is hit, 0 < decay ≤ 1.
+        drop: to what part its traces decay before the sparse engine drops them, 0 or more.
+    """
 
     name: ClassVar[str] = "swifttd"
     paper: ClassVar[str] = "Javed, Sharifnassab & Sutton (2024)"
@@ -163,7 +178,15 @@ class SwiftTD(MetaGradient):
 
 @dataclass(frozen=True, eq=False)
 class Emphatic(MetaGradient):
-    """The whole meta-gradient of the emphatic true online update, with SwiftTD's bound and decay."""
+    """The whole meta-gradient of the emphatic true online update, with SwiftTD's bound and decay.
+
+    Args:
+        alpha: the step size that all weights begin with, greater than 0.
+        mu: the meta step size, 0 or more.
+        eta: the bound on the effective step, greater than 0; infinity for none.
+        decay: the factor on α_i where the bound is hit, 0 < decay ≤ 1.
+        drop: to what part its traces decay before the sparse engine drops them, 0 or more.
+    """
 
     name: ClassVar[str] = "emphatic"
     build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, 1.0))

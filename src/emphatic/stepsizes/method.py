@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 from emphatic.common.names import refusal
 from emphatic.rules import AnyRule
 
-__all__ = ["StepSize", "check_number", "parse_number"]
+__all__ = ["Option", "StepSize", "check_number", "parse_number"]
+
+#: An option of a method: a number, or a (K,) array or list with one for each learner. It is read back as a float or an
+#: array: a type checker has no word for an attribute that takes more types than it returns.
+Option = Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,14 @@ class StepSize(ABC):
 
     @abstractmethod
     def rule(self, base: AnyRule) -> AnyRule:
-        """The base rule with its step sizes set by this method; ValueError if the method does not fit the rule."""
+        """The base rule with its step sizes set by this method.
+
+        Args:
+            base: a rule without a step-size method.
+
+        Raises:
+            ValueError: if the method does not fit the rule.
+        """
 
     def memory(self) -> dict[str, Any]:
         """The initial memory of the rule, where it is not 0."""
@@ -49,7 +60,11 @@ class StepSize(ABC):
         return {"name": self.name, **plain}
 
     def select(self, ks: NDArray[np.intp]) -> Self:
-        """The method of some of the learners, in this order."""
+        """The method of some of the learners.
+
+        Args:
+            ks: the indices of these learners, in the order that they are to have.
+        """
         arrays = {name: value[ks] for name, value in self.options().items() if isinstance(value, np.ndarray)}
         return replace(self, **arrays)
 
@@ -60,7 +75,12 @@ class StepSize(ABC):
 
     @classmethod
     def restored(cls, header: Mapping[str, Any], memory: Mapping[str, Any]) -> Self:
-        """The method of a learner, from its header and the memory of its rule."""
+        """The method of a learner that was saved.
+
+        Args:
+            header: what ``header`` returned.
+            memory: the memory of the learner's rule by name.
+        """
         options: dict[str, Any] = {key: value for key, value in header.items() if key != "name"}
         for field in fields(cls):
             if field.name not in options:
@@ -71,7 +91,7 @@ class StepSize(ABC):
         if type(other) is not type(self):
             return NotImplemented
         pairs = zip(self.options().values(), other.options().values(), strict=True)
-        return all(np.array_equal(one, another) for one, another in pairs)
+        return all(np.array_equal(ours, theirs) for ours, theirs in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -79,14 +99,14 @@ class StepSize(ABC):
 def _plain(value: Any) -> Any:
     """Infinity, which JSON does not have, as "inf"."""
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(entry) for entry in value]
     return "inf" if value == np.inf else value
 
 
 def parse_number(value: Any) -> Any:
-    """What ``StepSize.config`` wrote, as a number again."""
+    """A number, or a list of them, from what ``StepSize.config`` wrote."""
     if isinstance(value, list):
-        return [parse_number(one) for one in value]
+        return [parse_number(entry) for entry in value]
     return np.inf if isinstance(value, str) and value == "inf" else value
 
 
@@ -100,7 +120,7 @@ def check_number(method: StepSize, name: str, low: float, high: float, wanted: s
         fine = False
     if not fine or isinstance(value, bool | str):
         raise refusal(name, type(method).__name__, f"be {wanted}, or an array (K,) of such", repr(value))
-    made: Any = float(array) if array.ndim == 0 else array.copy()
     if array.ndim:
-        made.flags.writeable = False
-    object.__setattr__(method, name, made)
+        array = array.copy()
+        array.flags.writeable = False
+    object.__setattr__(method, name, array if array.ndim else float(array))

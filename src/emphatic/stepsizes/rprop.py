@@ -15,7 +15,7 @@ import numpy as np
 
 from emphatic.common.names import refusal
 from emphatic.rules import Scalars
-from emphatic.stepsizes.method import check_number
+from emphatic.stepsizes.method import Option, check_number
 from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
 
 __all__ = ["RPROP"]
@@ -29,7 +29,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         gamma, F, D, initial, grow, shrink, smallest, largest = memory
         return delta * (alpha > 0.0), grow - 1.0, shrink - 1.0, smallest, largest
 
-    def adapt(u: Scalars, z: Scalars, p: Any) -> Scalars:
+    def adapt(u: Scalars, z: Scalars, p: float) -> Scalars:
         delta, up, down, smallest, largest = u
         theta, a, g_before, e = z
         g = delta * p
@@ -43,7 +43,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         still = 1.0 - 1.0 * (g > 0.0) - 1.0 * (g < 0.0)
         return theta, after, sign + still * g_before, e * (after / a)
 
-    def terms(z: Scalars, p: Any, q: Any) -> Scalars:
+    def terms(z: Scalars, p: float, q: float) -> Scalars:
         theta, a, g_before, e = z
         return (e * p,)
 
@@ -62,7 +62,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
             (gamma_next, emphatic * rho * gamma_next * F, D, initial, grow, shrink, smallest, largest),
         )
 
-    def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    def component(s: Scalars, z: Scalars, p: float, q: float) -> Scalars:
         w, c, k, f, D = s
         theta, a, g_before, e = z
         b = k * a * p
@@ -82,13 +82,21 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class RPROP(WeightwiseStepSize):
-    """Step sizes that follow the signs of δφ_i: times ``grow`` where one agrees with the last, else ``shrink``."""
+    """Step sizes that follow the signs of δφ_i: times ``grow`` where one agrees with the last, else ``shrink``.
 
-    alpha: Any = 0.01
-    grow: Any = 1.2
-    shrink: Any = 0.5
-    smallest: Any = 1e-6
-    largest: Any = 1.0
+    Args:
+        alpha: the step size that all weights begin with, greater than 0.
+        grow: the factor where the sign stays, 1 or more.
+        shrink: the factor where the sign changes, greater than 0 and at most 1.
+        smallest: the least step size, greater than 0.
+        largest: the greatest step size, at least ``smallest``.
+    """
+
+    alpha: Option = 0.01
+    grow: Option = 1.2
+    shrink: Option = 0.5
+    smallest: Option = 1e-6
+    largest: Option = 1.0
 
     name: ClassVar[str] = "rprop"
     paper: ClassVar[str] = "Riedmiller & Braun (1993)"
@@ -96,7 +104,7 @@ class RPROP(WeightwiseStepSize):
     build: ClassVar[Build] = staticmethod(_build)
 
     def __post_init__(self) -> None:
-        self._check(positive=("alpha", "smallest", "largest"))
+        self.check(positive=("alpha", "smallest", "largest"))
         finite = float(np.finfo(np.float64).max)
         check_number(self, "grow", np.nextafter(1.0, 0.0), finite, "1 or more, and finite")
         check_number(self, "shrink", 0.0, 1.0, "greater than 0 and at most 1")

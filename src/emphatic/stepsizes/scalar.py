@@ -1,5 +1,7 @@
 """One step size for all weights, on every engine: constant, scaled to the features, decaying, or bounded.
 
+``constant`` and ``decaying`` compute step sizes in advance; the classes set them while learning.
+
 Each may carry a ``bound`` on the effective step. A step moves θ along φ by b = ραM (each rule defines its own), which
 removes the part b φ·φ of the error. With α lowered where b φ·φ would be above the bound,
 
@@ -17,13 +19,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emphatic.common.names import refusal
 from emphatic.rules import AnyRule, Rule, Scalars
 from emphatic.stepsizes.composition import Method, compose
-from emphatic.stepsizes.method import StepSize, check_number
+from emphatic.stepsizes.method import Option, StepSize, check_number
 
-__all__ = ["AlphaBound", "Auto", "Constant", "Decaying", "Scaled"]
+__all__ = ["AlphaBound", "Auto", "Constant", "Decaying", "ScalarStepSize", "Scaled", "constant", "decaying"]
+
+FloatArray = NDArray[np.float64]
 
 _POSITIVE = "greater than 0 and finite"
 _FINITE = float(np.finfo(np.float64).max)
@@ -36,25 +41,27 @@ class ScalarStepSize(StepSize):
     def rule(self, base: AnyRule) -> AnyRule:
         if not isinstance(base, Rule):
             raise ValueError(f"The 'stepsize' parameter must be None for {base.name!r}, which has its own step sizes.")
-        return compose(base, self._method())
+        return compose(base, self.method())
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
+        """How α is computed."""
         raise NotImplementedError
 
     def memory(self) -> dict[str, Any]:
-        held = super().memory()
-        bound = held.pop("stepsize_bound")
-        return held | {"stepsize_inverse_bound": 0.0 if bound is None else 1.0 / np.asarray(bound)}
+        memory = super().memory()
+        bound = memory.pop("stepsize_bound")
+        return memory | {"stepsize_inverse_bound": 0.0 if bound is None else 1.0 / np.asarray(bound)}
 
     @classmethod
     def restored(cls, header: Mapping[str, Any], memory: Mapping[str, Any]) -> Self:
         inverse = np.asarray(memory["stepsize_inverse_bound"])
         with np.errstate(divide="ignore"):
-            bound: Any = 1.0 / inverse
-        given = None if not inverse.any() else float(bound) if bound.ndim == 0 else bound
-        return super().restored(header, {**memory, "stepsize_bound": given})
+            bounds = np.asarray(1.0 / inverse)
+        bound = None if not inverse.any() else float(bounds) if bounds.ndim == 0 else bounds
+        return super().restored(header, {**memory, "stepsize_bound": bound})
 
-    def _check(self, *names: str) -> None:
+    def check(self, *names: str) -> None:
+        """Check that these options are positive and finite, and the bound, if there is one."""
         for name in names:
             check_number(self, name, 0.0, _FINITE, _POSITIVE)
         if getattr(self, "bound", None) is not None:
@@ -65,6 +72,10 @@ class ScalarStepSize(StepSize):
 class Constant(ScalarStepSize):
     """α_t = alpha.
 
+    Args:
+        alpha: the step size, greater than 0.
+        bound: the largest effective step b φ·φ; None for no bound.
+
     >>> import numpy as np
     >>> from emphatic import Learner
     >>> learner = Learner("td", 1, stepsize=Constant(0.5, bound=0.25))
@@ -72,15 +83,15 @@ class Constant(ScalarStepSize):
     array([0.  , 0.25])
     """
 
-    alpha: Any = 1.0
-    bound: Any = None
+    alpha: Option = 1.0
+    bound: Option | None = None
 
     name: ClassVar[str] = "constant"
 
     def __post_init__(self) -> None:
-        self._check("alpha")
+        self.check("alpha")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _CONSTANT
 
 
@@ -89,20 +100,25 @@ class Scaled(ScalarStepSize):
     """α_t = c over the running mean, or the running maximum, of φ·φ.
 
     The mean is over the steps so far, including this one, in which φ is not 0.
+
+    Args:
+        c: the part of the error that a step on a φ of average length removes, if ρM = 1.
+        over: "mean" or "max".
+        bound: the largest effective step b φ·φ; None for no bound.
     """
 
-    c: Any = 0.1
+    c: Option = 0.1
     over: str = "mean"
-    bound: Any = None
+    bound: Option | None = None
 
     name: ClassVar[str] = "scaled"
 
     def __post_init__(self) -> None:
-        self._check("c")
+        self.check("c")
         if self.over not in ("mean", "max"):
             raise refusal("over", "Scaled", "be 'mean' or 'max'", repr(self.over))
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _SCALED if self.over == "mean" else _SCALED_BY_LARGEST
 
 
@@ -112,17 +128,21 @@ class Auto(ScalarStepSize):
 
     On sensor logs it was within .01 variance explained of the best of seven rates chosen in hindsight, and safe with
     rates from 0.01 to 1.
+
+    Args:
+        rate: the part of the error that a step on a φ of average length removes, if ρM = 1.
+        bound: the largest effective step b φ·φ; None for no bound.
     """
 
-    rate: Any = 0.1
-    bound: Any = 1.0
+    rate: Option = 0.1
+    bound: Option = 1.0
 
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
-        self._check("rate")
+        self.check("rate")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _AUTO
 
 
@@ -130,22 +150,26 @@ class Auto(ScalarStepSize):
 class Decaying(ScalarStepSize):
     """α_t = alpha / (1 + t/after)^power for the steps t = 0, 1, … that a learner has taken: see ``decaying``.
 
-    ``after`` is 1 or more, and ½ < power ≤ 1.
+    Args:
+        alpha: the first step size, greater than 0.
+        after: the number of steps, 1 or more, after which the step size falls.
+        power: how fast it falls, ½ < power ≤ 1.
+        bound: the largest effective step b φ·φ; None for no bound.
     """
 
-    alpha: Any = 1.0
-    after: Any = 1000.0
-    power: Any = 1.0
-    bound: Any = None
+    alpha: Option = 1.0
+    after: Option = 1000.0
+    power: Option = 1.0
+    bound: Option | None = None
 
     name: ClassVar[str] = "decaying"
 
     def __post_init__(self) -> None:
-        self._check("alpha")
+        self.check("alpha")
         check_number(self, "after", math.nextafter(1.0, 0.0), _FINITE, "1 or more, and finite")
         check_number(self, "power", 0.5, 1.0, "greater than 0.5 and at most 1")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _DECAYING
 
 
@@ -156,17 +180,21 @@ class AlphaBound(ScalarStepSize):
     Dabney & Barto (2012), "Adaptive step-size for online temporal difference learning". α only ever falls, to where one
     update cannot turn the TD error around. For any rule, e·(γ'φ' − φ) is how much an update changes the TD error for
     each unit of it and of α; for a true online rule, whose e holds the earlier α, by the α before this step.
+
+    Args:
+        alpha: the first step size, greater than 0.
+        bound: the largest effective step b φ·φ; None for no bound.
     """
 
-    alpha: Any = 1.0
-    bound: Any = None
+    alpha: Option = 1.0
+    bound: Option | None = None
 
     name: ClassVar[str] = "alphabound"
 
     def __post_init__(self) -> None:
-        self._check("alpha")
+        self.check("alpha")
 
-    def _method(self) -> Method:
+    def method(self) -> Method:
         return _ALPHABOUND
 
 
@@ -235,3 +263,91 @@ _SCALED_BY_LARGEST = Method((("name", "scaled"), ("over", "max")), _scaled_by_la
 _AUTO = Method((("name", "auto"),), _scaled, _names("mean", "count", "rate"))
 _DECAYING = Method((("name", "decaying"),), _decaying, _names("t", "log", "alpha", "after", "power"))
 _ALPHABOUND = Method((("name", "alphabound"),), _alphabound, _names("largest", "alpha"), trial=_alphabound_before)
+
+
+# ------------------------------------------------------------------------------------------ fixed in advance
+
+
+def constant(Phi: Any, fraction: float = 0.1) -> float:
+    """The constant step size that removes a fraction of the error of the longest feature vector.
+
+        α = fraction / max_t φ_t·φ_t
+
+    With ρM = 1 and λ = 0, one step moves that vector's prediction by ``fraction`` of its TD error;
+    off-policy, ρM can be far above 1 and requires a smaller one. k active binary features give fraction/k.
+
+    Args:
+        Phi: (T+1, n), ``Active`` or scipy CSR, as for ``run``, or a single φ.
+        fraction: the part of the error that is removed, greater than 0.
+
+    Raises:
+        ValueError: if no feature is different from 0, or some φ·φ is not finite.
+
+    >>> constant([[3.0, 4.0], [1.0, 0.0]])
+    0.004
+    >>> from emphatic import Active
+    >>> constant(Active([[3, 7, 9, 12], [4, 5, -1, -1]]))
+    0.025
+
+    Source: Sutton's guide, section 1 (0.1/max φ·φ).
+    """
+    _check_range(0.0 < fraction < np.inf, "fraction", "constant", "greater than 0 and finite", fraction)
+    squares = np.atleast_1d(_squared_lengths(Phi))
+    bad = np.flatnonzero(~np.isfinite(squares))
+    if len(bad):
+        got = f"φ·φ = {squares[bad[0]]} at step {bad[0]}"
+        raise refusal("Phi", "constant", "have a finite φ·φ in every row", got)
+    longest = float(squares.max(initial=0.0))
+    if longest == 0.0:
+        got, remedy = f"zeros only in {len(squares)} rows", "Nothing could be learned from them."
+        raise refusal("Phi", "constant", "have a nonzero feature", got, remedy)
+    return fraction / longest
+
+
+def decaying(alpha: float, T: int, *, after: float = 1000.0, power: float = 1.0) -> FloatArray:
+    """A step size that decreases to zero slowly: about ``alpha`` until step ``after``, then as t^−power.
+
+        α_t = alpha / (1 + t/after)^power,   t = 0 … T−1,   ½ < power ≤ 1
+
+    For these powers Σ α_t = ∞, so that any distance can be covered, and Σ α_t² < ∞, so that the noise dies
+    out: the conditions of Robbins & Monro (1951), under which emphatic TD converges (Yu, 2015). A power of 1
+    averages best once the weights are near; a lower one, or a larger ``after``, gets there from farther away.
+
+    Args:
+        alpha: the first step size, greater than 0.
+        T: the number of steps.
+        after: the number of steps after which the step size falls.
+        power: how fast it falls.
+
+    Returns:
+        The step sizes, (T,).
+
+    >>> decaying(0.5, 4, after=1).tolist()
+    [0.5, 0.25, 0.16666666666666666, 0.125]
+
+    Source: Sutton's guide, section 1.
+    """
+    _check_range(0.0 < alpha < np.inf, "alpha", "decaying", "greater than 0 and finite", alpha)
+    _check_range(isinstance(T, int | np.integer) and T >= 0, "T", "decaying", "an integer of at least 0", T)
+    _check_range(0.0 < after < np.inf, "after", "decaying", "greater than 0 and finite", after)
+    _check_range(0.5 < power <= 1.0, "power", "decaying", "greater than 0.5 and at most 1", power)
+    sequence: FloatArray = alpha / (1.0 + np.arange(T) / after) ** power
+    return sequence
+
+
+def _squared_lengths(Phi: Any) -> FloatArray:
+    """φ_t·φ_t of every row."""
+    if hasattr(Phi, "tocsr"):
+        return np.asarray(Phi.multiply(Phi).sum(axis=1), dtype=np.float64).ravel()
+    if hasattr(Phi, "indices"):  # Active
+        return np.asarray(np.sum(Phi.values**2, axis=-1, where=Phi.indices >= 0))
+    dense = np.asarray(Phi)
+    if dense.ndim not in (1, 2) or dense.dtype.kind not in "biuf":
+        wanted = "be a (T+1, n) array of real numbers, Active or scipy CSR"
+        raise refusal("Phi", "constant", wanted, f"shape {dense.shape} and dtype {dense.dtype}")
+    return np.asarray(np.einsum("...n,...n->...", dense, dense, dtype=np.float64))
+
+
+def _check_range(fine: bool, name: str, function: str, wanted: str, got: object) -> None:
+    if not fine:
+        raise refusal(name, function, f"be {wanted}", repr(got))

@@ -36,8 +36,8 @@ Build = Callable[[float, float], dict[str, Any]]
 class WeightwiseRule(ElementwiseRule):
     """A rule whose step sizes, one for each weight, are set by a method."""
 
-    of: Any = None
-    kind: Any = None
+    of: AnyRule | None = None
+    kind: type[WeightwiseStepSize] | None = None
 
     @property
     def base(self) -> Any:
@@ -45,6 +45,7 @@ class WeightwiseRule(ElementwiseRule):
 
     @property
     def stepsize(self) -> dict[str, str]:
+        assert self.kind is not None
         return {"name": self.kind.name}
 
     def __reduce__(self) -> Any:
@@ -53,12 +54,12 @@ class WeightwiseRule(ElementwiseRule):
 
 @functools.cache
 def make_rule(base: AnyRule, kind: type[WeightwiseStepSize]) -> WeightwiseRule:
-    """The base rule with its step sizes found by a method of this kind."""
+    """The base rule with its step sizes set by a method of this kind."""
     if base.name not in kind.fits or base != get(base.name):  # (an own rule may have the name of another)
-        known, own = ", ".join(kind.fits), "another rule of the name " * (base.name in kind.fits)
+        known, namesake = ", ".join(kind.fits), "another rule of the name " * (base.name in kind.fits)
         raise ValueError(
             f"The 'stepsize' parameter {kind.name!r} is for the rules {known} of the library. "
-            f"Got {own}{base.name!r} instead."
+            f"Got {namesake}{base.name!r} instead."
         )
     options = tuple(f"stepsize_{name}" for name in kind.options_in_memory)
     fields = kind.build(float("etd" in base.name), float(base.name.startswith("true_online")))
@@ -92,7 +93,8 @@ class WeightwiseStepSize(StepSize):
     def vectors(self) -> dict[str, Any]:
         return {"alphas": getattr(self, "alpha")}  # noqa: B009
 
-    def _check(self, *, positive: tuple[str, ...] = ("alpha",), not_negative: tuple[str, ...] = ()) -> None:
+    def check(self, *, positive: tuple[str, ...] = ("alpha",), not_negative: tuple[str, ...] = ()) -> None:
+        """Check that these options are in their range, and finite."""
         for name in positive:
             check_number(self, name, 0.0, _FINITE, "greater than 0 and finite")
         for name in not_negative:

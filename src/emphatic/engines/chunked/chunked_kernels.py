@@ -1,6 +1,6 @@
 """The chunked engine's kernels: ``dual`` runs a chunk's steps on V = X Pᵀ, ``fold`` applies the result to X.
 
-Functions that are not defined here belong to the rule: see ``rule_functions`` and ``chunked_functions``. CHUNKED.md
+Functions that are not defined here belong to the rule: see ``rule_functions`` and the engine. CHUNKED.md
 derives what is computed.
 """
 
@@ -15,55 +15,15 @@ from emphatic.engines.compiled import inner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.chunked.chunked_functions import (
-        AT_AMISS,
-        AT_C,
-        AT_DELTA,
-        AT_GROWTH,
-        AT_MEMORY,
-        AT_PRODUCTS,
-        AT_SHARES,
-        AT_STEP,
-        AT_TAILS,
-        GROWING,
-        LANES,
-        OVER,
-        PAIRED,
-        PRODUCTS,
-        SHARES,
-        SHORTEST,
-        SLOTS,
-        TAILS,
-        are_within,
-        coefficients_at,
-        folded,
-        grown,
-        is_tame,
-        lane_coefficients,
-        lane_products,
-        lane_state,
-        lane_step,
-        lane_tails,
-        scanned,
-        set_scan,
-        set_state,
-        tails_at,
-    )
+    from emphatic.engines.chunked import (
+        AT_AMISS, AT_C, AT_DELTA, AT_GROWTH, AT_MEMORY, AT_PRODUCTS, AT_SHARES, AT_STEP, AT_TAILS, GROWING, LANES, OVER,
+        PAIRED, PRODUCTS, SHARES, SHORTEST, SLOTS, TAILS, are_within, coefficients_at, folded, grown, is_tame,
+        lane_coefficients, lane_products, lane_state, lane_step, lane_tails, scanned, set_scan, set_state, tails_at,
+    )  # fmt: skip
     from emphatic.engines.rule_functions import (
-        COEFFICIENTS,
-        COUNTER,
-        MEMORY,
-        PARAMETERS,
-        VECTORS,
-        bounds,
-        decide,
-        excess,
-        is_finite,
-        read,
-        real,
-        update,
+        COEFFICIENTS, COUNTER, MEMORY, PARAMETERS, VECTORS, bounds, decide, excess, is_finite, read, real, update,
         write,
-    )
+    )  # fmt: skip
 
     Array = NDArray[Any]
     Floats = NDArray[np.float64]
@@ -165,8 +125,8 @@ def dual(
             after[first + k, i] = S[AT_MEMORY + i * LANES + k]
     for i in range(TAILS):
         for k in range(lanes):
-            rest = S[AT_TAILS + i * LANES + k] - OVER[i]
-            tail[i, first + k] = real(rest if i >= VECTORS or abs(rest) >= SHORTEST else 0.0)
+            entry = S[AT_TAILS + i * LANES + k] - OVER[i]
+            tail[i, first + k] = real(entry if i >= VECTORS or abs(entry) >= SHORTEST else 0.0)
     for k in range(lanes):
         after[first + k, COUNTER] = scalars[first + k, COUNTER] + L
         last_delta[first + k] = S[AT_DELTA + k]

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from emphatic.engines.cuda import cuda_kernels, cuda_rows
+from emphatic.engines.cuda import cuda_kernels
 from emphatic.engines.unrolled import HUGE, tuple_of, unrolled
 from emphatic.rules import Rule
 
@@ -120,18 +120,17 @@ def dual(
 
 def module_text(rule: Rule, dtype: str) -> str:
     """The text that is compiled: the rule, its small functions, the source of the kernels, and ``dual``."""
-    kernels = [inspect.getsource(module) for module in (cuda_rows, cuda_kernels)]
-    each = [f"p{i}" for i in range(len(rule.parameters))]
+    names = [f"p{i}" for i in range(len(rule.parameters))]
     entry = _ENTRY.format(
-        distances=", ".join(f'"{p}_t"' for p in each),
-        pointers=", ".join(f"{p}_at, {p}_t, {p}_k" for p in each),
-        varies=", ".join(f"{p}_varies: tl.constexpr" for p in each),
-        parameters=tuple_of(f"({p}_at, {p}_t, {p}_k)" for p in each),
-        which=tuple_of(f"{p}_varies" for p in each),
+        distances=", ".join(f'"{p}_t"' for p in names),
+        pointers=", ".join(f"{p}_at, {p}_t, {p}_k" for p in names),
+        varies=", ".join(f"{p}_varies: tl.constexpr" for p in names),
+        parameters=tuple_of(f"({p}_at, {p}_t, {p}_k)" for p in names),
+        which=tuple_of(f"{p}_varies" for p in names),
     )
     future = "from __future__ import annotations\n"
-    parts = [_HEADER + _in_float64(rule.source), *_Functions(rule, dtype).text, *kernels, entry]
-    return future + "\n\n".join(part.replace(future, "", 1) for part in parts)
+    texts = [_HEADER + _in_float64(rule.source), *_Functions(rule, dtype).text, inspect.getsource(cuda_kernels), entry]
+    return future + "\n\n".join(text.replace(future, "", 1) for text in texts)
 
 
 def _in_float64(source: str) -> str:
@@ -192,8 +191,8 @@ class _Functions:
 
     def row(self, r: int, z: str = "z[{}]") -> str:
         """Row r of A z."""
-        whole = [z.format(r)] if (r, r) not in self.a or (r, r) in self.scales else []
-        return " + ".join(whole + [f"{self.a[r, c]} * {z.format(c)}" for c in self.u.vectors if (r, c) in self.a])
+        terms = [z.format(r)] if (r, r) not in self.a or (r, r) in self.scales else []
+        return " + ".join(terms + [f"{self.a[r, c]} * {z.format(c)}" for c in self.u.vectors if (r, c) in self.a])
 
     def own(self, r: int, value: str, *, excess: bool = True) -> str:
         """a_rr times a value of vector r."""
@@ -221,14 +220,14 @@ class _Functions:
         def rounded(value: str, other: float = 0.0) -> str:
             return f"tl.where(live, {value}, {other} + nought).to(REAL)"
 
-        given = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(len(self.rule.parameters)))
+        step = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(len(self.rule.parameters)))
         neutral = {(r, c): float(r == c and (r, c) not in self.scales) for r, c in self.pairs}
         a = tuple_of(rounded(self.excess((r, c), f"A[{r}][{c}]"), neutral[r, c]) for r, c in self.pairs)
-        b, d = (tuple_of(rounded(f"B[{r}][{side}]") for r in some) for side, some in enumerate((self.b, self.d)))
+        b, d = (tuple_of(rounded(f"B[{r}][{side}]") for r in column) for side, column in enumerate((self.b, self.d)))
         self.add(
             "decide(step, memory, x, x_next, g, live, nought)",
             "delta = step[5] + step[4] * x_next[0] - x[0]",
-            f"A, B, after = rule({given}, memory, x, x_next, g)",
+            f"A, B, after = rule({step}, memory, x, x_next, g)",
             f"memory = {tuple_of(f'tl.where(live, after[{i}], memory[{i}])' for i in range(u.M))}",
             f"return delta, {tuple_of((a, b, d))}, memory",
         )
@@ -236,7 +235,9 @@ class _Functions:
         for r in u.vectors:
             terms = [f"size[{r}]"] if (r, r) not in self.a or (r, r) in self.scales else []
             terms += [f"tl.abs({self.a[r, c]}) * size[{c}]" for c in u.vectors if (r, c) in self.a]
-            bounds.append(" + ".join(terms + [f"tl.abs({some[r]}) * top" for some in (self.b, self.d) if r in some]))
+            bounds.append(
+                " + ".join(terms + [f"tl.abs({column[r]}) * top" for column in (self.b, self.d) if r in column])
+            )
         self.add("bounds(c, size, top)", "a, b, d = c", f"return {tuple_of(bounds)}")
         small = " + ".join([f"size[{r}]" for r in u.vectors] + [f"tl.abs({entry})" for entry in entries])
         finite = " + ".join(["tl.abs(delta)"] + [f"tl.abs(memory[{i}])" for i in range(u.M)])
@@ -248,7 +249,7 @@ class _Functions:
         u, lines = self.u, []
         moved = []
         for r in u.vectors:
-            shares = [f"{some[r]} * {g}" for some, g in ((self.b, "g"), (self.d, "g_next")) if r in some]
+            shares = [f"{column[r]} * {g}" for column, g in ((self.b, "g"), (self.d, "g_next")) if r in column]
             moved.append(" + ".join([self.row(r), *shares]))
         self.add("move(c, z, g, g_next)", "a, b, d = c", f"return {tuple_of(moved)}")
         self.add("apply(a, z)", f"return {tuple_of(self.row(r) for r in u.vectors)}")
@@ -258,23 +259,23 @@ class _Functions:
             lines += [f"    x{c} = tl.load(at[{c}] + columns[None, :], mask=there, other=0.0)" for c in needed]
             lines.append(f"    out = {self.row(r, 'x{}')}")
         self.add("apply_to(r: tl.constexpr, a, at, columns, there)", *lines, "return out")
-        b, d = (tuple_of(some.get(r, "nought.to(REAL)") for r in u.vectors) for some in (self.b, self.d))
+        b, d = (tuple_of(column.get(r, "nought.to(REAL)") for r in u.vectors) for column in (self.b, self.d))
         self.add("leave_both(c, nought)", "a, b, d = c", f"return {b}, {d}")
 
     def _add_late(self) -> None:
         """The coefficients of a φ' that is the next step's φ."""
         u, late = self.u, {r: f"late[{i}]" for i, r in enumerate(self.d)}
         self.add("no_late(nought)", f"return {tuple_of('nought.to(REAL)' for _ in late)}")
-        made = tuple_of(f"tl.where(live, {self.d[r]}, {late[r]})" for r in late)
-        self.add("make_late(live, c, late)", "a, b, d = c", f"return {made}")
+        latest = tuple_of(f"tl.where(live, {self.d[r]}, {late[r]})" for r in late)
+        self.add("make_late(live, c, late)", "a, b, d = c", f"return {latest}")
         self.add("move_late(c, late)", "a, b, d = c", f"return {tuple_of(self.own(r, late[r]) for r in late)}")
         left = []
         for r in u.vectors:
             shares = ([self.b[r]] if r in self.b else []) + ([self.own(r, late[r])] if r in late else [])
             left.append(" + ".join(shares) or "nought.to(REAL)")
         self.add("leave(c, late, nought)", "a, b, d = c", f"return {tuple_of(left)}")
-        more = tuple_of(f"z[{r}] + g * {late[r]}[None, :]" if r in late else f"z[{r}]" for r in u.vectors)
-        self.add("add_late(z, late, g)", f"return {more}")
+        sums = tuple_of(f"z[{r}] + g * {late[r]}[None, :]" if r in late else f"z[{r}]" for r in u.vectors)
+        self.add("add_late(z, late, g)", f"return {sums}")
         self.add("late_row(late, nought)", f"return {tuple_of(late.get(r, 'nought.to(REAL)') for r in u.vectors)}")
         stores = [f"tl.store(at + {r} * distance, z[{r}] + {late[r]}, mask=ok)" for r in late]
         self.add("store_late(at, distance, ok, z, late)", *stores)
@@ -284,10 +285,10 @@ class _Functions:
         at = {pair: f"total[{i}]" for i, pair in enumerate(self.pairs)}
         self.add("identity(nought)", f"return {tuple_of(f'nought + {float(r == c)}' for r, c in self.pairs)}")
         for signature, excess in (("multiply(c, total)", True), ("compose(a, total)", False)):
-            made = []
+            entries = []
             for r, c in self.pairs:
-                other = f"{self.a[r, c]} * {at[c, c]}" if (c, c) in at else self.a[r, c]
-                made.append(self.own(r, at[r, c], excess=excess) + (f" + {other}" if r != c else ""))
-            self.add(signature, *["a, b, d = c"] * excess, f"return {tuple_of(made)}")
+                through_trace = f"{self.a[r, c]} * {at[c, c]}" if (c, c) in at else self.a[r, c]
+                entries.append(self.own(r, at[r, c], excess=excess) + (f" + {through_trace}" if r != c else ""))
+            self.add(signature, *["a, b, d = c"] * excess, f"return {tuple_of(entries)}")
         rounded = tuple_of(f"{self.excess(pair, at[pair])}.to(REAL)" for pair in self.pairs)
         self.add("round_total(total)", f"return {rounded}")

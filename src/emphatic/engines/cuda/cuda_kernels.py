@@ -4,8 +4,8 @@ One thread has one learner. A chunk's steps go in groups, and the numbers of a g
 rows, which a GPU keeps in registers. Its first rows are those of the step's φ and φ'; a step moves all others and puts
 the coefficients of the rows it has used at the end, so that when V is used up the ring holds W.
 
-Functions that are not here are those of the rule, declared in ``cuda_functions``, and of ``cuda_rows``; what is
-compiled is one text of them all.
+Functions that are not here are those of the rule, declared in ``cuda_functions``; what is compiled is one text
+of them all.
 """
 
 from __future__ import annotations
@@ -19,45 +19,10 @@ from emphatic.engines.cuda.cuda_products import inner, load_rows_of, place_of_sh
 
 if TYPE_CHECKING:
     from emphatic.engines.cuda.cuda_functions import (
-        GROUP,
-        REAL,
-        TAKES_NEXT,
-        VECTORS,
-        add_late,
-        apply,
-        apply_to,
-        bounds,
-        compose,
-        decide,
-        identity,
-        is_fine,
-        late_row,
-        leave,
-        leave_both,
-        make_late,
-        move,
-        move_late,
-        multiply,
-        no_late,
-        products,
-        round_total,
-        store_late,
-    )
-    from emphatic.engines.cuda.cuda_rows import (
-        add_parts,
-        along_rows,
-        load_ring,
-        load_rows,
-        load_state,
-        load_step,
-        load_total,
-        store_ring,
-        store_row,
-        store_rows,
-        store_state,
-        store_total,
-        vary_step,
-    )
+        GROUP, MEMORY, PAIRS, PARAMETERS, REAL, TAKES_NEXT, VECTORS, add_late, apply, apply_to, bounds, compose, decide,
+        identity, is_fine, late_row, leave, leave_both, make_late, move, move_late, multiply, no_late, products,
+        round_total, store_late,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -99,20 +64,20 @@ def take_chunk(
     late = no_late(nought)
     total = identity(nought)
     for group in range((L + STEPS - 1) // STEPS):
-        first = group * STEPS
+        t_group = group * STEPS
         row0 = group * GROUP + 0 * L  # (a tensor also where Triton interprets)
         y = z + row0 * wide
         ring = load_ring(y, wide, ok, ok & (row0 + none + GROUP < ROWS), RING, ROWS)
         size = at_least_1(size)
         of_group = identity(nought)
-        before = late
+        late_before = late
         late = no_late(nought)
         for j in range(turns):
-            t = first + j
+            t = t_group + j
             live = t + none < L
             h = H + (chunk * ROWS + t) * (2 * RING)
             # Load the next step's parameters while this step is computed.
-            following = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
+            next_step = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
             x, x_next, g = products(ring[0], ring[1], h, nought, RING)
             delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
             size = bounds(c, size, top)
@@ -123,27 +88,27 @@ def take_chunk(
             ring = turn(ring, c, late, nought, h, STRIDE, RING)
             if not APART:
                 late = make_late(live, c, late)
-                before = move_late(c, before)
+                late_before = move_late(c, late_before)
             of_group = multiply(c, of_group)
-            step = following
+            step = next_step
             when += 1
         store_ring(y, wide, ok, ring, RING - GROUP, ROWS)
         scale = along_rows(round_total(of_group))
         tl.debug_barrier()
-        for other in range(0, row0, GROUP):
-            at = z[None, :] + (other + i)[:, None] * wide
+        for row in range(0, row0, GROUP):
+            at = z[None, :] + (row + i)[:, None] * wide
             store_rows(at, wide, within, apply(scale, load_rows(at, wide, within, ROWS)), ROWS)
-        for other in range(row0 + GROUP, 2 * L if APART else L + 1, GROUP):
-            at = z[None, :] + (other + i)[:, None] * wide
+        for row in range(row0 + GROUP, 2 * L if APART else L + 1, GROUP):
+            at = z[None, :] + (row + i)[:, None] * wide
             moved = apply(scale, load_rows(at, wide, within, ROWS))
-            near = tl.load(G + (row0 + i)[None, :] * ROWS + other + i[:, None])
-            beyond = tl.load(G + (row0 + GROUP) * ROWS + other + i)[:, None]
+            near = tl.load(G + (row0 + i)[None, :] * ROWS + row + i[:, None])
+            beyond = tl.load(G + (row0 + GROUP) * ROWS + row + i)[:, None]
             moved = spread(moved, near, y, wide, within, late, beyond, APART, ROWS, PRECISION)
             store_rows(at, wide, within, moved, ROWS)
         tl.debug_barrier()
         if not APART:
             # Add the first row's coefficient from the step before the group, which V already includes.
-            store_late(y, ROWS * wide, ok, ring[1], before)
+            store_late(y, ROWS * wide, ok, ring[1], late_before)
         total = compose(of_group, total)
     # If a chunk ends with a group, its last φ' has a row of its own, with coefficients of weights only.
     if (L % GROUP == 0) & (L < ROWS) & (not APART):
@@ -180,15 +145,15 @@ def spread(
 ):
     """V of later rows with what the group's W adds; ``near`` are the products of those rows with the group's rows."""
     i = tl.arange(0, GROUP)
-    more = ()
+    gains = ()
     for r in tl.static_range(VECTORS):
         w = tl.load(y[None, :] + (r * ROWS + i)[:, None] * wide, mask=within, other=0.0)
-        more = more + (tl.dot(near, w, input_precision=PRECISION, out_dtype=REAL),)
+        gains = gains + (tl.dot(near, w, input_precision=PRECISION, out_dtype=REAL),)
     if not APART:
-        more = add_late(more, late, beyond)
+        gains = add_late(gains, late, beyond)
     out = ()
     for r in tl.static_range(VECTORS):
-        out = out + (moved[r] + more[r],)
+        out = out + (moved[r] + gains[r],)
     return out
 
 
@@ -210,7 +175,7 @@ def update(
     moves = ok & (tl.load(FROZEN + k, mask=ok, other=1) == 0)  # (see ``take_chunk``)
     j = tl.arange(0, ROWS)
     i = tl.arange(0, TILE)
-    first = tl.program_id(1) * span
+    left = tl.program_id(1) * span
     total = load_total(TAIL, wide, k, moves)
     scale = tl.load(SCALE + chunk)
     scale_next = tl.load(SCALE + chunk + 1) if NEXT else scale
@@ -227,14 +192,14 @@ def update(
         at = at + (X + (r * wide + k)[:, None] * n,)
     P += chunk * ROWS * n
     P_rest += chunk * ROWS * n
-    count = (tl.minimum(first + span, n) - first + TILE - 1) // TILE
+    count = (tl.minimum(left + span, n) - left + TILE - 1) // TILE
     for tile in tl.range(0, count, num_stages=STAGES):
         # Each program begins at another tile: otherwise all would read from the same few memory channels at once.
-        c = first + (tile + tl.program_id(0)) % count * TILE + i
+        c = left + (tile + tl.program_id(0)) % count * TILE + i
         inside = c < n
         place = c[None, :] + j[:, None] * n if HALVES else c[None, :] * ROWS + j[:, None]
         p = load_rows_of(P, place, inside[None, :], HALVES)
-        rest = load_rows_of(P_rest, place, inside[None, :], HALVES) if THREE else p
+        p_rest = load_rows_of(P_rest, place, inside[None, :], HALVES) if THREE else p
         there = moves[:, None] if HALVES else moves[:, None] & inside[None, :]
         old = ()
         for s in tl.static_range(COUNT):
@@ -245,7 +210,7 @@ def update(
             q_rest = load_rows_of(P_rest, later, inside[:, None], HALVES) if THREE else q
         sums = ()
         for s in tl.static_range(COUNT):
-            x = product(W[s], p, rest, scale, old[s], THREE, HALVES)
+            x = product(W[s], p, p_rest, scale, old[s], THREE, HALVES)
             tl.store(at[OTHER if s else ONE] + c[None, :], x, mask=there)
             if NEXT:
                 sums = sums + (product(split(x, THREE, HALVES), q, q_rest, scale_next, V[s], THREE, HALVES),)
@@ -257,3 +222,125 @@ def update(
         for s in tl.static_range(COUNT):
             row = ((OTHER if s else ONE) * ROWS + j)[None, :] * wide
             tl.store(z + row + k[:, None], V[s], mask=ok[:, None])
+
+
+# ------------------------------------------------------------------ loads and stores, as tuples of a number a learner
+
+
+@inner
+def load_state(BEFORE, wide, k, ok):
+    """Memory and bounds."""
+    memory = ()
+    for r in tl.static_range(MEMORY):
+        memory = memory + (tl.load(BEFORE + r * wide + k, mask=ok, other=0.0),)
+    size = ()
+    for r in tl.static_range(VECTORS):
+        size = size + (tl.load(BEFORE + (MEMORY + r) * wide + k, mask=ok, other=0.0).to(REAL),)
+    return memory, size
+
+
+@inner
+def store_state(AFTER, wide, k, moves, memory, size):
+    for r in tl.static_range(MEMORY):
+        tl.store(AFTER + r * wide + k, memory[r], mask=moves)
+    for r in tl.static_range(VECTORS):
+        tl.store(AFTER + (MEMORY + r) * wide + k, size[r], mask=moves)
+
+
+@inner
+def load_step(parameters, k, ok):
+    """The parameters of the first step: those that do not vary hold for every step."""
+    step = ()
+    for r in tl.static_range(PARAMETERS):
+        step = step + (tl.load(parameters[r][0] + k * parameters[r][2], mask=ok, other=0.0).to(tl.float64),)
+    return step
+
+
+@inner
+def vary_step(step, parameters, varies, when, k, ok):
+    """The same with the varying parameters of step ``when``."""
+    out = ()
+    for r in tl.static_range(PARAMETERS):
+        if varies[r]:
+            at = parameters[r][0] + when * parameters[r][1] + k * parameters[r][2]
+            out = out + (tl.load(at, mask=ok, other=0.0).to(tl.float64),)
+        else:
+            out = out + (step[r],)
+    return out
+
+
+@inner
+def add_parts(z, wide, within, parts, ROWS: tl.constexpr):
+    """V as the sum of its parts, which lie behind it, in their order."""
+    i = tl.arange(0, GROUP)
+    for row in range(0, VECTORS * ROWS, GROUP):
+        at = z[None, :] + (row + i)[:, None] * wide
+        total = tl.load(at + VECTORS * ROWS * wide, mask=within, other=0.0)
+        for share in range(2, parts + 1):
+            total += tl.load(at + share * VECTORS * ROWS * wide, mask=within, other=0.0)
+        tl.store(at, total, mask=within)
+
+
+@inner
+def load_ring(y, wide, ok, last_ok, RING: tl.constexpr, ROWS: tl.constexpr):
+    """V of a group's rows and, where the ring has room, of the row after them."""
+    ring = ()
+    for i in tl.static_range(RING):
+        z = ()
+        for r in tl.static_range(VECTORS):
+            z = z + (tl.load(y + r * ROWS * wide + i * wide, mask=ok if i < GROUP else last_ok, other=0.0),)
+        ring = ring + (z,)
+    return ring
+
+
+@inner
+def store_ring(y, wide, ok, ring, FIRST: tl.constexpr, ROWS: tl.constexpr):
+    """W of a group's rows in the place of V, from the ring's row FIRST on."""
+    for r in tl.static_range(VECTORS):
+        for i in tl.static_range(GROUP):
+            tl.store(y + r * ROWS * wide + i * wide, ring[FIRST + i][r], mask=ok)
+
+
+@inner
+def store_row(at, wide, ok, z, ROWS: tl.constexpr):
+    for r in tl.static_range(VECTORS):
+        tl.store(at + r * ROWS * wide, z[r], mask=ok)
+
+
+@inner
+def load_rows(at, wide, within, ROWS: tl.constexpr):
+    """Some rows at a time, with learners along the second axis."""
+    z = ()
+    for r in tl.static_range(VECTORS):
+        z = z + (tl.load(at + r * ROWS * wide, mask=within, other=0.0),)
+    return z
+
+
+@inner
+def store_rows(at, wide, within, z, ROWS: tl.constexpr):
+    for r in tl.static_range(VECTORS):
+        tl.store(at + r * ROWS * wide, z[r], mask=within)
+
+
+@inner
+def store_total(TAIL, wide, k, ok, a):
+    for r in tl.static_range(PAIRS):
+        tl.store(TAIL + r * wide + k, a[r], mask=ok)
+
+
+@inner
+def load_total(TAIL, wide, k, ok):
+    """A_total, for blocks with learners along the first axis."""
+    a = ()
+    for r in tl.static_range(PAIRS):
+        a = a + (tl.load(TAIL + r * wide + k, mask=ok, other=0.0)[:, None],)
+    return a
+
+
+@inner
+def along_rows(a):
+    """For blocks with learners along the second axis."""
+    out = ()
+    for r in tl.static_range(PAIRS):
+        out = out + (a[r][None, :],)
+    return out

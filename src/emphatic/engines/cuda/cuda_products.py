@@ -47,20 +47,20 @@ def product(a, b, b_rest, scale, out, THREE: tl.constexpr, HALVES: tl.constexpr)
     What is left out, low·low, is below a float32's own rounding: the three products are as exact as float32 ones. A
     tensor core cuts off where it should round, so that a long sum shrinks: the product is added to ``out`` apart.
     """
-    high, low, own = a
+    high, low, a_scale = a
     if HALVES:
         if THREE:
-            made = tl.dot(low, b)
-            made = tl.dot(high, b_rest, made)
-            made = tl.dot(high, b, made)
+            total = tl.dot(low, b)
+            total = tl.dot(high, b_rest, total)
+            total = tl.dot(high, b, total)
         else:
-            made = tl.dot(high, b)
-        out = out + made * (own * scale)
+            total = tl.dot(high, b)
+        out = out + total * (a_scale * scale)
     elif THREE:
-        made = tl.dot(low, b, input_precision="tf32")
-        made = tl.dot(high, b_rest, made, input_precision="tf32")
-        made = tl.dot(high, b, made, input_precision="tf32")
-        out = out + made
+        total = tl.dot(low, b, input_precision="tf32")
+        total = tl.dot(high, b_rest, total, input_precision="tf32")
+        total = tl.dot(high, b, total, input_precision="tf32")
+        out = out + total
     else:
         out = out + tl.dot(high, b, input_precision="tf32", out_dtype=high.dtype)
     return out
@@ -79,21 +79,21 @@ def project(
     there = row < mK
     j = tl.arange(0, ROWS)
     i = tl.arange(0, TILE)
-    first = tl.program_id(1) * span
+    left = tl.program_id(1) * span
     x_at = X + row.to(tl.int64)[:, None] * n
     at = chunk * ROWS * n + j[None, :] * n
     scale = tl.load(SCALE + chunk)
     v = tl.zeros((BLOCK, ROWS), X.dtype.element_ty)
-    count = (tl.minimum(first + span, n) - first + TILE - 1) // TILE
+    count = (tl.minimum(left + span, n) - left + TILE - 1) // TILE
     for turn in tl.range(0, count, num_stages=STAGES):
         # Each program begins at another tile: otherwise all would read from the same few memory channels at once.
-        c = first + (turn + tl.program_id(0)) % count * TILE + i
+        c = left + (turn + tl.program_id(0)) % count * TILE + i
         inside = c < n
         within = there[:, None] if HALVES else there[:, None] & inside[None, :]
         x = tl.load(x_at + c[None, :], mask=within, other=0.0)
         p = load_rows_of(P, at + c[:, None], inside[:, None], HALVES)
-        rest = load_rows_of(P_rest, at + c[:, None], inside[:, None], HALVES) if THREE else p
-        v = product(split(x, THREE, HALVES), p, rest, scale, v, THREE, HALVES)
+        p_rest = load_rows_of(P_rest, at + c[:, None], inside[:, None], HALVES) if THREE else p
+        v = product(split(x, THREE, HALVES), p, p_rest, scale, v, THREE, HALVES)
     k = place_of_share(mK * ROWS) + (row // K).to(tl.int64) * ROWS * K + row % K
     tl.store(Z + k[:, None] + j[None, :].to(tl.int64) * K, v, mask=there[:, None])
 

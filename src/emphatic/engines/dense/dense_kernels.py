@@ -16,42 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emphatic.engines.rule_functions import (
-        COUNTER,
-        HUGE,
-        LIMIT,
-        add_common,
-        add_lengths,
-        add_own,
-        add_products,
-        all_within,
-        bounds,
-        decide,
-        is_acceptable,
-        is_finite,
-        is_small,
-        keep,
-        kept,
-        larger,
-        load,
-        magnitudes,
-        move,
-        no_common,
-        no_lengths,
-        no_own,
-        no_products,
-        read,
-        real,
-        rounded,
-        split_common,
-        split_lengths,
-        split_own,
-        split_products,
-        step_at,
-        store,
-        update,
-        write,
+        COUNTER, HUGE, LIMIT, add_common, add_lengths, add_own, add_products, all_within, bounds, decide, is_acceptable,
+        is_finite, is_small, keep, kept, larger, load, magnitudes, move, no_common, no_lengths, no_own, no_products,
+        read, real, rounded, split_common, split_lengths, split_own, split_products, step_at, store, update, write,
         zeros,
-    )
+    )  # fmt: skip
     from emphatic.rules import Scalars
 
     Array = NDArray[Any]
@@ -189,13 +158,13 @@ def run_wide(
     status, seen, top = -1, 0, 0.0
     delta = 0.0
     memory, size = load(scalars, 0)
-    one = np.empty(1, bits.dtype)
+    word = np.empty(1, bits.dtype)
     sums = no_products()
     for t in range(T):
         if t == seen:
             seen = min(t + max(1, AHEAD // n), T)
-            one[0] = largest_bits(bits, bits_next, t, seen, one_log)
-            top = np.float64(one.view(Phi.dtype)[0])
+            word[0] = largest_bits(bits, bits_next, t, seen, one_log)
+            top = np.float64(word.view(Phi.dtype)[0])
             if not top <= LIMIT:
                 status = UNFIT
                 break
@@ -229,7 +198,7 @@ def run_wide(
 
 @inner
 def value_error(goal: Floats, theta: Array) -> float:
-    """The root mean square value error of one learner: see ``probe``."""
+    """The root mean square value error of one learner: see ``Probe``."""
     n = theta.shape[0]
     square = 0.0
     for i in range(goal.shape[0]):

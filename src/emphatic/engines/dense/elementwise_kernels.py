@@ -1,7 +1,7 @@
 """The dense engine's steps for an elementwise rule: ``learn_step`` for one learner, ``run_many`` for any number.
 
 A step is tried on X itself, and what X was is kept in Y: where a number leaves its range, X is restored. Functions that
-are not here are those of the rule: see ``rule_functions`` and ``elementwise_functions``.
+are not here are those of the rule: see ``rule_functions`` and ``unrolled``.
 """
 
 from __future__ import annotations
@@ -16,18 +16,9 @@ from emphatic.engines.intrinsics import address
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.elementwise_functions import (
-        ADAPTS,
-        CHANGE,
-        adapt,
-        add_terms,
-        are_finite,
-        component,
-        decide_all,
-        excesses,
-        no_terms,
-        signals,
-    )
+    from emphatic.engines.unrolled import (
+        ADAPTS, CHANGE, adapt, add_terms, are_finite, component, decide_all, excesses, no_terms, signals,
+    )  # fmt: skip
     from emphatic.engines.rule_functions import COUNTER, HUGE, is_acceptable, load, read, real, step_at, store, write
     from emphatic.rules import Scalars
 
@@ -79,10 +70,10 @@ def take_step(
         z, p, q = read(X, k, i), phi[i], phi_next[i]
         if not ADAPTS:
             write(Y, k, i, z)
-        after = component(s, z, p, q)
-        write(X, k, i, after)
-        amiss += excesses(after)
-        change += (after[0] - z[0]) * q
+        z_next = component(s, z, p, q)
+        write(X, k, i, z_next)
+        amiss += excesses(z_next)
+        change += (z_next[0] - z[0]) * q
     if amiss > 0.0 or not are_finite(delta, memory, s) or not abs(np.float64(change)) <= HUGE:
         put_back(X, Y, k)
         return False, delta, v
@@ -101,8 +92,8 @@ def learn_step(X: Array, Y: Array, scalars: Floats, phi: Array, phi_next: Array,
         return np.nan
     if (address(phi) | address(phi_next)) % phi.itemsize != 0:
         return np.nan
-    taken, delta, _ = take_step(X, Y, scalars, 0, phi, phi_next, step, False)
-    return float(delta) if taken else np.nan
+    moved, delta, _ = take_step(X, Y, scalars, 0, phi, phi_next, step, False)
+    return float(delta) if moved else np.nan
 
 
 def run_many(
@@ -119,14 +110,14 @@ def run_many(
             for i in range(scalars.shape[1]):
                 before[k, i] = scalars[k, i]
             was_frozen = frozen[k]
-            taken, delta, v = take_step(X, Y, scalars, k, Phi[t], Phi_next[t], step_at(parameters, t, k), was_frozen)
-            if not taken and not was_frozen:
+            moved, delta, v = take_step(X, Y, scalars, k, Phi[t], Phi_next[t], step_at(parameters, t, k), was_frozen)
+            if not moved and not was_frozen:
                 if not freeze:
-                    for other in range(k):
-                        if not frozen[other]:
-                            put_back(X, Y, other)
+                    for earlier in range(k):
+                        if not frozen[earlier]:
+                            put_back(X, Y, earlier)
                             for i in range(scalars.shape[1]):
-                                scalars[other, i] = before[other, i]
+                                scalars[earlier, i] = before[earlier, i]
                     return int(t * X.shape[1] + k)
                 frozen[k] = True
             last_delta[k] = delta

@@ -1,6 +1,6 @@
 """The dense engine's kernel for many learners of few features, which run side by side.
 
-Functions that are not defined here belong to the rule: see ``rule_functions`` and ``lanes_functions``.
+Functions that are not defined here belong to the rule: see ``rule_functions`` and ``lanes``.
 """
 
 from __future__ import annotations
@@ -14,38 +14,13 @@ from emphatic.engines.compiled import small
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.dense.lanes_functions import (
-        AT_AMISS,
-        AT_DELTA,
-        AT_ERROR,
-        AT_MEMORY,
-        AT_PREDICTION,
-        FEATURES,
-        LANES,
-        PROBED,
-        SLOTS,
-        components,
-        goal_of,
-        lane_error,
-        lane_products,
-        lane_state,
-        lane_step,
-        lane_vectors,
-        move_lane,
-        set_state,
-        spread_all,
-    )
+    from emphatic.engines.dense.lanes import (
+        AT_AMISS, AT_DELTA, AT_ERROR, AT_MEMORY, AT_PREDICTION, FEATURES, LANES, PROBED, SLOTS, components, goal_of,
+        lane_error, lane_products, lane_state, lane_step, lane_vectors, move_lane, set_state, spread_all,
+    )  # fmt: skip
     from emphatic.engines.rule_functions import (
-        COUNTER,
-        LIMIT,
-        MEMORY,
-        VECTORS,
-        bounds,
-        decide,
-        is_finite,
-        is_small,
-        rounded,
-    )
+        COUNTER, LIMIT, MEMORY, VECTORS, bounds, decide, is_finite, is_small, rounded,
+    )  # fmt: skip
 
     Array = NDArray[Any]
     Floats = NDArray[np.float64]

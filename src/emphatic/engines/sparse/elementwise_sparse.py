@@ -17,13 +17,9 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features
-from emphatic.engines.elementwise_functions import ElementwiseFunctions
-from emphatic.engines.rows import Rows
-from emphatic.engines.sparse.engine import choose_bounds, hold
-from emphatic.engines.sparse.sparse_functions import STAMP, Layout, sparse_functions
-from emphatic.engines.unrolled import Functions, tuple_of
-from emphatic.engines.watch import Watch
+from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
+from emphatic.engines.sparse import STAMP, Layout, choose_bounds, functions_for, hold
+from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
 if TYPE_CHECKING:
     from emphatic.rules import ElementwiseRule, Scalars
@@ -52,9 +48,9 @@ decisions: Callable[[Floats, int], tuple[Scalars, Scalars, Scalars]]
 
 def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
     """The rule's functions, with those that are declared here."""
-    made, at = sparse_functions(rule, dtype, ElementwiseFunctions), Layout(rule)
-    u, add = made.u, made.add
-    made.constant("EAGER", bool(rule.eager))
+    functions, at = functions_for(rule, dtype, ElementwiseFunctions), Layout(rule)
+    u, add = functions.u, functions.add
+    functions.constant("EAGER", bool(rule.eager))
     lines = []
     for j in u.traces:
         lines += [f"h{j} = real(z[{j}] / scale[{j}])", f"column['H{j}'] = h{j}", f"column['E{j}'] = e[{j - at.w}]"]
@@ -67,18 +63,18 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
     add("set_held(column, z)", *(f"{field} = z[{r}]" for r, field in enumerate(fields)))
     add("z_at(work, a)", f"return {tuple_of(f'work[{r}, a]' for r in u.vectors)}")
     add("set_z(work, a, z)", *(f"work[{r}, a] = z[{r}]" for r in u.vectors))
-    own = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces] or ["0.0"]
-    add("decay_of(c)", *made.unpack("c"), f"return {functools.reduce(lambda a, b: f'max({a}, {b})', own)}")
+    decays = [f"abs({u.entry(f'a{j}_{j}')})" for j in u.traces] or ["0.0"]
+    add("decay_of(c)", *functions.unpack("c"), f"return {functools.reduce(lambda a, b: f'max({a}, {b})', decays)}")
     add("drop_of(memory)", f"return memory[{rule.memory.index(rule.eager)}]" if rule.eager else "return 0.0")
-    held = [*(f"memory[{i}]" for i in range(u.M)), *(f"size[{r}]" for r in u.vectors)]
-    held += [f"c[{i}]" for i in range(len(u.coefficients))]
-    add("keep_decisions(made, k, memory, size, c)", *(f"made[k, {i}] = {name}" for i, name in enumerate(held)))
-    groups, taken = [], 0
+    values = [*(f"memory[{i}]" for i in range(u.M)), *(f"size[{r}]" for r in u.vectors)]
+    values += [f"c[{i}]" for i in range(len(u.coefficients))]
+    add("keep_decisions(made, k, memory, size, c)", *(f"made[k, {i}] = {name}" for i, name in enumerate(values)))
+    groups, begin = [], 0
     for size in (u.M, u.m, len(u.coefficients)):
-        groups.append(tuple_of(f"made[k, {i}]" for i in range(taken, taken + size)))
-        taken += size
+        groups.append(tuple_of(f"made[k, {i}]" for i in range(begin, begin + size)))
+        begin += size
     add("decisions(made, k)", f"return {', '.join(groups)}")
-    return made
+    return functions
 
 
 def _record(rule: ElementwiseRule, dtype: str) -> np.dtype[Any]:
@@ -101,17 +97,27 @@ def kernel(rule: ElementwiseRule, dtype: str, name: str, interpreted: bool) -> A
     module = compiled.module(f"sparse_{rule.name}_{dtype}", text)
     column: Any = numba.from_dtype(_record(rule, dtype))
     flat, table = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
-    whole, whole2 = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
-    lazy = (types.Array(column, 2, "C"), table, whole2, types.Array(f8, 4, "C"))
+    counts, lists = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
+    lazy = (types.Array(column, 2, "C"), table, lists, types.Array(f8, 4, "C"))
     cube = types.Array(f8, 3, "C")
-    own = (*lazy, table, whole2, whole, table, whole2, cube, cube)
+    arrays = (*lazy, table, lists, counts, table, lists, cube, cube)
     index, value = types.Array(i8, 1, "C", readonly=True), types.Array(f8, 1, "A", readonly=True)
     rows, count = (index, index, value), len(rule.parameters)
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), count)
     predictions = types.Array(getattr(types, dtype), 2, "C")
     signature = {
-        "learn": (*own, index, value, index, value, *[f8] * count),
-        "run_many": (*own, whole, flat, types.Array(flag, 1, "C"), flag, *rows, *rows, parameters, predictions),
+        "learn": (*arrays, index, value, index, value, *[f8] * count),
+        "run_many": (
+            *arrays,
+            counts,
+            flat,
+            types.Array(flag, 1, "C"),
+            flag,
+            *rows,
+            *rows,
+            parameters,
+            predictions,
+        ),
         "settle_learner": lazy,
         "predict_many": (*lazy, *rows, table),
     }
@@ -171,7 +177,7 @@ class SparseElementwise(Engine):
             return None
         compiled_learn, kernels = self._compiled("learn"), self._kernels
 
-        def learn(phi: Any, phi_next: Any, *parameters: float) -> float:
+        def learn(phi: Row, phi_next: Row, *parameters: float) -> float:
             step = kernels.get("bound learn")
             if step is None:
                 step = kernels["bound learn"] = functools.partial(compiled_learn, *self._state)
@@ -225,12 +231,12 @@ class SparseElementwise(Engine):
         if not self.rule.eager:
             return
         for k in range(self.K):
-            some = np.zeros(self.n, bool)
+            traced = np.zeros(self.n, bool)
             for j in self._layout.traces:
-                some |= self._columns[f"H{j}"][k] != 0.0
-            found = np.flatnonzero(some)
-            self._live[k, : len(found)], self._counts[k] = found, len(found)
-            self._columns["L"][k, found] = 1.0
+                traced |= self._columns[f"H{j}"][k] != 0.0
+            live = np.flatnonzero(traced)
+            self._live[k, : len(live)], self._counts[k] = live, len(live)
+            self._columns["L"][k, live] = 1.0
             self._mark(k)
 
     def _mark(self, k: int) -> None:
@@ -256,21 +262,21 @@ class SparseElementwise(Engine):
         """C, H and the stamps as they are, what columns of the table may still owe, and the list of live columns."""
         used, most = int(self._epoch[:, ::2].max(initial=0)), int(self._counts.max(initial=0))
         fields = {name: self._columns[name] for name in self._layout.names}
-        kept = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :, :used]}
+        scales = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :, :used]}
         lists = (
             {"live": self._live[:, :most], "counts": self._counts, "L": self._columns["L"]} if self.rule.eager else {}
         )
-        return fields | kept | lists | {"bounds": self.scalars[:, self.M : -1]}
+        return fields | scales | lists | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
         if not pending:
             return
         hold("epoch", pending["epoch"], "int64", self._epoch.shape)
         epoch = pending["epoch"]
-        now = epoch[:, ::2]
-        if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= now) & (now < self._table.shape[2])).all():
+        present = epoch[:, ::2]
+        if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= present) & (present < self._table.shape[2])).all():
             raise ValueError("its epochs are out of range")
-        used = int(now.max(initial=0))
+        used = int(present.max(initial=0))
         table = pending["table"][:, :, :used]
         hold("table", table, "float64", (*self._table.shape[:2], used, self._table.shape[3]))
         hold("scale", pending["scale"], "float64", self._scale.shape)
@@ -280,7 +286,7 @@ class SparseElementwise(Engine):
             hold(name, pending[name], self._columns.dtype[name].name, (self.K, self.n))
             if name[0] == "E":
                 stamp, j = pending[name], int(name[1:]) - self._layout.w
-                if not ((stamp >= 0) & (stamp <= now[:, j, None])).all():
+                if not ((stamp >= 0) & (stamp <= present[:, j, None])).all():
                     raise ValueError(f"its stamps {name!r} are out of range")
         self._resume_live(pending)
         bounds = self.scalars[:, self.M : -1]

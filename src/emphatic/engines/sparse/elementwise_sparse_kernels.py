@@ -6,7 +6,7 @@ columns that have a trace: they are listed in ``live``, C stays 1, and a column 
 
 A step has two halves, so that no learner moves before all have been found to stay finite: ``find`` leaves what the
 active columns will be in ``work``, and ``move`` puts them there. Functions that are not defined here belong to the
-rule: see ``rule_functions``, ``elementwise_functions`` and ``elementwise_sparse``.
+rule: see ``rule_functions``, ``unrolled`` and ``elementwise_sparse``.
 """
 
 from __future__ import annotations
@@ -20,59 +20,18 @@ from emphatic.engines.compiled import inner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.elementwise_functions import (
-        ADAPTS,
-        CHANGE,
-        adapt,
-        add_terms,
-        are_finite,
-        bounds_of,
-        component,
-        decide_all,
-        excesses,
-        linear,
-        no_terms,
+    from emphatic.engines.unrolled import (
+        ADAPTS, CHANGE, adapt, add_terms, are_finite, bounds_of, component, decide_all, excesses, linear, no_terms,
         signals,
-    )
+    )  # fmt: skip
     from emphatic.engines.rule_functions import (
-        COUNTER,
-        HUGE,
-        LIMIT,
-        TRACES,
-        VECTORS,
-        WEIGHTS,
-        all_within,
-        is_acceptable,
-        is_small,
-        larger,
-        load,
-        magnitudes,
-        step_at,
-        store,
-        zeros,
-    )
+        COUNTER, HUGE, LIMIT, TRACES, VECTORS, WEIGHTS, all_within, is_acceptable, is_small, larger, load, magnitudes,
+        step_at, store, zeros,
+    )  # fmt: skip
     from emphatic.engines.sparse.elementwise_sparse import (
-        EAGER,
-        decay_of,
-        decisions,
-        drop_of,
-        held,
-        keep_decisions,
-        put,
-        set_held,
-        set_z,
-        z_at,
-    )
-    from emphatic.engines.sparse.sparse_functions import (
-        HIGH,
-        LOW,
-        NEAR_THE_END,
-        advance,
-        at_least_one,
-        epochs,
-        place,
-        present,
-    )
+        EAGER, decay_of, decisions, drop_of, held, keep_decisions, put, set_held, set_z, z_at,
+    )  # fmt: skip
+    from emphatic.engines.sparse import HIGH, LOW, NEAR_THE_END, advance, at_least_one, epochs, place, present
     from emphatic.engines.sparse.sparse_kernels import are_sound, close_epoch, is_over, settle, start_over, value_of
     from emphatic.rules import Scalars
 
@@ -157,10 +116,10 @@ def find(
     c, s, memory = decide_all(step, memory, delta, sums)
     for a in range(count):
         z, p, q = z_at(work, a), phi[0, a], phi[1, a]
-        after = component(s, z, p, q)
-        change += (after[0] - z[0]) * q
-        amiss += excesses(after)
-        set_z(work, a, after)
+        z_next = component(s, z, p, q)
+        change += (z_next[0] - z[0]) * q
+        amiss += excesses(z_next)
+        set_z(work, a, z_next)
     if amiss > 0.0 or not (are_finite(delta, memory, s) and abs(change) <= HUGE):
         return False, delta, v
     if not EAGER:
@@ -264,9 +223,9 @@ def take_step(
             release(columns[k], counts, k, active[k], count)
         if not fine and not was_frozen:
             if not freeze:
-                for other in range(k):
-                    if found[other] >= 0:
-                        release(columns[other], counts, other, active[other], found[other])
+                for earlier in range(k):
+                    if found[earlier] >= 0:
+                        release(columns[earlier], counts, earlier, active[earlier], found[earlier])
                 return k
             frozen[k] = True
         last_delta[k] = delta

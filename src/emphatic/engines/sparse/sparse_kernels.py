@@ -2,7 +2,7 @@
 
 X = C·H: ``columns`` are those of H, with a value for each vector and a stamp for each trace, and ``scale`` is C.
 SPARSE.md derives what is done here. Functions that are not defined here belong to the rule: see ``rule_functions`` and
-``sparse_functions``.
+the engine.
 """
 
 from __future__ import annotations
@@ -17,48 +17,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emphatic.engines.rule_functions import (
-        COUNTER,
-        HUGE,
-        LIMIT,
-        TRACES,
-        VECTORS,
-        WEIGHTS,
-        all_within,
-        bounds,
-        decide,
-        is_acceptable,
-        is_finite,
-        is_small,
-        larger,
-        load,
-        magnitudes,
-        step_at,
-        store,
-        update_plain,
-        zeros,
-    )
-    from emphatic.engines.sparse.sparse_functions import (
-        HIGH,
-        LOW,
-        NEAR_THE_END,
-        PEAKS,
-        PERIOD,
-        SHRUNK,
-        add_held,
-        add_phi,
-        add_phi_next,
-        advance,
-        at_least_one,
-        combine,
-        epochs,
-        fetch,
-        increments,
-        mark,
-        marked,
-        place,
-        present,
-        slot,
-    )
+        COUNTER, HUGE, LIMIT, TRACES, VECTORS, WEIGHTS, all_within, bounds, decide, is_acceptable, is_finite, is_small,
+        larger, load, magnitudes, step_at, store, update_plain, zeros,
+    )  # fmt: skip
+    from emphatic.engines.sparse import (
+        HIGH, LOW, NEAR_THE_END, PEAKS, PERIOD, SHRUNK, add_held, add_phi, add_phi_next, advance, at_least_one, combine,
+        epochs, fetch, increments, mark, marked, place, present, slot,
+    )  # fmt: skip
     from emphatic.rules import Scalars
 
     Columns = NDArray[np.void]
@@ -93,10 +58,10 @@ def is_over(scale: Floats, trace: int) -> bool:
     size = abs(scale[WEIGHTS + trace])
     if size > scale[PEAKS + trace]:
         scale[PEAKS + trace] = size
-    taken = False
+    feeds = False
     for r in range(WEIGHTS):
-        taken = taken or slot(r, trace) >= 0
-    return not LOW <= size <= HIGH or (taken and size < SHRUNK * scale[PEAKS + trace])
+        feeds = feeds or slot(r, trace) >= 0
+    return not LOW <= size <= HIGH or (feeds and size < SHRUNK * scale[PEAKS + trace])
 
 
 @inner

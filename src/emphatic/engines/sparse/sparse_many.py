@@ -12,7 +12,7 @@ and 44 bytes per feature.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,28 +20,27 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features
-from emphatic.engines.rows import Rows
-from emphatic.engines.sparse.columns_kernels import LANES, NEVER
-from emphatic.engines.sparse.engine import choose_bounds, hold
-from emphatic.engines.sparse.sparse_many_functions import rows_of, sparse_many_functions
-from emphatic.engines.unrolled import unrolled
-from emphatic.engines.watch import Watch
+from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
+from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, choose_bounds, hold
+from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
+from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
-    from emphatic.rules import Rule
+    from emphatic.rules import Rule, Scalars
 
-__all__ = ["SparseMany"]
+    Floats = NDArray[np.float64]
+
+__all__ = ["HIGH", "LOW", "SHRUNK", "SparseMany"]
 
 
 @functools.cache
 def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     """One of the functions of ``sparse_many_kernels``, for this rule."""
     real, f8, i8, i4, flag = getattr(types, dtype), types.float64, types.int64, types.int32, types.boolean
-    text = compiled.compose(sparse_many_functions(rule, dtype), "sparse.columns_kernels", "sparse.sparse_many_kernels")
+    text = compiled.compose(functions_for(rule, dtype), "sparse.sparse_many_kernels")
     module = compiled.module(f"sparse_many_{rule.name}_{dtype}", text)
 
-    def array(of: Any, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:
+    def array(of: types.Type, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:
         return types.Array(of, ndim, layout, readonly=readonly)
 
     index = array(i8, 1, readonly=True)
@@ -53,9 +52,9 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     draws = (array(real, 1), array(real, 1))
     scratch = (array(f8, 2), array(f8, 2), array(i4, 1), *draws, array(real, 2), array(i4, 1), array(i4, 2))
     parameters = compiled.several(array(f8, 2, "A", readonly=True), len(rule.parameters))
-    given = (array(flag, 1), flag, *rows, *rows, f8, flag, parameters, array(real, 2))
+    inputs = (array(flag, 1), flag, *rows, *rows, f8, flag, parameters, array(real, 2))
     signature = {
-        "run": (*state, *log, *learners, *phi, *phi, *scratch, *given),
+        "run": (*state, *log, *learners, *phi, *phi, *scratch, *inputs),
         "predict": (*state, *phi, *rows, array(f8, 2)),
         "settle_some": (*state, i8, i8),
     }
@@ -83,7 +82,7 @@ class SparseMany(Engine):
         self._scale = np.zeros((rows["SCALE"], K))
         self._scale[:m] = self._scale[rows["PEAK"] :] = 1.0
         self._since = np.zeros(m * K, np.int32)
-        #: Of each column, when it was last touched, and its place in the log; see ``columns_kernels``.
+        #: Of each column, when it was last touched, and its place in the log; see ``sparse_many_kernels``.
         self._places = np.zeros((2, n), np.int32)
         self._places[1] = -1
         #: The traces' marks, the log, and the time with the length of the log.
@@ -111,12 +110,12 @@ class SparseMany(Engine):
         return 1, 0
 
     def make_kernel(self, name: str) -> Any:
-        made = compiled.direct(kernel(self.rule, self.dtype, name, compiled.interpreted()))
+        entry = compiled.direct(kernel(self.rule, self.dtype, name, compiled.interpreted()))
         state: Any = (self._H, self._scale, self._since, self._places)
         if name == "run":
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
             state += (*self._phi, *self._phi_next, *self._scratch)
-        return functools.partial(made, *state)
+        return functools.partial(entry, *state)
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
@@ -131,24 +130,20 @@ class SparseMany(Engine):
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)
         self._make_time(len(phi))
-        status: int = self._compiled("run")(
-            watch.frozen, watch.freeze, phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value,
-            top, True, parameters, predictions,
-        )  # fmt: skip
+        rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
+        status: int = self._compiled("run")(watch.frozen, watch.freeze, *rows, top, True, parameters, predictions)
         return status
 
     def stepper(self, single: bool) -> Any:
         run, start, start_next = self._compiled("run"), np.zeros(2, np.int64), np.zeros(2, np.int64)
         none = np.empty((0, self.K), self.dtype)
 
-        def step(phi: Any, phi_next: Any, parameters: Arrays, frozen: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+        def step(phi: Row, phi_next: Row, parameters: Arrays, frozen: NDArray[np.bool_]) -> NDArray[np.float64] | None:
             self._make_time(1)
             index, index_next = phi.indices, phi_next.indices
             start[1], start_next[1] = len(index), len(index_next)
-            status = run(
-                frozen, False, start, index, phi.values, start_next, index_next, phi_next.values, 0.0, False,
-                parameters, none,
-            )  # fmt: skip
+            rows = (start, index, phi.values, start_next, index_next, phi_next.values)
+            status = run(frozen, False, *rows, 0.0, False, parameters, none)
             return self.delta.copy() if status == -1 else None
 
         return step
@@ -159,15 +154,15 @@ class SparseMany(Engine):
     def blocks(self, r: int) -> Iterator[NDArray[Any]]:
         # (every number is rounded as ``settle`` rounds it)
         u, c, touch = unrolled(self.rule), self._fields(), self._places[0]
-        for first in range(0, self.K, LANES):
-            some = slice(first, first + LANES)
+        for begin in range(0, self.K, LANES):
+            lanes = slice(begin, begin + LANES)
 
-            def trace(j: int, some: slice = some) -> NDArray[Any]:
-                return np.where(touch[:, None] >= c["since"][j - u.w, some], c["H"][:, j, some], 0.0)
+            def trace(j: int, lanes: slice = lanes) -> NDArray[Any]:
+                return np.where(touch[:, None] >= c["since"][j - u.w, lanes], c["H"][:, j, lanes], 0.0)
 
-            value = c["diag"][r, some] * (trace(r) if r >= u.w else c["H"][:, r, some])
+            value = c["diag"][r, lanes] * (trace(r) if r >= u.w else c["H"][:, r, lanes])
             for j in u.feeds.get(r, []):
-                value = value + c["take"][r, j - u.w, some] * trace(j)
+                value = value + c["take"][r, j - u.w, lanes] * trace(j)
             yield value.T.astype(self.dtype, copy=False)
 
     def _fields(self) -> dict[str, NDArray[Any]]:
@@ -210,7 +205,7 @@ class SparseMany(Engine):
         try:
             room = self._rooms.pop()
         except IndexError:  # others are predicting at the same time, or nobody has
-            room = tuple(np.zeros(part.shape, part.dtype) for part in self._phi)
+            room = tuple(np.zeros(array.shape, array.dtype) for array in self._phi)
         self._compiled("predict")(*room, phi.start, phi.index, phi.value, out)
         self._rooms.append(room)
         predictions: NDArray[Any] = out.astype(self.dtype, copy=False)
@@ -225,32 +220,38 @@ class SparseMany(Engine):
         c["left"][:] = 1.0
 
     def select(self, ks: NDArray[np.int64]) -> SparseMany:
-        other = SparseMany(self.rule, self.n, len(ks), self.dtype)
-        for name, array in other._fields().items():
+        selection = SparseMany(self.rule, self.n, len(ks), self.dtype)
+        for name, array in selection._fields().items():
             np.take(self._fields()[name], ks, _LEARNERS[name], out=array, mode="clip")
-        other._share(self)
-        other.scalars[:] = self.scalars[ks]
-        return other
+        selection.share_times(self)
+        selection.scalars[:] = self.scalars[ks]
+        return selection
 
-    def _share(self, other: SparseMany) -> None:
+    @property
+    def touched(self) -> NDArray[np.int32]:
+        """When each column was last touched."""
+        times: NDArray[np.int32] = self._places[0]
+        return times
+
+    def share_times(self, other: SparseMany) -> None:
         """The same times as another's."""
         self._places[:], self._log[:], self._clock[:] = other._places, other._log, other._clock
 
-    def join(self, parts: Sequence[Engine]) -> None:
-        engines = [part for part in parts if isinstance(part, SparseMany)]
-        np.concatenate([part.scalars for part in parts], out=self.scalars)
-        if len(engines) < len(parts):  # single learners, each in its own form
+    def join(self, engines: Sequence[Engine]) -> None:
+        hordes = [engine for engine in engines if isinstance(engine, SparseMany)]
+        np.concatenate([engine.scalars for engine in engines], out=self.scalars)
+        if len(hordes) < len(engines):  # single learners, each in its own form
             for r in range(len(self.rule.vectors)):
-                self.set_vector(r, np.concatenate([part.vector(r) for part in parts]))
+                self.set_vector(r, np.concatenate([engine.vector(r) for engine in engines]))
             return
-        if not all(np.array_equal(engine._places[0], engines[0]._places[0]) for engine in engines):
-            engines = [engine.select(np.arange(engine.K)) for engine in engines]
-            for engine in engines:
+        if not all(np.array_equal(engine.touched, hordes[0].touched) for engine in hordes):
+            hordes = [engine.select(np.arange(engine.K)) for engine in hordes]
+            for engine in hordes:
                 engine._settle()
-        fields = [engine._fields() for engine in engines]
+        fields = [engine._fields() for engine in hordes]
         for name, array in self._fields().items():
             np.concatenate([field[name] for field in fields], _LEARNERS[name], out=array)
-        self._share(engines[0])
+        self.share_times(hordes[0])
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """C, H and the times as they are; the order of the log follows from the times."""
@@ -260,17 +261,17 @@ class SparseMany(Engine):
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
         if not pending:
             return
-        own = self.pending()
-        for name, array in own.items():
+        state = self.pending()
+        for name, array in state.items():
             hold(name, pending[name], array.dtype.name, array.shape)
-        now = int(pending["clock"][0])
+        present = int(pending["clock"][0])
         for name in ("touch", "since", "mark", "clock"):
-            if not ((pending[name] >= 0) & (pending[name] <= min(now, _MIDNIGHT))).all():
+            if not ((pending[name] >= 0) & (pending[name] <= min(present, _MIDNIGHT))).all():
                 raise ValueError(f"its times {name!r} are out of range")
         if not (pending["diag"] != 0.0).all():
             raise ValueError("one of its scales is 0")
-        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], own.pop("bounds"))
-        for name, array in own.items():
+        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], state.pop("bounds"))
+        for name, array in state.items():
             array[:] = pending[name]
         touch, where = self._places
         self._log[: self.n] = np.argsort(touch, kind="stable")
@@ -281,3 +282,58 @@ class SparseMany(Engine):
     def nbytes(self) -> int:
         state = (self._H, self._scale, self._since, self._places, self._marks, self._log, self._clock, self.scalars)
         return sum(array.nbytes for array in (*state, *self._phi, *self._phi_next, *self._scratch))
+
+
+# ----------------------------------------------------------- what the kernels call of a rule besides ``rule_functions``
+#
+# Rows of ``scale``, each (K,): C_rr of every vector; C_rj of every weight and trace; of every trace, the largest |C_jj|
+# since it was closed; and what is left of the traces of columns last touched before its mark. Rows of ``form``: A_rr
+# and A_rj likewise; then B of every vector for φ, and of every weight for φ'.
+
+#: Beyond this bound on |X| steps are taken on plain columns.
+NEAR_THE_END: float
+#: The first of these rows of ``scale`` and ``form``: C_rj and A_rj, the peaks, and what is left; B for φ and for φ'.
+TAKE: int
+PEAK: int
+LEFT: int
+PHI: int
+PHI_NEXT: int
+#: How many weights take φ', those before them included; and whether any weight scales itself.
+NEXT: int
+OWN_SCALES: bool
+
+#: (r, j): whether vector r takes trace j, which is counted from 0.
+feeds: Callable[[int, int], bool]
+#: (x, k, K) → X·φ of learner k, where x has it of all.
+products: Callable[[Floats, int, int], Scalars]
+#: (form, k, c): put A and B of learner k there, all that is not always 0.
+put_form: Callable[[Floats, int, Scalars], None]
+
+
+def rows_of(rule: Rule) -> dict[str, int]:
+    """The first rows by name, and how many there are of ``scale`` and of ``form``."""
+    u = unrolled(rule)
+    pairs = u.m + u.w * len(u.traces)
+    sizes = {"SCALE": pairs + 2 * len(u.traces), "FORM": pairs + u.m + u.w}
+    names = {"TAKE": u.m, "PEAK": pairs, "LEFT": pairs + len(u.traces), "PHI": pairs, "PHI_NEXT": pairs + u.m}
+    return names | sizes | {"NEXT": max(u.takes_next, default=-1) + 1}
+
+
+def functions_for(rule: Rule, dtype: str) -> Functions:
+    """The functions of this rule for ``sparse_many_kernels``."""
+    functions, rows = Functions(rule, dtype), rows_of(rule)
+    u, add = functions.u, functions.add
+    add_limits(functions)
+    for name, row in rows.items():
+        functions.constant(name, row)
+    functions.constant("OWN_SCALES", any(u.A[r][r] != 1.0 for r in u.weights))
+
+    fed = [(r, j - u.w) for r in u.weights for j in u.feeds[r]]
+    add("feeds(r, j)", f"return {' or '.join(f'(r == {r} and j == {j})' for r, j in fed) or 'False'}")
+    add("products(x, k, K)", f"return {tuple_of(f'x[{r} * K + k]' for r in u.vectors)}")
+    where = {f"a{r}_{r}": r for r in u.vectors}
+    where |= {f"a{r}_{u.w + j}": rows["TAKE"] + r * len(u.traces) + j for r, j in fed}
+    where |= {f"b{r}": rows["PHI"] + r for r in u.vectors} | {f"d{r}": rows["PHI_NEXT"] + r for r in u.takes_next}
+    entries = (f"form[{i}, k] = {u.entry(name)}" for name, i in where.items())
+    add("put_form(form, k, c)", *functions.unpack("c"), *entries)
+    return functions
