@@ -21,8 +21,7 @@ from emphatic.cluster.learner import BLOCK
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.learning import Learners, Log, OnCheckpoint, Progress, checkpoint_file
-from emphatic.nexting.related import horde_options, make_makers
+from emphatic.nexting.learning import Learners, Log, OnCheckpoint, Progress, checkpoint_file, horde_options, make_makers
 from emphatic.nexting.runner import Nexting, NextingResult, check_free, run_job, silent
 from emphatic.nexting.settings import Settings
 from emphatic.tables import Block
@@ -129,7 +128,7 @@ class ClusterExecutor:
         return _ClusterLearners(cluster)
 
     def resume(self, log: Log, point: ResumePoint) -> Learners:
-        if not PartStore(self._out / UNFINISHED).numbers("predictions"):
+        if not PartStore(self._out / UNFINISHED).starts("predictions"):
             raise ValueError(
                 f"{self._out}: the predictions of the run in {self._storage} are elsewhere: give the same --out."
             )

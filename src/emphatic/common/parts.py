@@ -56,8 +56,8 @@ class PartStore:
         """The file of a part."""
         return self.folder / f"{kind}-{number:012d}.{suffix}"
 
-    def numbers(self, kind: str, suffix: str = "parquet") -> list[int]:
-        """The numbers of all parts of a kind, in order."""
+    def starts(self, kind: str, suffix: str = "parquet") -> list[int]:
+        """The numbers of the first rows of all parts of a kind, in order."""
         return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob(f"{kind}-*.{suffix}"))
 
     def clear(self) -> None:
@@ -100,10 +100,10 @@ class PartStore:
     def drop(self, rows: int, *kinds: str) -> None:
         """Remove the rows from number ``rows`` on, which were written after the resume point."""
         for kind in kinds:
-            for number in self.numbers(kind):
+            for number in self.starts(kind):
                 if number >= rows:
                     self.path(kind, number).unlink()
-            for number in self.numbers(kind)[-1:]:
+            for number in self.starts(kind)[-1:]:
                 table = self.read(kind, number)
                 if number + table.num_rows > rows:
                     shorter = table.slice(0, rows - number)
@@ -138,15 +138,15 @@ class PartReader:
 
     def __init__(self, store: PartStore, kind: str, on_read: Callable[[pa.Table], None] | None = None) -> None:
         self._store, self._kind, self._on_read = store, kind, on_read
-        self.numbers = store.numbers(kind)
+        self.starts = store.starts(kind)
         self._tables: dict[int, pa.Table] = {}
 
     def rows(self, begin: int, end: int) -> pa.Table:
         """The rows from number ``begin`` to before ``end``, which must have been written."""
         import pyarrow as pa
 
-        following = [*self.numbers[1:], end]
-        needed = [a for a, b in zip(self.numbers, following, strict=True) if a < end and b > begin]
+        following = [*self.starts[1:], end]
+        needed = [a for a, b in zip(self.starts, following, strict=True) if a < end and b > begin]
         tables = self._tables
         self._tables = {number: tables[number] if number in tables else self._load(number) for number in needed}
         pieces = [self._tables[a].slice(max(begin - a, 0), end - max(begin, a)) for a in needed]

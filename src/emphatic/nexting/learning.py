@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import signal
 import threading
@@ -27,13 +28,14 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from emphatic import rules
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.nexting.intervals import Derived
-from emphatic.nexting.related import expected_size, make_horde
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.settings import ENGINE, Settings
+from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, Table
 from emphatic.tables.opening import open_source
@@ -60,6 +62,155 @@ WAITING = 1 << 20
 FIRST = 10_000
 #: What is written in parts.
 KINDS = ("predictions", "readings", "answers")
+#: Bytes of weights and traces above which questions see only what is related to them.
+LIMIT = 1 << 27
+#: How many other signals a question sees then.
+MOST = 7
+#: Correlations computed at a time: rows of the matrix.
+_CORRELATED = 256
+#: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
+_ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
+#: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
+_PAIR_NS, _SOLVE_NS = 1.0, 0.05
+#: Seconds that features of their own cost the questions that share them.
+_MAKER = 0.03
+
+
+# ---------------------------------------------------------------------- the Horde that settings describe
+#
+# With C signals at H horizons there are C·H questions, and features grow with C as well: the weights grow with its
+# square. Above ``LIMIT`` bytes of them, "*" in the features of a question stands for the signals that it is about and
+# the few that are most related to them, found in the warm-up by correlation.
+
+
+class Size(NamedTuple):
+    """How large a run will be: learners, the features of each, bytes of memory, and seconds."""
+
+    learners: int
+    features: int
+    memory: int
+    seconds: float
+
+    def text(self, settings: Settings) -> str:
+        """The same in words."""
+        text = f"{self.learners:,} learners × {self.features:,} features: about {self.memory / 1e6:,.0f} MB of memory"
+        text += (
+            f" and {max(1, self.seconds):,.0f} s to learn."
+            if self.seconds < 120
+            else (f" and {self.seconds / 60:,.0f} min to learn.")
+        )
+        if settings.related is None:
+            return text
+        return f"{text} There are so many signals that a question sees its own and the {MOST} most related ones."
+
+
+def choose_related(table: Table, rows: int) -> dict[str, list[str]]:
+    """For each signal the others whose readings in the first ``rows`` correlate most with its own, closest first."""
+    values = next(table.blocks(rows)).values
+    present = np.isfinite(values)
+    known = np.where(present, values, 0.0)
+    with np.errstate(all="ignore"):
+        centred = np.where(present, known - known.sum(axis=0) / np.maximum(present.sum(axis=0), 1), 0.0)
+        size = np.sqrt((centred**2).sum(axis=0))
+        varies = np.isfinite(size) & (size > 1e-12 * np.abs(known).max(axis=0, initial=0.0))
+        unit = np.where(varies, centred / size, 0.0)
+    related: dict[str, list[str]] = {}
+    for begin in range(0, len(table.names), _CORRELATED):
+        close = np.abs(unit[:, begin : begin + _CORRELATED].T @ unit)
+        for row, name in enumerate(table.names[begin : begin + _CORRELATED]):
+            close[row, begin + row] = 0.0
+            best = np.argsort(-close[row], kind="stable")[:MOST]
+            related[name] = [table.names[i] for i in best if close[row, i] > 0.0]
+    return related
+
+
+def make_horde(settings: Settings, step: float | None) -> Horde:
+    """The Horde that these settings describe, before it is warmed up; ``step`` is the usual step of the times."""
+    return Horde(settings.gvfs(), make_makers(settings), **horde_options(settings, step), engine=ENGINE)
+
+
+def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
+    """The arguments of ``Horde`` that settings decide, besides its questions and features."""
+    return {
+        "rule": settings.rule,
+        "rates": settings.rates,
+        "stepsize": settings.stepsize,
+        "step": step,
+        "least_squares": settings.least_squares,
+    }
+
+
+def make_makers(settings: Settings) -> Features | dict[str, Features]:
+    """The features of all questions, or of each by its name where they see only what is related to them."""
+    if settings.related is None:
+        return Features.from_config(settings.features or ())
+    makers: dict[tuple[str, ...], Features] = {}
+    by_question = {}
+    for question in settings.gvfs():
+        seen = _seen(question, settings.related)
+        if seen not in makers:
+            makers[seen] = Features.from_config([_restricted(config, seen) for config in settings.features or ()])
+        by_question[question.name] = makers[seen]
+    return by_question
+
+
+def shares(settings: Settings, names: Sequence[str]) -> list[NDArray[np.int64]]:
+    """Of the questions ``names``, the first ones, those that share features, in the order of the makers of a horde."""
+    if settings.related is None:
+        return [np.arange(len(names))]
+    seen = [_seen(question, settings.related) for question in settings.gvfs()[: len(names)]]
+    order = {signals: i for i, signals in enumerate(dict.fromkeys(seen))}
+    which = np.array([order[signals] for signals in seen])
+    return [np.flatnonzero(which == i) for i in range(len(order))]
+
+
+def _seen(question: GVF, related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The signals that a question sees: those that it names, and those related to them."""
+    if isinstance(question.cumulant, str) and question.cumulant in related:
+        signals = [question.cumulant]
+    else:  # an expression, or a γ that is one: what it may name, it sees
+        text = f"{question.cumulant} {question.gamma}"
+        signals = [signal for signal in related if signal in text] or list(related)[:1]
+    return tuple(dict.fromkeys([*signals, *(neighbour for signal in signals for neighbour in related[signal])]))
+
+
+def _restricted(config: Mapping[str, Any], seen: Sequence[str]) -> dict[str, Any]:
+    """The configuration of some features in which "*" stands for these signals."""
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: replaced(inner) for key, inner in value.items()}
+        return list(seen) if value == "*" else value
+
+    return {key: replaced(value) if key == "of" else value for key, value in config.items()}
+
+
+def expected_size(horde: Horde, rows: int) -> Size:
+    """How large a run of so many rows is: weights and memory closely, time roughly."""
+    makers, K = horde.makers, [learner.K or 1 for learner in horde.learners]
+    vectors = len(rules.get(horde.rule).vectors)
+    weights = 8 * vectors * sum(maker.n * k for maker, k in zip(makers, K, strict=True))
+    row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
+    n = max(maker.n for maker in makers)
+    memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
+    for maker, group in zip(makers, horde.groups, strict=True):
+        if group.ridges is not None:  # the matrix, and copies while it is solved for
+            memory += 4 * 8 * maker.n**2
+            solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
+            seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
+    return Size(sum(K), n, memory, seconds)
+
+
+def is_large(settings: Settings, C: int) -> bool:
+    """Whether the weights on the features of C signals would take more than ``LIMIT`` bytes."""
+    n = 0
+    for config in settings.features or ():
+        of, bins = config.get("of"), int(config.get("bins", 1))
+        steps = len(of["steps"]) if isinstance(of, Mapping) else 1
+        inner = of["trace"] if isinstance(of, Mapping) else of
+        n += bins * steps * (C if inner == "*" else len(inner) if isinstance(inner, Sequence) else 1)
+    learners = len(settings.gvfs()) * len(settings.rates)
+    return 8 * len(rules.get(settings.rule).vectors) * learners * n > LIMIT
 
 
 # ---------------------------------------------------------------------- the table
@@ -667,10 +818,10 @@ def learn_log(log: Log, executor: Executor, resumption: Resumption, progress: Pr
     derived = _derive(log, horde, store)
     announce(expected_size(horde, log.rows).text(log.settings))
     states = _States(log, resumption, clock, counts, began)
-    parts = _PartWriter(log, store, horde.names, derived)
+    writer = _PartWriter(log, store, horde.names, derived)
 
     def on_checkpoint(rows: int) -> Mapping[str, Any]:
-        parts.flush(rows)
+        writer.flush(rows)
         return states.take(rows)
 
     with catch_stop() as request:
@@ -678,7 +829,7 @@ def learn_log(log: Log, executor: Executor, resumption: Resumption, progress: Pr
         with closing(learners.stream(blocks, on_checkpoint)) as stream:
             for predictions in stream:
                 block = states.receive()
-                parts.add(block, predictions, learners.answers)
+                writer.add(block, predictions, learners.answers)
                 progress("learning", block.row + len(block), log.rows)
         rows = learners.rows
         if rows < log.rows and request.signal is not None:
@@ -696,7 +847,7 @@ def learn_log(log: Log, executor: Executor, resumption: Resumption, progress: Pr
 def _derive(log: Log, horde: Horde, store: PartStore) -> Derived:
     """Intervals and alarms as they are after the rows that parts have been written of."""
     derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate)
-    for begin in store.numbers("readings"):
+    for begin in store.starts("readings"):
         rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
         table = store.read("predictions", begin)
         predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)

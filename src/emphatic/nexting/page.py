@@ -12,7 +12,7 @@ from emphatic.nexting.overview import failures_section, files_section, next_sect
 from emphatic.nexting.panels import curves_section, signals_section
 from emphatic.nexting.quality import quality_section
 from emphatic.nexting.score_sections import scores_section, summary_section
-from emphatic.nexting.signals import SignalPlot
+from emphatic.nexting.scoring import SignalPlot
 from emphatic.report.account import settings_section, time_section
 from emphatic.report.page import Plots, page
 

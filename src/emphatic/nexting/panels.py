@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.nexting.score_sections import horizon_label, horizons
-from emphatic.nexting.signals import SignalPlot, Stretch
+from emphatic.nexting.scoring import SignalPlot, Stretch
 from emphatic.report.page import Html, Plots, choice, legend, paragraphs, picture_button, section, text
 from emphatic.report.plots import Line, Panel, Plot
 from emphatic.report.tables import amount, known, percent, share

@@ -30,7 +30,7 @@ from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, Derived
-from emphatic.nexting.related import make_horde
+from emphatic.nexting.learning import make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
@@ -525,8 +525,8 @@ class Predictor:
         if not row.readable:
             names = parser.names
             if not reading.keys() & {*names, *parser.categories}:
-                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                raise Malformed(f"none of the signals {', '.join(names[:_NAMED])}{more} is in it")
+                unnamed = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                raise Malformed(f"none of the signals {', '.join(names[:_NAMED])}{unnamed} is in it")
             raise Malformed("; ".join(f"{problem}: {text}" for problem, text in row.problems.items()))
         if row.problems:
             self._report(number, row.problems)

@@ -353,9 +353,9 @@ class Nexting:
         places = [log.table.names.index(name) for name in log.settings.predict or ()]
         hold = Hold(len(log.table.names))
         blocks = [(*hold.fill(rows.values), rows.gap) for rows in log.log_rows()]
-        held, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
+        readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
         log.check_rows(len(gap))
-        return held[:, places], missing[:, places], gap
+        return readings[:, places], missing[:, places], gap
 
     def phi(self) -> Iterator[Active]:
         """The features of the whole table, from the start; where questions have their own, those of the first."""
@@ -527,5 +527,5 @@ def _many(count: int, thing: str) -> str:
 
 
 def _list(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
-    return ", ".join(words[:_LISTED]) + more
+    unlisted = f" and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
+    return ", ".join(words[:_LISTED]) + unlisted

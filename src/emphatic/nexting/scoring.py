@@ -18,23 +18,22 @@ from __future__ import annotations
 
 import math
 import time as clock_time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.parts import PartReader
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.hordes.ridges import LIMIT
+from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList
-from emphatic.nexting.learning import Learned, LogRows, Progress, make_features
-from emphatic.nexting.related import shares
-from emphatic.nexting.signals import SignalPlot, SignalSketch
+from emphatic.nexting.learning import Learned, LogRows, Progress, make_features, shares
 from emphatic.scores.baselines import ROOM, FirstHalf, OfflineFit, PlainAnswers
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
@@ -43,13 +42,223 @@ from emphatic.tables import Hold
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Scored", "score_log"]
+__all__ = ["Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log", "signal_plot", "thin"]
 
 Array = NDArray[np.float64]
 #: How many of the largest errors are reported.
 WORST = 10
 #: Why there is no offline fit where none was wanted.
 SKIPPED = "skipped, as requested with --no-offline"
+
+
+# ---------------------------------------------------------------------- plots of signals
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of the log, arrays of one length.
+
+    Args:
+        x: Row numbers, or times (datetime64 or ISO strings).
+        reading: The signal.
+        predictions: An array a horizon in the signal's own unit, NaN where unknown.
+        returns: The actual returns, an array a horizon.
+        each: The rows of which each point is the mean.
+        low: The lower ends of the predictions' intervals, an array a horizon.
+        high: Their upper ends.
+        alarm: The reading in rows in alarm and beside them, NaN elsewhere; None if there is no alarm.
+    """
+
+    x: NDArray[Any]
+    reading: Array
+    predictions: Mapping[Hashable, Array]
+    returns: Mapping[Hashable, Array]
+    each: int = 1
+    low: Mapping[Hashable, Array] = field(default_factory=dict)
+    high: Mapping[Hashable, Array] = field(default_factory=dict)
+    alarm: Array | None = None
+
+
+@dataclass(frozen=True)
+class SignalPlot:
+    """A signal by name: some rows one by one, and the whole log in coarse steps (None: those rows are all)."""
+
+    name: str
+    close: Stretch
+    whole: Stretch | None = None
+
+
+class _Means:
+    """Means of each run of ``each`` rows (the last may be shorter), of several columns, of what is not NaN."""
+
+    def __init__(self, rows: int, columns: int, each: int) -> None:
+        self._each = each
+        self._total = np.zeros((-(-rows // each), columns))
+        self._count = np.zeros(self._total.shape)
+
+    def add(self, start: int, columns: Array) -> None:
+        """The next rows (B, columns), from ``start`` on."""
+        known = ~np.isnan(columns)
+        run = start // self._each
+        starts = np.maximum(np.arange(run * self._each, start + len(columns), self._each) - start, 0)
+        runs = slice(run, run + len(starts))
+        self._count[runs] += np.add.reduceat(known.astype(np.float64), starts, axis=0)
+        self._total[runs] += np.add.reduceat(np.where(known, columns, 0.0), starts, axis=0)
+
+    def means(self) -> Array:
+        return np.where(self._count > 0, self._total / np.maximum(self._count, 1), np.nan)
+
+
+def thin(values: ArrayLike, each: int) -> Array:
+    """The mean of each run of ``each`` values (the last run may be shorter), of those that are not NaN.
+
+    >>> thin([1.0, 3.0, 5.0, float("nan"), 9.0], 2)
+    array([2., 5., 9.])
+    """
+    array = np.asarray(values, np.float64)
+    if each == 1 or not len(array):
+        return array
+    means = _Means(len(array), 1, each)
+    means.add(0, array[:, None])
+    return means.means()[:, 0]
+
+
+class SignalSketch:
+    """The plot of a signal, gathered from blocks of its rows in order: memory does not grow with the rows.
+
+    Args:
+        name: The signal.
+        rows: The number of rows.
+        predictions: The horizons of the predictions.
+        returns: The horizons of the returns.
+        last: The last row whose return is known at every horizon: the close-up ends a tenth of itself after it, for at
+            the end of the log a long horizon would have nothing to be compared with.
+        most: The number of points at most.
+        intervals: The horizons that have intervals.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: int,
+        predictions: Sequence[Hashable],
+        returns: Sequence[Hashable],
+        last: int,
+        most: int = 2000,
+        intervals: Sequence[Hashable] = (),
+    ) -> None:
+        self._name, self._horizons = name, [list(horizons) for horizons in (predictions, returns, intervals, intervals)]
+        columns = 2 + sum(len(horizons) for horizons in self._horizons)
+        self._end = min(rows, max(most, last + most // 10))
+        self._begin = max(0, self._end - most)
+        self._close = np.empty((self._end - self._begin, columns))
+        self._each = -(-rows // most)
+        self._whole = _Means(rows, columns, self._each) if rows > most else None
+        self._x: list[NDArray[Any]] = []
+        self._starts: list[NDArray[Any]] = []
+
+    def add(
+        self,
+        start: int,
+        x: NDArray[Any],
+        reading: Array,
+        predictions: Sequence[Array],
+        returns: Sequence[Array],
+        low: Sequence[Array] = (),
+        high: Sequence[Array] = (),
+        alarm: Array | None = None,
+    ) -> None:
+        """The next rows, from ``start`` on: where they are along x, a column for each horizon, and the readings in
+        alarm, NaN elsewhere."""
+        marked = np.full(len(reading), np.nan) if alarm is None else alarm
+        columns = np.stack([reading, *predictions, *returns, *low, *high, marked], axis=1)
+        a, b = (min(max(edge - start, 0), len(x)) for edge in (self._begin, self._end))
+        if a < b:
+            self._close[start + a - self._begin : start + b - self._begin] = columns[a:b]
+            self._x.append(x[a:b].copy())  # a view would keep all of x
+        if self._whole is not None:
+            self._whole.add(start, columns)
+            starts = x[-start % self._each :: self._each]
+            if len(starts):
+                self._starts.append(starts.copy())
+
+    def plot(self) -> SignalPlot:
+        """What was gathered."""
+        close = self._stretch(np.concatenate(self._x) if self._x else np.empty(0), self._close, 1)
+        if self._whole is None:
+            return SignalPlot(self._name, close)
+        whole = self._stretch(np.concatenate(self._starts), self._whole.means(), self._each)
+        return SignalPlot(self._name, close, whole)
+
+    def _stretch(self, x: NDArray[Any], columns: Array, each: int) -> Stretch:
+        holes = _holes(x)
+        drawn = iter([np.insert(column, holes, np.nan) for column in columns.T])
+        reading = next(drawn)
+        predictions, returns, low, high = ({horizon: next(drawn) for horizon in kind} for kind in self._horizons)
+        alarm = _widen(next(drawn), reading)
+        return Stretch(np.insert(x, holes, x[holes]), reading, predictions, returns, each, low, high, alarm)
+
+
+def signal_plot(
+    name: str,
+    x: ArrayLike,
+    reading: ArrayLike,
+    predictions: Mapping[Any, ArrayLike],
+    returns: Mapping[Any, ArrayLike],
+    most: int = 2000,
+) -> SignalPlot:
+    """The plot of a signal from all its rows: ``most`` of them as they are, and all in at most ``most`` means.
+
+    The close-up ends a tenth of itself after the last row whose return is known at every horizon (see
+    ``SignalSketch``).
+
+    Args:
+        name: The signal.
+        x: Row numbers, or times.
+        reading: The signal's readings.
+        predictions: The predictions of each horizon.
+        returns: The actual returns of each horizon.
+        most: The number of points at most.
+    """
+    rows = np.asarray(x)
+    if rows.dtype.kind in "UO":
+        rows = rows.astype("datetime64[ms]")
+    columns = {"reading": reading}
+    columns |= {f"predictions[{h!r}]": y for h, y in predictions.items()}
+    columns |= {f"returns[{h!r}]": y for h, y in returns.items()}
+    for column, y in columns.items():
+        if np.shape(y) != (len(rows),):
+            raise refusal(column, "signal_plot", f"have shape ({len(rows)},), that of x", f"shape {np.shape(y)}")
+    whole, ours, truth = (
+        [np.asarray(y, np.float64) for y in many] for many in ([reading], predictions.values(), returns.values())
+    )
+    ends = [np.flatnonzero(~np.isnan(y)) for y in truth]
+    known_until = min((int(known[-1]) for known in ends if len(known)), default=len(rows))
+    sketch = SignalSketch(name, len(rows), list(predictions), list(returns), known_until, most)
+    sketch.add(0, rows, whole[0], ours, truth)
+    return sketch.plot()
+
+
+def _widen(marked: Array, reading: Array) -> Array | None:
+    """What is marked, and the reading beside it: a single point would not be seen. None if nothing is."""
+    here = ~np.isnan(marked)
+    if not here.any():
+        return None
+    beside = np.zeros(len(here), np.bool_)
+    beside[1:] |= here[:-1]
+    beside[:-1] |= here[1:]
+    return np.where(here, marked, np.where(beside, reading, np.nan))
+
+
+def _holes(x: NDArray[Any]) -> NDArray[np.intp]:
+    """Where a gap in time is: before these positions a line breaks rather than cross it."""
+    if x.dtype.kind != "M" or len(x) < 3:
+        return np.empty(0, np.intp)
+    steps = np.diff(x.astype("datetime64[ms]").astype(np.int64))
+    return np.flatnonzero(steps > 5 * np.median(steps)) + 1
+
+
+# ---------------------------------------------------------------------- scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +336,8 @@ class _Plain:
         #: The first reading of each predicted signal: a signal far from 0 would lose digits in long sums.
         self.centres = [counts.start[c] for c in self.places]
         # Before a signal's first reading there is nothing to compare with; of one never read, nowhere.
-        first = [counts.first[c] if counts.first[c] >= 0 else learned.log.rows for c in self.places]
-        self.first_rows = np.repeat(first, H)[:, None]
+        begins = [counts.first[c] if counts.first[c] >= 0 else learned.log.rows for c in self.places]
+        self.first_rows = np.repeat(begins, H)[:, None]
         #: For each maker of features the questions that it is for.
         self.shares = shares(settings, self.names)
 
@@ -226,13 +435,13 @@ class _Passes:
             for a, b in pairwise(sorted({begin, end, *([half] if begin < half < end else [])})):
                 block = slice(a - begin, b - begin)
                 rows, G_block, known_block = readings[block], G[:, block], known[:, block]
-                held, missing = hold.fill(rows.values)
+                filled, missing = hold.fill(rows.values)
                 if predictions is None:
-                    yield _Rows(a, rows, held, missing, G_block, known_block)
+                    yield _Rows(a, rows, filled, missing, G_block, known_block)
                 else:
                     ends = self._predicted(predictions.rows(a, b))
                     components = self._component_answers(answers, a, b, ends[0])
-                    yield _Rows(a, rows, held, missing, G_block, known_block, *ends, components)
+                    yield _Rows(a, rows, filled, missing, G_block, known_block, *ends, components)
                 self._meter.add(b - a)
 
     def _read(self, begin: int, end: int) -> LogRows:
@@ -261,7 +470,7 @@ class _Passes:
 
     def _component_answers(self, reader: PartReader, begin: int, end: int, predictions: Array) -> dict[str, Array]:
         """The component answers, (Q, B) each; none for rows of the first half, before the first part of them."""
-        if not reader.numbers or begin < reader.numbers[0]:
+        if not reader.starts or begin < reader.starts[0]:
             return {}
         table, Q = reader.rows(begin, end), predictions.shape[1]
         answers = {}
@@ -298,10 +507,10 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.alarm, time)
         fitted = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
-        held, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
-        scores.add(rows.start, held, missing, rows.predictions, fitted, rows.G, rows.known)
+        readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
+        scores.add(rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known)
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
-        sketches.add(rows, held)
+        sketches.add(rows, readings)
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
     summary = scores.scores([SKIPPED] * len(plain.names) if fits is None else fits.reasons)
@@ -315,7 +524,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         scores.curves(),
         sketches.plots(),
         constant,
-        _upcoming(plain, rows, held[-1]),
+        _upcoming(plain, rows, readings[-1]),
         _largest_errors(worst, summary),
         alarms.highest(),
         (begins, None if time is None else float(time[-1])),
