@@ -126,13 +126,15 @@ class Group:
         # (eta is no longer needed)
         self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
         self.recorded = RecordedLearner(self.learner, constant, features.largest, setup.record)
-        self._blended = np.flatnonzero(blended)
+        #: The questions whose answers are blended; a slice where all are, which is quicker.
+        self._blended: NDArray[np.intp] | slice = slice(None) if blended.all() else np.flatnonzero(blended)
+        self._any_blended, self._all_blended = bool(blended.any()), bool(blended.all())
         #: Whether the learner's prediction is the answer.
         self._direct = E == 1 and not setup.centred and not setup.scaled and not setup.least_squares
         gamma = self.gamma[self._blended]
         #: The regressions beside the learner, if there are any.
         self.ridges: Ridges | None = None
-        if setup.least_squares and features.n <= LIMIT and len(gamma):
+        if setup.least_squares and features.n <= LIMIT and self._any_blended:
             self.ridges = Ridges(gamma, self.base[self._blended], features.n, features.active)
         count = E + (len(STRENGTHS) if self.ridges is not None else 0)
         self.blend: Blend | Combination = Combination(gamma, count) if setup.least_squares else Blend(gamma, E)
@@ -177,9 +179,9 @@ class Group:
             # One row that follows: the way of a transition, without the checks of a whole run.
             phi = self.features.activate(columns)
             ridges = None if self.ridges is None else self.ridges(phi, targets.x[:, blended], follows)
-            return self._learn_steps(phi, targets, False, ridges, is_row=True)[None]
+            return self._learn_steps(phi, targets, False, ridges, is_row=True)
         V = np.empty((B, self.learner.K or 1))
-        ridges = np.empty((B, len(blended), 0 if self.ridges is None else len(STRENGTHS)))
+        ridges = np.empty((B, len(self.blend.gamma), 0 if self.ridges is None else len(STRENGTHS)))
         edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]
         for begin, end in pairwise(edges):
             if gap[begin]:
@@ -241,7 +243,7 @@ class Group:
     # ------------------------------------------------------------------ transitions
 
     def begin(self, columns: FeatureColumns, x: Array) -> Array:
-        """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (Q,)."""
+        """The first row of an episode, with cumulants x (1, Q) read in it: the answers at it, (1, Q)."""
         self.catch_up()
         self.features.cut()
         phi = self.features.activate(columns)
@@ -252,11 +254,10 @@ class Group:
         V = self.learner.predict(phi)
         if self.others is not None:
             V = V + self.others(phi)
-        answers: Array = self._answers(V, x, _BEGINS)[0]
-        return answers
+        return self._answers(V, x, _BEGINS)
 
     def step(self, columns: FeatureColumns, targets: Targets, terminated: bool, predict: bool) -> Array | None:
-        """A transition to the row of these columns: learn, and answer there, (Q,), 0 where it ``terminated``.
+        """A transition to the row of these columns: learn, and answer there, (1, Q), 0 where it ``terminated``.
 
         If not ``predict``, learning is deferred and done together with later steps, with the same weights as a result.
         """
@@ -302,20 +303,22 @@ class Group:
         if self.others is not None:
             others_next = self.others(phi)
             R = R + gamma * others_next - self.others(before)
-        V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, self._chances(targets), is_row)
+        chances = None if targets.chances is None else self._chances(targets)
+        V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, chances, is_row)
         if self.others is not None:
             V = V + others_next
         self.phi, self._phi_rows, self.open = row, next_rows if T == 1 else None, not terminated
         if self.setup.centred or is_row:
             self.fresh = ~targets.known[-1]
         if self._direct:
-            return np.zeros_like(V[-1]) if terminated else V[-1]
+            V = V if T == 1 else V[-1:]
+            return np.zeros_like(V) if terminated else V
         ends = None
         if terminated:
             ends = np.zeros(T, bool)
             ends[-1] = True
         answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, ridges)
-        return np.zeros_like(answers[-1]) if terminated else answers[-1]
+        return np.zeros_like(answers[-1:]) if terminated else answers[-1:]
 
     # ------------------------------------------------------------------ inside
 
@@ -334,8 +337,10 @@ class Group:
             rho = np.where(known, rho, 0.0)
         if not self.setup.centred:
             return R, targets.gamma, rho, I, None
-        R = np.where(known, R * self.scale - self.base * self.unit, 0.0)
-        steady = np.vstack([self.fresh, ~known[:-1]]) & self.steady
+        R = R * self.scale - self.base * self.unit
+        if not targets.all_known:
+            R = np.where(known, R, 0.0)
+        steady = (self.fresh[None] if len(R) == 1 else np.vstack([self.fresh, ~known[:-1]])) & self.steady
         if not steady.any():
             return R, targets.gamma, rho, I, None
         # After a break F would climb again from I = 1 − γ: start it at 1, where it stays, with M α as ever.
@@ -350,15 +355,21 @@ class Group:
         if self._direct:
             return V
         by_rate = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
-        out = np.array(by_rate[:, E // 2])
+        if not self._any_blended:
+            out = by_rate[:, E // 2]
+            return out if setup.scaled else out / self.scale
         blended = self._blended
-        if len(blended):
-            V = by_rate[:, :, blended].transpose(0, 2, 1)
-            if isinstance(self.blend, Combination):
-                V = V if ridges is None else np.concatenate([V, ridges], axis=2)
-                out[:, blended], self._single = self.blend(V, x[:, blended], follows)
-            else:
-                out[:, blended] = self.blend(V, x[:, blended], follows, ends)
+        V, x = by_rate[:, :, blended].transpose(0, 2, 1), x[:, blended]
+        if isinstance(self.blend, Combination):
+            V = V if ridges is None else np.concatenate([V, ridges], axis=2)
+            answers, self._single = self.blend(V, x, follows)
+        else:
+            answers = self.blend(V, x, follows, ends)
+        if self._all_blended:
+            out = answers
+        else:
+            out = np.array(by_rate[:, E // 2])
+            out[:, blended] = answers
         return out if setup.scaled else out / self.scale
 
     # ------------------------------------------------------------------ saving
@@ -467,9 +478,9 @@ class Groups:
             group.end()
 
     def _joined(self, answers: Sequence[Array | None]) -> Array:
-        out = np.empty(self._Q)
+        out = np.empty((1, self._Q))
         for group, own_answers in zip(self.groups, answers, strict=True):
-            out[group.questions] = own_answers
+            out[:, group.questions] = own_answers
         return out
 
 

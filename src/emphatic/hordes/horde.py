@@ -363,8 +363,7 @@ class Horde(BlockLearner):
     @property
     def in_episode(self) -> bool:
         """Whether an episode has begun, and neither terminated nor been truncated."""
-        self._require()
-        return self._episode is not None
+        return (self._group or self._require()) is not None and self._episode is not None
 
     @property
     def needs_observations(self) -> bool:
@@ -450,7 +449,8 @@ class Horde(BlockLearner):
         ]
         self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
         self._hold = Hold(len(evaluator.signals))
-        self._components = len(self._makers[0].signals)
+        self._width, self._components = len(evaluator.signals), len(self._makers[0].signals)
+        self._observed = tuple(name for name in evaluator.signals if name != REWARD)  # of an agent's observation
         self._none_missing = np.zeros((1, self._components), bool)
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
@@ -473,22 +473,31 @@ class Horde(BlockLearner):
         are the same.
 
         Args:
-            block: The next rows, with all signals in their order.
+            block: The next rows, with all signals in their order; its arrays must not be changed afterwards.
             learn: Whether to learn from rows of a log. If not, they are only predicted at: no weight changes, and
                 nothing is learned across them.
             predict: Whether predictions are returned. If not, transitions are learned from together with later ones,
                 which is faster and leads to the same weights.
         """
-        self._require()
-        values, C = block.values, len(self._evaluator.signals)
-        if values.ndim != 2 or values.shape[1] != C or len(block.gap) not in (0, len(values)):
-            wanted = f"have values of {C} signals, and a gap of one entry a row"
+        group, values = self._group or self._require(), block.values
+        B = len(values)
+        if values.ndim != 2 or values.shape[1] != self._width or len(block.gap) not in (B, 0):
+            wanted = f"have values of {self._width} signals, and a gap of one entry a row"
             raise refusal("block", "advance", wanted, f"shapes {values.shape} and {block.gap.shape}")
-        with self._guard:
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
             if block.terminated is None:
-                answers = self._advance_rows(block, learn)
+                answers = self._advance_rows(group, block, learn)
                 return answers if predict else None
-            return self._advance_steps(block, predict)
+            if B == 1:
+                return self._advance_step(group, block, predict)
+            steps = [self._advance_step(group, block.agent_row(t), predict) for t in range(B)]
+            return np.concatenate([answers for answers in steps if answers is not None]) if predict and steps else None
+        finally:
+            guard.users = 0
 
     def cut(self) -> None:
         """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
@@ -511,9 +520,9 @@ class Horde(BlockLearner):
         self._require().cut()
         self._before = self._episode = None
 
-    def _advance_rows(self, block: Block, learn: bool) -> Array:
+    def _advance_rows(self, group: Group | Groups, block: Block, learn: bool) -> Array:
         """Rows of a log."""
-        group, evaluator = self._require(), self._evaluator
+        evaluator = self._evaluator
         if self._episode is not None or self.setup.record:
             what = "An episode is in progress: continue with learn(), or call cut() first."
             raise RuntimeError("A Horde with record=True accepts transitions only." if self.setup.record else what)
@@ -537,33 +546,20 @@ class Horde(BlockLearner):
             if counts is not None:
                 evaluator.counts = counts
             raise
-        self._keep_hold(hold, raw)
+        if hold is None:
+            self._hold.follow(raw.values[0])
+        else:
+            self._hold = hold
         self._rows += B
         if evaluator.needs_before:
             self._before = raw.part(slice(B - 1, B)), held.part(slice(B - 1, B))
         return answers
 
-    def _advance_steps(self, block: Block, predict: bool) -> Array | None:
-        """Rows of an agent: each begins an episode, or ends a transition."""
-        terminated = block.terminated
-        assert terminated is not None
-        B = len(block)
-        if B == 1:
-            answers = self._begin(block) if len(block.gap) and block.gap[0] else self._step(block, predict)
-            return None if answers is None else answers[None]
-        predictions = []
-        for t in range(B):
-            row = block.agent_row(t)
-            answers = self._begin(row) if len(row.gap) and row.gap[0] else self._step(row, predict)
-            if answers is not None:
-                predictions.append(answers)
-        return np.array(predictions).reshape(-1, len(self.questions)) if predict else None
-
-    def _begin(self, block: Block) -> Array:
+    def _begin(self, group: Group | Groups, block: Block) -> Array:
         """The first row of an episode; functions see the originals, or the row where there are none."""
         if self.setup.least_squares:
             raise RuntimeError("A Horde with least_squares=True accepts rows of a log only.")
-        group, evaluator = self._require(), self._evaluator
+        evaluator = self._evaluator
         values = np.where(np.isfinite(block.values), block.values, np.nan)
         hold = self._hold.copy()
         if REWARD in evaluator.signals:  # it belongs to a step, and the last one is not of this episode
@@ -580,14 +576,17 @@ class Horde(BlockLearner):
         self._rows += 1
         return answers
 
-    def _step(self, block: Block, predict: bool) -> Array | None:
-        """The transition that ends in a row."""
-        group, evaluator, before = self._require(), self._evaluator, self._episode
+    def _advance_step(self, group: Group | Groups, block: Block, predict: bool) -> Array | None:
+        """One row of an agent: it begins an episode, or ends a transition."""
+        if len(block.gap) and block.gap[0]:
+            return self._begin(group, block)
+        evaluator, before = self._evaluator, self._episode
         if before is None:
             raise RuntimeError("An episode must begin before its first step: call begin(observation).")
         terminated, truncated = bool(block.terminated[0]), block.truncated  # type: ignore[index]
-        for row in before:
-            row.actions, row.mu = [block.action_before], block.mu_before
+        left, left_held = before
+        left.actions = left_held.actions = [block.action_before]
+        left.mu = left_held.mu = block.mu_before
         raw, held, missing, hold = self._fill(block)
         counts = evaluator.counts if evaluator.counting else None
         try:
@@ -598,7 +597,10 @@ class Horde(BlockLearner):
             if counts is not None:
                 evaluator.counts = counts
             raise
-        self._keep_hold(hold, raw)
+        if hold is None:
+            self._hold.follow(raw.values[0])
+        else:
+            self._hold = hold
         self._episode = (raw, held)
         if terminated or truncated:
             self._episode = None
@@ -612,27 +614,19 @@ class Horde(BlockLearner):
         Of one row in which nothing is missing the first two are the same, and the hold is None: it is to ``follow``.
         """
         values, signals = block.values, self._evaluator.signals
-        more = (block.labels, block.actions, block.mu, block.originals)
         if len(values) == 1:
             readings = values[0]
-            with np.errstate(over="ignore"):
-                square = readings.dot(readings)
-            if square <= _SQUARE:  # not so if any is missing, or too large
-                row = Observations(signals, values, *more, True)
+            if np.vdot(readings, readings) <= _SQUARE:  # not so if any is missing, or too large; vdot does not warn
+                row = Observations(signals, values, block.labels, block.actions, block.mu, block.originals, True)
                 return row, row, self._none_missing, None
         infinite = np.isinf(values)
         if infinite.any():
             values = np.where(infinite, np.nan, values)
+        more = (block.labels, block.actions, block.mu, block.originals)
         hold = self._hold.copy()
         filled, missing = hold.fill(values)
         raw, held = Observations(signals, values, *more), Observations(signals, filled, *more)
         return raw, held, missing[:, : self._components], hold
-
-    def _keep_hold(self, hold: Hold | None, row: Observations) -> None:
-        if hold is None:
-            self._hold.follow(row.values[0].copy())  # (the block may be used again by who made it)
-        else:
-            self._hold = hold
 
     # ------------------------------------------------------------------ rows of a log
 
@@ -817,7 +811,22 @@ class Horde(BlockLearner):
             row.originals = [observation_of(row.values[0, :-1])]
 
     def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
-        return row_of(observation, function, self._evaluator.signals, self._evaluator.categories, reward)
+        """The row (1, C) of all signals, and labels; in a transition with its reward. ``function`` is the caller."""
+        categories, signals = self._evaluator.categories, self._evaluator.signals
+        wanted = signals if function == "observe" else self._observed
+        labels: dict[str, Any] = {}
+        if isinstance(observation, Mapping):
+            readings = [_as_reading(name, observation.get(name), function) for name in wanted]
+            if categories:
+                labels = {name: [_as_label(name, observation.get(name), function)] for name in categories}
+        elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(wanted):
+            raise refusal("observation", function, f"be {{name: reading}} or {len(wanted)} readings", repr(observation))
+        else:
+            readings = [_as_reading(name, reading, function) for name, reading in zip(wanted, observation, strict=True)]
+            labels = {name: [None] for name in categories}
+        if len(wanted) < len(signals):
+            readings.insert(signals.index(REWARD), _as_reading(REWARD, reward, function))
+        return np.array([readings]), labels
 
     # ------------------------------------------------------------------ saving and loading
 
@@ -1057,24 +1066,6 @@ def _group_by_maker(features: Any, names: Sequence[str]) -> list[tuple[Features,
 # ------------------------------------------------------------------------------------------------ observations as rows
 
 
-def row_of(
-    observation: Any, function: str, signals: Sequence[str], categories: Sequence[str], reward: Any = None
-) -> tuple[Array, dict[str, Any]]:
-    """The row (1, C) of all signals, and labels; of a transition, with its reward. ``function`` names the caller."""
-    labels: dict[str, Any] = {name: [None] for name in categories}
-    wanted = signals if function == "observe" else [name for name in signals if name != REWARD]
-    if isinstance(observation, Mapping):
-        readings = [_as_reading(name, observation.get(name), function) for name in wanted]
-        labels = {name: [_as_label(name, observation.get(name), function)] for name in categories}
-    elif isinstance(observation, str) or not hasattr(observation, "__len__") or len(observation) != len(wanted):
-        raise refusal("observation", function, f"be {{name: reading}} or {len(wanted)} readings", repr(observation))
-    else:
-        readings = [_as_reading(name, reading, function) for name, reading in zip(wanted, observation, strict=True)]
-    if len(wanted) < len(signals):
-        readings.insert(signals.index(REWARD), _as_reading(REWARD, reward, function))
-    return np.array([readings]), labels
-
-
 def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]) -> tuple[Array, None, dict[str, Any]]:
     """The rows (B, C) of all signals, NaN where a reading is missing, no times, and labels, of ``observe_many``."""
     wanted = f"be {{name: column}} or an array (B, {len(signals)})"
@@ -1118,8 +1109,10 @@ def probability(mu: Any, function: str) -> list[float] | None:
 
 
 def _as_reading(name: str, reading: Any, function: str) -> float:
+    if reading.__class__ is float:
+        return reading
     try:
-        if reading.__class__ is float or not np.iscomplexobj(reading):
+        if not np.iscomplexobj(reading):
             return np.nan if reading is None else float(reading)
         raise TypeError
     except Exception:  # whatever the object's own conversion raises

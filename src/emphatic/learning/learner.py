@@ -282,15 +282,17 @@ class Learner(State):
         try:
             if not self._decided:
                 self._decide(phi, 1)
-            engine, position = self._engine, self.position
-            predictions: NDArray[Any] = np.empty((len(phi.start), engine.K), self._type)
+            engine, T = self._engine, len(phi.start) - 1
+            position = self._ahead + int(engine.scalars.item(self._leader, -1))
+            predictions: NDArray[Any] = np.empty((T + 1, engine.K), self._type)
             now, following = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            T, watch = len(predictions) - 1, Watch(self._frozen, True)
+            watch = Watch(self._frozen, True)
             engine.run(now, following, top, parameters, predictions[:T] if afresh else predictions, watch)
             if afresh:
                 with np.errstate(all="ignore"):
                     predictions[T] = engine.predict(block(following, T - 1, T))[0]
-            self._pass(position + T)
+            if np.count_nonzero(self._frozen):
+                self._pass(position + T)
             return predictions[1:]
         finally:
             guard.users = 0

@@ -20,7 +20,7 @@ _NO_COUNTS = np.zeros(0, np.int64)
 _NO_FLAGS = np.zeros(0, np.bool_)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, init=False)  # (an initialiser by hand is quicker, where a block has one row)
 class Block:
     """Consecutive rows of a stream, the first of them row number ``row``.
 
@@ -53,18 +53,42 @@ class Block:
     values: NDArray[np.float64]
     time: NDArray[np.float64] | None
     labels: dict[str, Any]
-    unreadable: NDArray[np.int64] = field(default_factory=lambda: _NO_COUNTS, repr=False)
-    infinite: NDArray[np.int64] = field(default_factory=lambda: _NO_COUNTS, repr=False)
-    numbers: NDArray[np.int64] | None = field(default=None, repr=False)
-    after_drop: NDArray[np.bool_] | None = field(default=None, repr=False)
-    gap: NDArray[np.bool_] = field(default_factory=lambda: _NO_FLAGS)
-    actions: Sequence[Any] | None = field(default=None, repr=False)
-    mu: Sequence[float | None] | None = field(default=None, repr=False)
-    terminated: NDArray[np.bool_] | None = field(default=None, repr=False)
-    truncated: bool = field(default=False, repr=False)
-    action_before: Any = field(default=None, repr=False)
-    mu_before: Sequence[float] | None = field(default=None, repr=False)
-    originals: Sequence[Any] | None = field(default=None, repr=False)
+    unreadable: NDArray[np.int64] = field(repr=False)
+    infinite: NDArray[np.int64] = field(repr=False)
+    numbers: NDArray[np.int64] | None = field(repr=False)
+    after_drop: NDArray[np.bool_] | None = field(repr=False)
+    gap: NDArray[np.bool_]
+    actions: Sequence[Any] | None = field(repr=False)
+    mu: Sequence[float | None] | None = field(repr=False)
+    terminated: NDArray[np.bool_] | None = field(repr=False)
+    truncated: bool = field(repr=False)
+    action_before: Any = field(repr=False)
+    mu_before: Sequence[float] | None = field(repr=False)
+    originals: Sequence[Any] | None = field(repr=False)
+
+    def __init__(
+        self,
+        row: int,
+        values: NDArray[np.float64],
+        time: NDArray[Any] | None,
+        labels: dict[str, Any],
+        unreadable: NDArray[np.int64] = _NO_COUNTS,
+        infinite: NDArray[np.int64] = _NO_COUNTS,
+        numbers: NDArray[np.int64] | None = None,
+        after_drop: NDArray[np.bool_] | None = None,
+        gap: NDArray[np.bool_] = _NO_FLAGS,
+        actions: Sequence[Any] | None = None,
+        mu: Sequence[float | None] | None = None,
+        terminated: NDArray[np.bool_] | None = None,
+        truncated: bool = False,
+        action_before: Any = None,
+        mu_before: Sequence[float] | None = None,
+        originals: Sequence[Any] | None = None,
+    ) -> None:
+        self.row, self.values, self.time, self.labels = row, values, time, labels
+        self.unreadable, self.infinite, self.numbers, self.after_drop = unreadable, infinite, numbers, after_drop
+        self.gap, self.actions, self.mu, self.terminated, self.truncated = gap, actions, mu, terminated, truncated
+        self.action_before, self.mu_before, self.originals = action_before, mu_before, originals
 
     def __len__(self) -> int:
         return len(self.values)
