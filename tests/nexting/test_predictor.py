@@ -15,8 +15,7 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.prediction_lines import LineFormat, _texts, format_lines
-from emphatic.nexting.predictor import ENGINE, Every, Outcome, Prediction, Predictor
+from emphatic.nexting.predictor import ENGINE, Every, LineFormat, Outcome, Prediction, Predictor, _texts, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
 

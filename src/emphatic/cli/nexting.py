@@ -23,7 +23,7 @@ from emphatic.cli.terminal import (
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
-    from emphatic.nexting.job import NextingResult
+    from emphatic.nexting.runner import NextingResult
 
 __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 
@@ -206,7 +206,7 @@ def _announce(text: str) -> None:
 
 def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
     """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; to overwrite, NAME; to resume, the last of them."""
-    from emphatic.nexting.job import holds_results
+    from emphatic.nexting.runner import holds_results
 
     folder = plain = Path("nexting") / (Path(path).name.split(".")[0] or "table")
     if overwrite:
@@ -221,11 +221,11 @@ def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
 
 def _stopped(folder: Path | None, is_cluster: bool) -> str:
     """What to say after Ctrl-C."""
-    from emphatic.nexting.unfinished import Unfinished
+    from emphatic.nexting.learning import checkpoint_file
 
     if is_cluster:
         return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
-    if folder is not None and Unfinished(folder).checkpoint.exists():
+    if folder is not None and checkpoint_file(folder).exists():
         return f"Stopped; continue with --resume --out {folder}."
     return "Stopped; nothing was saved."
 
@@ -252,7 +252,7 @@ def _follow_pipe(
     warm_up: int,
 ) -> int:
     """The command on a pipe; its exit code."""
-    from emphatic.nexting.live import Every, Live
+    from emphatic.nexting.predictor import Every, Live
     from emphatic.questions import durations
 
     try:
@@ -275,7 +275,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.nexting.reading_facts import reading_lines
+    from emphatic.nexting.runner import ingest_lines
     from emphatic.report.page import NONE
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
@@ -303,7 +303,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     if frozen:
         learners = sum(learner.K or 1 for learner in result.model.learners)
         print(f"{frozen} of {learners} learners are frozen after diverging.")
-    for line in reading_lines(result.reading):
+    for line in ingest_lines(result.reading):
         print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from emphatic.common import versions
 from emphatic.learning.inputs import refusal
-from emphatic.nexting.reading_facts import unused_columns
+from emphatic.nexting.scoring import SignalPlot, Stretch
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.signals import SignalPlot, Stretch
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import (
     NONE,
@@ -44,7 +43,7 @@ from emphatic.report.plots import Line, Panel, Plot
 from emphatic.tables import Clock
 
 if TYPE_CHECKING:
-    from emphatic.nexting.runner import Nexting
+    from emphatic.nexting.scoring import Scored
 
 __all__ = ["FILES", "NextingPage", "ReportInput", "nexting_page", "render_report"]
 
@@ -129,36 +128,43 @@ class ReportInput:
     seconds: Mapping[str, float]
 
     @classmethod
-    def of(cls, run: Nexting) -> ReportInput:
-        """What the report needs of a finished run."""
-        table, hold, counts, makers = run.table, run.horde.hold, run.counts, run.horde.makers
-        held = zip(table.names, hold.missing, hold.longest, strict=True)
+    def of(cls, scored: Scored, seconds: Mapping[str, float], unused: Mapping[str, str]) -> ReportInput:
+        """What the report needs of a log that has been scored.
+
+        Args:
+            scored: The scores, with the learners and the table that they are of.
+            seconds: How long each stage took.
+            unused: The columns that the table offers and no question uses, and why.
+        """
+        learned, table = scored.learned, scored.learned.log.table
+        hold, counts, makers = learned.horde.hold, learned.counts, learned.horde.makers
+        missing = zip(table.names, hold.missing, hold.longest, strict=True)
         fields = zip(table.names, counts.unreadable, counts.infinite, strict=True)
         return cls(
             name=table.name,
-            settings=run.settings,
+            settings=learned.log.settings,
             signals=list(table.names),
             categories=len(table.categories),
             dated=table.dated,
-            rows=run.rows,
-            span=(run.first_time, run.last_time),
-            learners=run.learners,
+            rows=learned.log.rows,
+            span=scored.span,
+            learners=learned.learners,
             features=max(maker.n for maker in makers),
-            frozen=run.frozen,
-            summary=run.summary,
-            curves=run.curves,
-            plots=run.plots,
-            upcoming=run.upcoming,
-            worst=run.worst,
-            alarms=run.alarms,
-            constant=run.constant,
-            clock=run.clock,
-            missing={name: (int(missing), int(longest)) for name, missing, longest in held},
+            frozen=learned.frozen,
+            summary=scored.summary,
+            curves=scored.curves,
+            plots=scored.plots,
+            upcoming=scored.upcoming,
+            worst=scored.worst,
+            alarms=scored.alarms,
+            constant=scored.constant,
+            clock=learned.clock,
+            missing={name: (int(absent), int(longest)) for name, absent, longest in missing},
             clipped={name: ends for maker in makers for name, ends in maker.clipped.items()},
             unreadable={name: unreadable + infinite for name, unreadable, infinite in fields},
-            ignored=table.ignored | unused_columns(run),
+            ignored=table.ignored | dict(unused),
             broken=table.broken,
-            seconds=run.seconds,
+            seconds=seconds,
         )
 
 

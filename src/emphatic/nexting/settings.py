@@ -271,7 +271,7 @@ class Settings:
             table: The table to learn from.
             rows: Its number of rows.
         """
-        from emphatic.nexting.related import choose_related, is_large
+        from emphatic.nexting.learning import choose_related, is_large
 
         predict = self.predict if self.predict is not None else table.names
         for signal in predict:

@@ -29,8 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL, LineFormat, Prediction, format_lines
-from emphatic.nexting.predictor import WARM_UP, Outcome, Predictor
+from emphatic.nexting.predictor import (
+    ENDS,
+    OF_A_SIGNAL,
+    WARM_UP,
+    LineFormat,
+    Outcome,
+    Prediction,
+    Predictor,
+    format_lines,
+)
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.journal import Journal
