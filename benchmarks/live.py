@@ -12,7 +12,7 @@ from typing import Any
 import emphatic
 from benchmarks.cases import RULE, Effort, run_cases
 from benchmarks.measure import Gate, Side, fastest, gate
-from benchmarks.readings import Incoming
+from benchmarks.readings import Incoming, RowByRow
 from benchmarks.report import Row
 from benchmarks.service import ByMqtt
 from emphatic import GVF
@@ -27,8 +27,9 @@ def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
     """Every gate and every row; ``quick`` only shows that the suite works."""
     beside = Beside("HalfCheetah-v5" if has_mujoco else "Pendulum-v1", 100, 60 if quick else 900)
     incoming = Incoming(200, 2) if quick else Incoming(6000, 20)
+    by_row = RowByRow(400, 100) if quick else RowByRow(2000)
     served = ByMqtt(2, 100, 2) if quick else ByMqtt(20, 1000, 60)
-    return run_cases([beside, incoming, served], Effort(1, 0.0) if quick else Effort(7, 0.1))
+    return run_cases([beside, by_row, incoming, served], Effort(1, 0.0) if quick else Effort(7, 0.1))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Readings of 20 signals at 4 horizons as they come: the core in blocks, and a pipe through its own process."""
+"""Readings as they come: one row at a time, 20 signals at 4 horizons in blocks, and a pipe through its own process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Effort
-from benchmarks.measure import Gate, gate
+from benchmarks.measure import Gate, Side, fastest, gate
 from benchmarks.report import Row
+from emphatic import GVF, features
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.predictor import ENGINE, Prediction, Predictor
 from emphatic.nexting.settings import Settings
@@ -146,3 +147,85 @@ class Incoming:
         if answers != self.T:
             raise RuntimeError(f"{answers} answers to {self.T} readings")
         return rest / seconds
+
+
+@dataclass(frozen=True)
+class RowByRow:
+    """One row at a time: ``Horde.observe`` beside ``Horde.learn``, and ``Predictor.take`` beside blocks of 1,000."""
+
+    T: int
+    block: int = 1000
+
+    @property
+    def name(self) -> str:
+        return "one row at a time"
+
+    def horde(self) -> Horde:
+        tiles = features.Tiles(["x"], tiles=8, tilings=8, range=[(0, 1)], spacing="equal")
+        maker = features.Features([features.Bias(), tiles])
+        return Horde([GVF("x", gamma=0.9)], maker, rates=1.0, alpha=0.1, centred=False, scaled=False)
+
+    def hordes(self) -> tuple[Horde, Horde]:
+        """The same question for rows of a log, and for transitions; both stand after the first reading."""
+        by_row = self.horde().warm_up({"x": self.readings()[:100]}, 100)
+        by_step = self.horde().prepare(["x"])
+        by_row.observe({"x": self.readings()[0]})
+        by_step.begin({"x": self.readings()[0]})
+        return by_row, by_step
+
+    def readings(self) -> list[float]:
+        values: list[float] = np.random.default_rng(0).random(self.T).tolist()
+        return values
+
+    def predictor(self) -> Predictor:
+        """Warmed up, and past the first solutions of its regressions."""
+        predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
+        predictor.take(self.numbered()[:200])
+        return predictor
+
+    def numbered(self) -> list[tuple[int, Reading | Malformed]]:
+        return [(t + 1, {"x": value}) for t, value in enumerate(self.readings())]
+
+    def gates(self) -> Iterator[Gate]:
+        by_row, by_step = self.hordes()
+        readings = self.readings()[1:200]
+        want = np.array([by_step.learn(None, 0.0, {"x": value}, False) for value in readings])
+        yield gate(f"{self.name}: observe", np.array([by_row.observe({"x": value}) for value in readings]), want)
+        alone, together, incoming = self.predictor(), self.predictor(), self.numbered()[200:400]
+        singles = [outcome for reading in incoming for outcome in alone.take([reading])]
+        got, want = (
+            np.array([outcome.values for outcome in outcomes if isinstance(outcome, Prediction)])
+            for outcomes in (singles, together.take(incoming))
+        )
+        yield gate(f"{self.name}: take", got, want, 0.0)
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        by_row, by_step = self.hordes()
+        alone, together, readings, numbered = self.predictor(), self.predictor(), self.readings(), self.numbered()
+
+        def observe() -> None:
+            for value in readings:
+                by_row.observe({"x": value})
+
+        def learn() -> None:
+            for value in readings:
+                by_step.learn(None, 0.0, {"x": value}, False)
+
+        def take_singles() -> None:
+            for reading in numbered:
+                alone.take([reading])
+
+        def take_blocks() -> None:
+            for begin in range(0, self.T, self.block):
+                together.take(numbered[begin : begin + self.block])
+
+        calls = {"observe": observe, "learn": learn, "take": take_singles, "blocks": take_blocks}
+        µs = fastest({name: Side(call, self.T) for name, call in calls.items()}, effort.rounds, effort.seconds)
+        yield Row(
+            self.name, "Horde.observe of a row, beside Horde.learn of a transition", gates=(f"{self.name}: observe",),
+            ours=µs["observe"], alternative=µs["learn"], versus="learn", ratio=µs["observe"] / µs["learn"], at_most=2,
+        )  # fmt: skip
+        yield Row(
+            self.name, f"Predictor.take of one reading, beside blocks of {self.block:,}", gates=(f"{self.name}: take",),
+            ours=µs["take"], alternative=µs["blocks"], versus="blocks", ratio=µs["take"] / µs["blocks"],
+        )  # fmt: skip

@@ -12,7 +12,7 @@ import emphatic
 from benchmarks.measure import Gate, gate
 from emphatic.problems import MDP, Stream
 from emphatic.studies import Sweep
-from emphatic.studies.simulated import Simulated
+from emphatic.studies.sources import Simulated
 
 Array = NDArray[np.float64]
 

@@ -16,8 +16,8 @@ from benchmarks.measure import Gate
 from benchmarks.report import Row
 from benchmarks.studies.check import CHECKED, against_reference
 from emphatic.studies import Sweep, sweep
-from emphatic.studies.reproductions.collision_grid import BEST, published
-from emphatic.studies.scores import Scores
+from emphatic.studies.reproductions.comparisons import BEST, published
+from emphatic.studies.sources import Scores
 
 GRID: tuple[Mapping[str, Any], ...] = tuple(map(published, BEST))
 #: What shows that it works.

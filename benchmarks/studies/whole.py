@@ -83,9 +83,17 @@ def run(study: str, jobs: int, minutes: float, out: Path, quick: bool) -> int:
 def compile_kernels(jobs: int) -> None:
     """A short sweep of the whole grid: each rule's kernels are compiled by one process, and read by the others."""
     from emphatic.studies import sweep
-    from emphatic.studies.reproductions.four_rooms import EVERY, grids
+    from emphatic.studies.reproductions.comparisons import FourRoomsStudy
 
-    sweep("four_rooms", grids(False), runs=1, steps=FIRST_STEPS, every=EVERY, rerun=1, jobs=jobs)
+    sweep(
+        "four_rooms",
+        FourRoomsStudy.grids(False),
+        runs=1,
+        steps=FIRST_STEPS,
+        every=FourRoomsStudy.EVERY,
+        rerun=1,
+        jobs=jobs,
+    )
 
 
 def _calls(folder: Path) -> list[dict[str, Any]]:

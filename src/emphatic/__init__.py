@@ -12,11 +12,10 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from functools import partial
-
     from emphatic import cluster as cluster
     from emphatic import data as data
     from emphatic import engines as engines
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
     from emphatic.errors import CheckpointError as CheckpointError
     from emphatic.errors import Diverged as Diverged
     from emphatic.hordes.horde import Horde as Horde
-    from emphatic.learning.active import Active as Active
-    from emphatic.learning.joining import join as join
+    from emphatic.learning.inputs import Active as Active
     from emphatic.learning.learner import Learner as Learner
+    from emphatic.learning.learner import join as join
+    from emphatic.learning.learner import load as load
     from emphatic.learning.least_squares import LeastSquares as LeastSquares
-    from emphatic.learning.loading import load as load
-    from emphatic.learning.sequences import UndiscountedWarning as UndiscountedWarning
-    from emphatic.learning.sequences import interest as interest
-    from emphatic.learning.sequences import returns as returns
-    from emphatic.learning.sequences import rho as rho
-    from emphatic.learning.sequences import terminal_cumulant as terminal_cumulant
-    from emphatic.learning.sequences import xi as xi
+    from emphatic.learning.returns import UndiscountedWarning as UndiscountedWarning
+    from emphatic.learning.returns import interest as interest
+    from emphatic.learning.returns import returns as returns
+    from emphatic.learning.returns import rho as rho
+    from emphatic.learning.returns import terminal_cumulant as terminal_cumulant
+    from emphatic.learning.returns import xi as xi
     from emphatic.questions.gvf import GVF as GVF
     from emphatic.questions.gvf import Policy as Policy
     from emphatic.rules import ElementwiseRule as ElementwiseRule
@@ -73,12 +72,10 @@ __version__ = "0.3.0"
 _HOME = {
     "errors": ("CheckpointError", "Diverged"),
     "hordes.horde": ("Horde",),
-    "learning.active": ("Active",),
-    "learning.joining": ("join",),
-    "learning.learner": ("Learner",),
+    "learning.inputs": ("Active",),
+    "learning.learner": ("Learner", "join", "load"),
     "learning.least_squares": ("LeastSquares",),
-    "learning.loading": ("load",),
-    "learning.sequences": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
+    "learning.returns": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
     "questions.gvf": ("GVF", "Policy"),
     "rules": ("ElementwiseRule", "Rule"),
 }
@@ -101,7 +98,7 @@ def __getattr__(name: str) -> Any:
     elif name == "__all__":
         value = sorted([*_MODULE, *_MODULES, *_class_names()])
     elif name[0].isupper() and name in _class_names():
-        value = getattr(importlib.import_module("emphatic.learning.shortcuts"), name)
+        value = partial(__getattr__("Learner"), _class_names()[name])
     else:
         raise AttributeError(f"module 'emphatic' has no attribute {name!r}")
     globals()[name] = value

@@ -8,8 +8,11 @@ __all__ = ["CheckpointError", "Diverged"]
 class Diverged(ArithmeticError):
     """A step would have made a number infinite or NaN; the learner is left as it was before that step.
 
-    ``step`` counts the rows of the call to ``run`` (from 0); in ``learn`` it is ``learner.steps``, the steps
-    learned so far. ``learner`` is the index k of the first learner to diverge. ``remedy`` is what the message suggests.
+    Args:
+        step: The row of the call to ``run`` (from 0); in ``learn`` it is ``learner.steps``, the steps learned so far.
+        learner: The index k of the first learner to diverge.
+        of: The name of the call.
+        remedy: What the message suggests.
     """
 
     def __init__(

@@ -23,10 +23,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from emphatic.serve.bodies import NotJson, read_json
+from emphatic.serve.service import NotJson, read_json
 from emphatic.serve.sources.mqtt import import_paho
-from emphatic.tables.jsonlines import read_object
-from emphatic.tables.table_errors import Malformed
+from emphatic.tables.table import Malformed
+from emphatic.tables.text import read_object
 from tests.support.services import FLAGS, Served, free_port, mosquitto, same_as_undisturbed, wait_for
 
 __all__ = ["Attack", "Request", "attack_by_mqtt", "attack_service", "requests"]

@@ -18,6 +18,7 @@ from emphatic.cluster.driver import Manifest
 from emphatic.cluster.learner import cut
 from emphatic.errors import CheckpointError
 from emphatic.stepsizes import Auto, Autostep
+from emphatic.tables import open_table
 from tests.cluster.support import BLOCKS, RULE, SETUP, STEPS, K, N, stream, undisturbed
 
 
@@ -448,3 +449,41 @@ def test_features_of_their_own_and_step_sizes_are_gathered_too() -> None:
             gathered = horde.gather()
         assert len(gathered.makers) == len(whole.makers)
         assert np.allclose(gathered.observe_many(more), whole.observe_many(more), rtol=0, atol=1e-9)
+
+
+# ---------------------------------------------------------------------- dropped rows
+
+
+@pytest.mark.parametrize("block", [1016, 64])
+def test_nothing_is_learned_across_dropped_rows(block: int, tmp_path: Path) -> None:
+    """Malformed lines are dropped, and the row after each does not follow the row before, as in a ``Horde``."""
+    values = np.cumsum(np.random.default_rng(0).normal(size=1500))
+    lines = [f"{value:.6f},{i % 7}" for i, value in enumerate(values)]
+    for i in range(200, 1500, 200):
+        lines[i] = "1,2,3"  # a field too many
+    path = tmp_path / "log.csv"
+    path.write_text("a,b\n" + "\n".join(lines) + "\n")
+    alone = emphatic.Horde(questions(), features(), engine="sparse").run(open_table(path))
+    with local(questions(), features(), shards=1, engine="sparse", block=block) as horde:
+        together = horde.run(open_table(path))
+    assert len(together) == 1500 - 7
+    np.testing.assert_array_equal(together, alone)
+    clean = tmp_path / "clean.csv"
+    clean.write_text("a,b\n" + "\n".join(line for line in lines if line.count(",") == 1) + "\n")
+    across = emphatic.Horde(questions(), features(), engine="sparse").run(open_table(clean))
+    assert np.abs(across - alone).max() > 0.0  # the gaps matter
+
+
+def test_a_stream_of_blocks_and_of_columns_is_that_of_a_horde() -> None:
+    """``stream`` takes blocks, columns and None for a cut, on a cluster as in this process."""
+    table = open_table(log())
+    blocks: list[Any] = list(table.blocks(100))
+    blocks[3] = {"a": blocks[3].values[:, 0], "b": blocks[3].values[:, 1], "mode": blocks[3].labels["mode"]}
+    blocks[5:5] = [None]
+    alone = emphatic.Horde(questions(), features(), engine="sparse").warm_up(log())
+    expected = list(alone.stream(blocks))
+    with local(questions(), features(), shards=1, engine="sparse") as horde:
+        horde.warm_up(log())
+        answers = list(horde.stream(blocks))
+    assert len(answers) == len(expected) == 9
+    np.testing.assert_array_equal(np.concatenate(answers), np.concatenate(expected))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from emphatic.common import versions
 from emphatic.common.files import atomic_file
 from emphatic.common.names import check_names, suggestion
-from emphatic.common.versions import versions
 
 
 def _fail(path: Path) -> None:

@@ -104,7 +104,7 @@ def test_features_that_are_converted_in_blocks(K: int | None, monkeypatch: pytes
     """A run cuts a long log of indices itself, for an engine that reads arrays: at the grain too."""
     stream = make(5, 127 * 6, 6, K, active=2)
     whole, parts = (Learner("true_online_etd", 6, K, engine="chunked") for _ in range(2))
-    monkeypatch.setattr("emphatic.learning.runs._CONVERTED", 6 * 300)
+    monkeypatch.setattr("emphatic.learning.learner._CONVERTED", 6 * 300)
     expected = outcome(whole, stream.run(whole))
     assert outcome(parts, in_pieces(parts, stream, 127 * 3)) == expected
     arrays = Learner("true_online_etd", 6, K, engine="chunked")

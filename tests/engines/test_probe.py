@@ -116,7 +116,7 @@ def differences(learner: Learner, of: Array, predictions: Array | None, errors: 
 
 def differences_in_blocks(K: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The same of K dense learners whose features are converted a hundred steps at a time, with every seventh error."""
-    monkeypatch.setattr("emphatic.learning.runs._CONVERTED", 6 * 100)
+    monkeypatch.setattr("emphatic.learning.learner._CONVERTED", 6 * 100)
     of, learner = np.arange(K) % 7, Learner("td", 6, K, engine="dense")
     given: dict[str, Any] = log(6) | {name: sp.csr_array(log(6)[name]) for name in ("Phi", "Phi_next")}
     predictions, errors = learner.run(

@@ -21,7 +21,7 @@ from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
 from emphatic.hordes.blend import Blend
 from emphatic.learning import tensors
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.streams import open_table
 from tests.support.equations import stationary, true_online_etd, true_values
 from tests.support.sequence import Sequence

@@ -14,7 +14,7 @@ from emphatic import GVF, Horde
 from emphatic import features as f
 from emphatic.hordes import ridges as module
 from emphatic.hordes.ridges import STRENGTHS, Ridges
-from emphatic.learning.active import Active
+from emphatic.learning.inputs import Active
 
 Array = NDArray[np.float64]
 GAMMA = np.array([0.5, 0.9, 0.5])

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic.learning import sequences
-from emphatic.learning.sequences import (
+from emphatic.learning import returns as sequences
+from emphatic.learning.returns import (
     UndiscountedWarning,
     interest,
     returns,
@@ -286,13 +286,13 @@ def test_a_refusal_says_what_is_wanted_and_the_way_out() -> None:
 
 
 def test_importing_sequences_does_not_import_numba() -> None:
-    code = "import sys, emphatic.learning.sequences, emphatic.stepsizes; sys.exit('numba' in sys.modules)"
+    code = "import sys, emphatic.learning.returns, emphatic.stepsizes; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_kernel_is_the_same_without_the_compiler() -> None:
     code = (
-        "import numpy as np; from emphatic.learning.sequences import returns;"
+        "import numpy as np; from emphatic.learning.returns import returns;"
         "G, known = returns(np.arange(9.0).reshape(3, 3), np.array([[0.5, 0.0, 0.9]]));"
         "print(G.round(12).tolist(), known.tolist())"
     )

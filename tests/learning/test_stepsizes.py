@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from emphatic.learning.active import Active
+from emphatic.learning.inputs import Active
 from emphatic.stepsizes import constant, decaying
 from emphatic.stepsizes import scalar as schedules
 

@@ -38,7 +38,7 @@ from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
 from emphatic.nexting.learning import keep_first_rows
 from emphatic.streams import open_table
-from emphatic.tables.delimited import Delimited
+from emphatic.tables.text import Delimited
 from tests.support.processes import COMMAND, Forked, run
 
 T = 4 * BLOCK + 1234

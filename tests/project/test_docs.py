@@ -27,7 +27,7 @@ from benchmarks.report import QUOTED_IN, RESULTS, SPEEDS, headline, with_speeds
 from emphatic.cli import app
 from emphatic.nexting.settings import Settings
 from emphatic.studies.grid import settings
-from emphatic.studies.order import Order
+from emphatic.studies.sweep_config import SweepConfig as Order
 from tools import make_screenshot, trace_modules
 from tools.list_rules import LISTS
 

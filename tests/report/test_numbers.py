@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.report import amount, share, svg
-from emphatic.report.tables import percent
+from emphatic.report import amount, plots, share
+from emphatic.report.page import percent
 from tests.report.test_report import data
 
 RIVALS = ("", "offline", "persistence", "mean")
@@ -152,8 +152,9 @@ def test_the_intervals_on_the_page(nexting: tuple[list[Numbers], str, str], log:
     rows = array(page, line["x"]).astype(int)
     for end, values in ends.items():
         np.testing.assert_allclose(array(page, line[end]), values[rows], atol=np.ptp(values) / 60_000)
-    _, plot, arrays = svg.plots_of(page)[0]
-    assert svg.svg(plot, arrays).count('fill-opacity="0.2"') == 2  # a band for each horizon
+    _, plot = plots.read_plots(page)[0]
+    plots.draw_file(plot, log.with_name("s0.svg"))
+    assert log.with_name("s0.svg").read_text("utf-8").count("fill-opacity: 0.2") == 2  # a band for each horizon
     shown = cells(page, "next")[0][2][1]
     numbers = [float(part.replace("−", "-")) for part in re.findall(r"−?[\d.]+", shown)]
     expected = [result.predictions.column(name)[-1].as_py() for name in ("s0@2", "s0@2.low", "s0@2.high")]

@@ -19,10 +19,9 @@ import numpy as np
 import pytest
 
 from emphatic.cli import app
-from emphatic.nexting.overview import FILES
-from emphatic.nexting.page import NextingPage, nexting_page
+from emphatic.nexting.report import FILES, NextingPage, nexting_page
 from emphatic.nexting.scoring import SignalSketch, signal_plot, thin
-from emphatic.report import Column, Html, amount, share, svg, table, text
+from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.plots import Store
 from tests.support.browser import found, in_a_browser
 
@@ -268,9 +267,9 @@ def test_ticks_of_figures_tell_numbers_apart() -> None:
         (0.0, 1.2, ["0.0", "0.5", "1.0"]),
         (-2e-7, 2e-7, ["-2e-07", "-1e-07", "0", "1e-07", "2e-07"]),
     ):
-        assert svg._ticks(low, high, 4)[1] == expected
+        assert plots._ticks(low, high, 4)[1] == expected
     day = 86_400_000.0
-    assert svg._times(1.5 * day, 9.2 * day)[1] == ["1970-01-03", "1970-01-05", "1970-01-07", "1970-01-09"]
+    assert plots._times(1.5 * day, 9.2 * day)[1] == ["1970-01-03", "1970-01-05", "1970-01-07", "1970-01-09"]
 
 
 def test_curves_must_be_those_of_the_scores() -> None:
@@ -278,8 +277,8 @@ def test_curves_must_be_those_of_the_scores() -> None:
         nexting_page(NextingPage("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
 
 
-def test_plotly_is_imported_late() -> None:
-    code = "import sys, emphatic.report; assert 'plotly' not in sys.modules"
+def test_what_draws_and_renders_is_imported_late() -> None:
+    code = "import sys, emphatic.report; assert not {'jinja2', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic.learning.state import _Named
+from emphatic.learning.learner import _Named
 from emphatic.rules import STEP, Rule, Scalars, Update
 from emphatic.rules._fields import ATTRIBUTES, KEYWORDS
 from tests.support.streams import TOLERANCE, make, relative_error

@@ -18,7 +18,7 @@ import uvicorn
 
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.settings import Settings
-from emphatic.serve import running
+from emphatic.serve import service as running
 from emphatic.serve.app import create_app
 from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, run

@@ -17,10 +17,8 @@ from emphatic.common.locks import InUseError
 from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
-from emphatic.serve.events import EventStream
-from emphatic.serve.inbox import Inbox, Incoming, Receipt
-from emphatic.serve.recent import RecentRows, RunningError
-from emphatic.serve.service import Service
+from emphatic.serve.app import EventStream
+from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service
 from emphatic.tables.pipe import Malformed
 from tests.support.services import journal_readings, readings, same_as_undisturbed, wait_for
 

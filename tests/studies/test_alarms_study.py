@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emphatic.studies.reproductions.alarms import (
+from emphatic.studies.reproductions.open_questions import (
     CHARTS,
     DAY,
     FAULTS,
     LONG,
     SIZES,
     Z_SCORE,
-    begun,
     charts,
     inject,
     threshold,
 )
+from emphatic.studies.reproductions.open_questions import count_alarms as begun
 
 
 def test_each_fault_is_what_its_name_says() -> None:

@@ -20,8 +20,9 @@ import emphatic
 from emphatic import Learner, Rule, problems
 from emphatic.cli import app
 from emphatic.problems import MDP
-from emphatic.studies import Recorded, Sweep, page, sweep
-from emphatic.studies.plan import fingerprint
+from emphatic.studies import Recorded, Sweep, sweep
+from emphatic.studies import pages as page
+from emphatic.studies.sweeps import fingerprint
 from tests.support import elementwise_rules
 
 RUNNER = CliRunner()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from emphatic import LeastSquares, problems
 from emphatic.cli import app
 from emphatic.studies import sweep
-from emphatic.studies.recorded import Recorded
+from emphatic.studies.sources import Recorded
 
 
 def test_a_sweep_scores_least_squares_beside_td(tmp_path: Path) -> None:

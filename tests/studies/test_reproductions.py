@@ -20,17 +20,14 @@ from emphatic import Rule, problems
 from emphatic.cli import app
 from emphatic.common.locks import hold_folder
 from emphatic.studies import reproductions
-from emphatic.studies.agreement import ORIGINS, Outcome, claim, compare, count_numbers, finding
-from emphatic.studies.conditions import Conditions
-from emphatic.studies.reproductions import (
-    chain,
-    collision,
-    collision_grid,
-    followon_variance,
-    four_rooms,
-    reproduce,
-    step_sizes,
-)
+from emphatic.studies.reproductions import ORIGINS, Outcome, claim, compare, count_numbers, finding, reproduce
+from emphatic.studies.reproductions import RunOptions as Conditions
+from emphatic.studies.reproductions.comparisons import CollisionStudy as collision
+from emphatic.studies.reproductions.comparisons import CollisionStudy as collision_grid
+from emphatic.studies.reproductions.comparisons import FourRoomsStudy as four_rooms
+from emphatic.studies.reproductions.open_questions import StepSizesStudy as step_sizes
+from emphatic.studies.reproductions.small_problems import ChainStudy as chain
+from emphatic.studies.reproductions.small_problems import FollowonVarianceStudy as followon_variance
 from tests.support.plain import plain_python
 
 OTHERS = [name for name in reproductions.names() if name != "collision" and not name.startswith("four-rooms")]

@@ -21,11 +21,12 @@ from typer.testing import CliRunner
 import emphatic
 from emphatic import problems
 from emphatic.cli import app
-from emphatic.studies import Recorded, Sweep, page, sweep
+from emphatic.studies import Recorded, Sweep, sweep
+from emphatic.studies import pages as page
 from emphatic.studies.grid import parameters, settings
-from emphatic.studies.order import Order
-from emphatic.studies.simulated import Simulated
-from emphatic.studies.values import numbers
+from emphatic.studies.grid import parse_numbers as numbers
+from emphatic.studies.sources import Simulated
+from emphatic.studies.sweep_config import SweepConfig as Order
 
 RUNNER = CliRunner()
 GRID = {"rule": ["td", "true_online_etd"], "alpha": "2^-6, 2^-3, 2^5", "lambda": [0, 0.9]}

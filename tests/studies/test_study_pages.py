@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import math
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from emphatic.cli import app
 from emphatic.report import (
     Axis,
     Figure,
@@ -25,8 +28,15 @@ from emphatic.report import (
     shades,
     text,
 )
-from emphatic.studies.reproduction_page import ReproductionPage, reproduction_page, reproductions_index, verdict
-from emphatic.studies.sweep_page import SweepPage, sweep_page
+from emphatic.report.plots import draw_file, read_plots
+from emphatic.studies.pages import (
+    ReproductionPage,
+    SweepPage,
+    reproduction_page,
+    reproductions_index,
+    sweep_page,
+    verdict,
+)
 from tests.report.test_report import HOSTILE, Reader, data
 from tests.support.browser import found, in_a_browser
 
@@ -131,7 +141,7 @@ def test_what_is_empty_is_left_out() -> None:
     assert "<section" not in made("empty reproduction")
     without = sweep_page(sweep(sensitivity=(), learning={}))
     assert re.findall(r'<section id="(\w+)"', without) == ["summary", "settings", "time"]
-    assert "plotly" not in made("index")
+    assert "uPlot" not in made("index")
 
 
 def test_a_sweep_says_which_rule_was_best_and_by_how_much() -> None:
@@ -236,6 +246,45 @@ def test_a_logarithmic_axis_has_no_zero() -> None:
         reproduction_page(ReproductionPage("", "", [Figure("", plot)]))
 
 
+def test_files_are_drawn_from_the_description_that_a_page_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read back from the page it is the same, and each plot becomes a file with what it says."""
+    ((label, plot),) = read_plots(made("reproduction"))
+    described = study(HOSTILE).figures[0].plot
+    assert (label, plot.group, plot.x, plot.y, list(plot.views)) == (
+        HOSTILE,
+        HOSTILE,
+        described.x,
+        described.y,
+        ["a", "b"],
+    )
+    (panel,), (expected,) = plot.views["a"], described.views["a"]
+    assert (panel.title, panel.y_range, panel.levels) == (expected.title, expected.y_range, expected.levels)
+    for shape, given in zip([*panel.lines, *panel.marks], [*expected.lines, *expected.marks], strict=True):
+        for name, value in vars(given).items():
+            if name in ("x", "y", "low", "high", "error"):
+                np.testing.assert_allclose(getattr(shape, name), value, rtol=1e-7)
+            else:
+                assert getattr(shape, name) == value
+    (tmp_path / "report.html").write_text(made("sweep"), "utf-8")
+    with pytest.raises(SystemExit) as stopped:
+        app(["figures", str(tmp_path)])
+    assert (stopped.value.code, capsys.readouterr().out) == (0, f"4 figures: {tmp_path / 'figures'}\n")
+    words = "".join(ElementTree.parse(tmp_path / "figures" / "tdrc.svg").getroot().itertext())
+    assert all(shown in words for shown in ("RMSVE", "alpha", "lambda 0.9", "best: lambda 0"))
+    axis = Axis("$a$", ticks={0.0: "$_$", 1.0: "b"})
+    odd = Plot({"": [Panel("in $ or $^", [Line([0.0, 1.0], [1.0, 2.0], "$_{$")])]}, "", x=axis)
+    draw_file(odd, tmp_path / "odd.svg")
+    words = "".join(ElementTree.parse(tmp_path / "odd.svg").getroot().itertext())
+    assert all(shown in words for shown in ("in $ or $^", "$_{$", "$a$", "$_$"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit) as stopped:
+        app(["figures", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "Error: Figures need matplotlib: pip install 'emphatic[plot]'\n"
+
+
 def test_inks() -> None:
     assert [category(i) for i in (0, 7, 15, 16)] == ["c0", "c7", "c15", "c0"]
     assert shades([0.5, 0.5, 0.9, 1.0]) == {0.5: 0.0, 0.9: 0.5, 1.0: 1.0}
@@ -246,13 +295,19 @@ def test_inks() -> None:
 def test_drawn_at_phone_width(tmp_path: Path) -> None:
     """All plots are drawn without an error, and nothing sticks out sideways."""
     probe = """<script>const look = () => {
-      const found = [...document.querySelectorAll("iframe")].flatMap(({ contentDocument: inside }) => [
-        inside.querySelectorAll(".js-plotly-plot").length, inside.querySelectorAll(".js-line").length,
-        inside.querySelectorAll(".point").length, inside.documentElement.scrollWidth]);
+      const found = [...document.querySelectorAll("iframe")].flatMap(({ contentDocument: inside }) => {
+        const charts = [...inside.querySelectorAll(".plot")].flatMap((plot) => plot.charts || []);
+        const sum = (count) => charts.reduce((total, chart) => total + count(chart), 0);
+        const dots = (chart) => chart.series.reduce((total, { points }, i) => total
+          + (i && points.show(chart, i) ? chart.data[i].filter(Number.isFinite).length : 0), 0);
+        return [inside.querySelectorAll(".plot:has(.uplot)").length, sum((chart) => chart.series.length - 1),
+          sum((chart) => chart.bands), sum((chart) => chart.levels), sum((chart) => chart.marks), sum(dots),
+          inside.documentElement.scrollWidth]; });
       document.body.dataset.found = found.join(); }; setInterval(look, 100);</script>"""
     frames = [
         f'<iframe width="390" height="4000" srcdoc="{text(made(name))}"></iframe>' for name in ("sweep", "reproduction")
     ]
-    # A sweep: 2 panels, each a line and a band for 2 λ, a level and a dot; then 2 curves and a level.
-    wanted = "4,16,38,390,1,3,3,390"
+    # A sweep: 2 panels, each a line and a band for 2 λ of 6 points, a level and a dot; then twice 2 curves of 3 points
+    # with their bands, and a level. A reproduction: a line of 2 points with a band, a level and a mark.
+    wanted = "4,8,8,4,2,36,390,1,1,1,1,1,2,390"
     assert found(tmp_path, f"<body>{probe}{''.join(frames)}</body>", wanted, 900) == wanted

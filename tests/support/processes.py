@@ -216,7 +216,7 @@ def _load() -> None:
     import emphatic.cli.nexting
     import emphatic.nexting.predictor
     import emphatic.serve.app
-    import emphatic.serve.running
+    import emphatic.serve.service
     from emphatic.nexting.predictor import Predictor
     from emphatic.nexting.settings import Settings
     from emphatic.tables.pipe import Readings

@@ -17,7 +17,7 @@ import pytest
 
 from emphatic.tables import Block, Table, TableError, open_table
 from emphatic.tables.files import open_file
-from emphatic.tables.notation import Notation
+from emphatic.tables.pipe import Notation
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 N = 300

@@ -77,8 +77,8 @@ def test_a_number_alone_is_the_number_in_a_column(
     if thousands == ("," if comma else "."):
         thousands = None
     style = NumberStyle(comma, thousands, switch, percent)
-    alone = [fields.number(value, style) for value in values]
-    together, unreadable = fields.numbers(column(values), style)
+    alone = [fields.parse_number(value, style) for value in values]
+    together, unreadable = fields.parse_numbers(column(values), style)
     same([value for value, _ in alone], together)
     assert unreadable == sum(not readable for _, readable in alone)
     assert all(math.isnan(value) for value, readable in alone if not readable)
@@ -94,26 +94,26 @@ def test_a_number_alone_is_the_number_in_a_column(
     ],
 )  # fmt: skip
 def test_what_is_a_number(text: str | None, value: float, readable: bool) -> None:
-    np.testing.assert_equal(fields.number(text), (value, readable))
+    np.testing.assert_equal(fields.parse_number(text), (value, readable))
 
 
 def test_a_decimal_comma() -> None:
-    assert fields.number("1,5", NumberStyle(comma=True)) == (1.5, True)
-    assert fields.number("1.5", NumberStyle(comma=True)) == (1.5, True)
-    assert not fields.number("1.234,5", NumberStyle(comma=True))[1]
-    assert not fields.number("1,2,3", NumberStyle(comma=True))[1]
+    assert fields.parse_number("1,5", NumberStyle(comma=True)) == (1.5, True)
+    assert fields.parse_number("1.5", NumberStyle(comma=True)) == (1.5, True)
+    assert not fields.parse_number("1.234,5", NumberStyle(comma=True))[1]
+    assert not fields.parse_number("1,2,3", NumberStyle(comma=True))[1]
 
 
 @given(st.lists(padded, max_size=8))
 def test_a_label_alone_is_the_label_in_a_column(values: list[str | None]) -> None:
-    assert [fields.label(value) for value in values] == fields.labels(column(values)).tolist()
-    assert [fields.label(value) is None for value in values] == [fields.is_missing(value) for value in values]
+    assert [fields.parse_label(value) for value in values] == fields.parse_labels(column(values)).tolist()
+    assert [fields.parse_label(value) is None for value in values] == [fields.is_missing(value) for value in values]
 
 
 def test_blanks_are_the_same_characters_to_both() -> None:
     blank = [chr(i) for i in range(0x3100) if chr(i).isspace()] + ["\ufeff", "\u200b"]
     values: list[str | None] = [f"{c}a{c}" for c in blank]
-    assert [fields.label(value) for value in values] == fields.labels(column(values)).tolist()
+    assert [fields.parse_label(value) for value in values] == fields.parse_labels(column(values)).tolist()
 
 
 def _iso(when: datetime, digits: int, zone: str, between: str) -> str:
@@ -138,7 +138,7 @@ FORMATS: dict[str, Callable[[datetime], str]] = {
 @example(["2007-02-01T00:00:00.123456789", "2007-02-01T00:00:00Z"])
 @example(["2007-02-01 00:00", "yesterday"])
 def test_an_iso_time_alone_is_the_time_in_a_column(values: list[str | None]) -> None:
-    same([fields.time(value, "iso") for value in values], fields.times(column(values), "iso"))
+    same([fields.parse_time(value, "iso") for value in values], fields.parse_times(column(values), "iso"))
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -147,21 +147,21 @@ def test_a_time_alone_is_the_time_in_a_column(form: str, data: st.DataObject) ->
     values = data.draw(st.lists(st.one_of(moments.map(FORMATS[form]), junk), max_size=6))
     clock = f"clock {form.partition(' ')[2] or '%H:%M'}"
     for tried in (form, clock):
-        same([fields.time(value, tried) for value in values], fields.times(column(values), tried))
+        same([fields.parse_time(value, tried) for value in values], fields.parse_times(column(values), tried))
 
 
 @given(moments, st.sampled_from([0, 60, -210]))
 def test_iso_times_are_what_they_say(when: datetime, minutes: int) -> None:
     when = when.replace(year=min(when.year, 2099), day=min(when.day, 28))  # later, nanoseconds are rounded
     zoned = when.replace(microsecond=0, tzinfo=timezone(timedelta(minutes=minutes)))
-    assert fields.time(zoned.isoformat(), "iso") == zoned.timestamp()
+    assert fields.parse_time(zoned.isoformat(), "iso") == zoned.timestamp()
     naive = when.replace(microsecond=0)
-    assert fields.time(naive.isoformat(" "), "iso") == naive.replace(tzinfo=UTC).timestamp()
+    assert fields.parse_time(naive.isoformat(" "), "iso") == naive.replace(tzinfo=UTC).timestamp()
 
 
 def test_times_of_day_and_numbers() -> None:
-    assert fields.time("17:24:30.25", "clock %H:%M:%S") == 17 * 3600 + 24 * 60 + 30.25
-    assert fields.time("1/2/07 12:30:00.5 PM", "%d/%m/%y %I:%M:%S %p") == 1170288000 + 12.5 * 3600 + 0.5
-    assert fields.time("0,25", None, NumberStyle(comma=True)) == 0.25
-    assert math.isnan(fields.time("1/2/2007", "iso"))
-    assert math.isnan(fields.time(None, "iso"))
+    assert fields.parse_time("17:24:30.25", "clock %H:%M:%S") == 17 * 3600 + 24 * 60 + 30.25
+    assert fields.parse_time("1/2/07 12:30:00.5 PM", "%d/%m/%y %I:%M:%S %p") == 1170288000 + 12.5 * 3600 + 0.5
+    assert fields.parse_time("0,25", None, NumberStyle(comma=True)) == 0.25
+    assert math.isnan(fields.parse_time("1/2/2007", "iso"))
+    assert math.isnan(fields.parse_time(None, "iso"))

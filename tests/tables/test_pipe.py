@@ -17,9 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from emphatic.tables import Block, Table, TableError, open_table
-from emphatic.tables.notation import Notation, RowParser
-from emphatic.tables.pipe import Malformed, Reading, Readings, collect
-from emphatic.tables.times import TimeColumn
+from emphatic.tables.fields import TimeColumn
+from emphatic.tables.pipe import Malformed, Notation, Reading, Readings, RowParser, collect
 
 START = datetime(2007, 2, 1, 17, 24, tzinfo=UTC)
 

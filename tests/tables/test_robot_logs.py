@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic.tables import Clock, TableError, open_table
-from emphatic.tables.message_types import MessageType, UnknownType
+from emphatic.tables.robot_logs import MessageType, UnknownType
 from tests.support import processes
 from tests.support.robots import START, Sent, message, write_bag, write_json, write_mcap
 

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic.streams import Block, Clock, Hold, Table, TableError, open_table
 from emphatic.tables import files
-from emphatic.tables.jsonlines import read_object
 from emphatic.tables.pipe import collect
+from emphatic.tables.text import read_object
 
 START = 1_170_288_000  # 2007-02-01 00:00 UTC
 T = 1000

@@ -157,25 +157,26 @@ def figures(
     whole: Annotated[bool, typer.Option("--whole", help="The whole log instead of the close-up.")] = False,
 ) -> None:
     """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
-    from emphatic.common.files import atomic_file
-    from emphatic.report.svg import names, plots_of, svg
+    from emphatic.report.plots import check_formats, draw_file, file_names, read_plots
 
     def command() -> int:
         page = folder / "report.html" if folder.is_dir() else folder
         if not page.is_file():
             raise ValueError(f"{folder}: there is no report here. Name the output folder of a finished run.")
         try:
-            plots = plots_of(page.read_text("utf-8"))
+            plots = read_plots(page.read_text("utf-8"))
         except ValueError:
             raise ValueError(f"{page}: this is not a report of emphatic nexting, or it is damaged.") from None
         if not plots:
-            raise ValueError(f"{page}: this report has no plots of a log; save those of a study from its page.")
+            raise ValueError(f"{page}: this report has no plots.")
+        try:
+            check_formats("svg")
+        except ImportError as error:
+            return report_error(error)
         into = out or page.parent / "figures"
         into.mkdir(parents=True, exist_ok=True)
-        for name, (_, plot, arrays) in zip(names(plots), plots, strict=True):
-            view = "whole" if whole and "whole" in plot["views"] else ""
-            with atomic_file(into / f"{name}.svg") as file:
-                file.write(svg(plot, arrays, view).encode())
+        for name, (_, plot) in zip(file_names(label for label, _ in plots), plots, strict=True):
+            draw_file(plot, into / f"{name}.svg", "whole" if whole and "whole" in plot.views else "")
         print(f"{len(plots)} figures: {into}")
         return 0
 
@@ -280,7 +281,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     from rich.table import Table
 
     from emphatic.nexting.runner import ingest_lines
-    from emphatic.report.tables import NONE
+    from emphatic.report.page import NONE
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
     median = f"median over {C} signals, " if C > 1 else ""
@@ -314,7 +315,7 @@ def _show(result: NextingResult, folder: Path) -> None:
 
 def _median(rows: list[dict[str, Any]], baseline: str) -> str:
     """The median of the variance explained, online or by a baseline."""
-    from emphatic.report.tables import NONE, share
+    from emphatic.report.page import NONE, share
 
     values = [(row[baseline] if baseline else row)["variance_explained"] for row in rows]
     known = [value for value in values if value is not None]

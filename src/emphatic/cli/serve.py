@@ -74,9 +74,10 @@ def serve(
             raise ValueError(f"--save-every: {error}.") from None
         if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
             raise ValueError("emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'")
-        from emphatic.serve import running
+        from emphatic.serve import service as running
         from emphatic.serve.app import create_app
         from emphatic.serve.service import Service
+        from emphatic.serve.sources import make_publisher, make_source
 
         token = None if token_file is None else running.read_token(token_file)
         if token is None and not running.is_loopback(host):
@@ -89,7 +90,7 @@ def serve(
         settings = read_settings(config, flags)
         service = Service(path, settings, learn=not no_learn, warm_up=warm_up, save_every=seconds, journal=journal)
         with running.open_socket(host, port) as listening:
-            publisher, readings = running.make_publisher(publish, path), running.make_source(source, service)
+            publisher, readings = make_publisher(publish, path), make_source(source, service)
             service.open()
             try:
                 app = create_app(service, token=token, hosts=running.allowed_hosts(host))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import Report, bars, carry_out
-from emphatic.common.settings import as_step_count
+from emphatic.cli.terminal import Report, bars, carry_out, values_of_flags, with_settings
+from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
-    from emphatic.studies.agreement import Check, Outcome
+    from emphatic.studies.reproductions import Check, Outcome
     from emphatic.studies.results import Sweep
 
 __all__ = ["reproduce", "sweep"]
@@ -36,7 +36,7 @@ def reproduce(
     Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
     """
     from emphatic.studies import reproductions
-    from emphatic.studies.order import resolve
+    from emphatic.studies.grid import resolve
 
     def command() -> int:
         if every == bool(names):
@@ -54,7 +54,7 @@ def reproduce(
             _show_outcome(outcome, out)
             outcomes.append(outcome)
         if every:
-            from emphatic.studies.reproductions.files import write_index
+            from emphatic.studies.reproductions import write_index
 
             write_index(outcomes, out)
             print(f"All studies: {out / 'index.html'}")
@@ -63,6 +63,7 @@ def reproduce(
     raise typer.Exit(carry_out(command, lambda: "Stopped."))
 
 
+@with_settings(SweepConfig, "sweep", plot=("runs", "steps", "every", "points", "seed", "theta", "rerun"), flags=())
 def sweep(
     problem: Annotated[
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
@@ -94,18 +95,6 @@ def sweep(
     forgetting: Annotated[
         str | None, typer.Option(help="Forgetting factors of lstd and elstd; default: 1.", rich_help_panel="Grid")
     ] = None,
-    runs: Annotated[int | None, typer.Option(help="Seeded runs of each setting; default: 10.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps per run; default: 10,000.")] = None,
-    every: Annotated[int | None, typer.Option(help="Steps between errors; default: 1.")] = None,
-    points: Annotated[
-        str | None,
-        typer.Option(help="Points of a learning curve: how many (default 50), or comma-separated steps."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all runs; default: 0.")] = None,
-    theta: Annotated[str | None, typer.Option(help="Initial weights, comma-separated; default: 0.")] = None,
-    rerun: Annotated[
-        int | None, typer.Option(help="Report the best setting of each rule on so many fresh runs; default: 0.")
-    ] = None,
     plot: Annotated[
         str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
     ] = None,
@@ -118,16 +107,7 @@ def sweep(
     options: Annotated[
         list[str] | None, typer.Option("--with", help="An option of the problem, NAME=VALUE; may be repeated.")
     ] = None,
-    predict: Annotated[str | None, typer.Option(help="The column to predict.", rich_help_panel="Of a log")] = None,
-    horizon: Annotated[
-        str | None, typer.Option(help="How far ahead: steps, or 15min.", rich_help_panel="Of a log")
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option(help="The column of time stamps, '' for none.", rich_help_panel="Of a log")
-    ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="What separates the columns of CSV.", rich_help_panel="Of a log")
-    ] = None,
+    **flags: Any,
 ) -> None:
     """Try every setting of a grid of rules and parameters, on a problem with exact answers or on a log.
 
@@ -135,30 +115,16 @@ def sweep(
     (one row per setting), summary.json (the best of each rule) and report.html. A sweep that was stopped resumes when
     the same command is given again.
     """
+    from emphatic.report.plots import check_formats
     from emphatic.studies import sweep as run_sweep
-    from emphatic.studies.drawing import check_formats
-    from emphatic.studies.order import Order
 
-    flags: dict[str, Any] = {
-        "problem": problem,
-        "runs": runs,
-        "steps": steps,
-        "every": every,
-        "points": points,
-        "seed": seed,
-        "theta": theta,
-        "rerun": rerun,
-        "predict": predict,
-        "horizon": None if horizon is None else as_step_count(horizon),
-        "time": False if time == "" else time,
-        "delimiter": "\t" if delimiter == "\\t" else delimiter,
-    }
     grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
     grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
 
     def command() -> int:
-        fields = Order.read(config) if config else {}
-        fields |= {name: value for name, value in flags.items() if value is not None}
+        fields = SweepConfig.read(config) if config else {}
+        values = values_of_flags(SweepConfig, flags) | {"problem": problem}
+        fields |= {name: value for name, value in values.items() if value is not None}
         axes = {name: value for name, value in grid.items() if value is not None}
         grids = tuple(fields.get("grid", ()))
         if axes and len(grids) > 1:
@@ -166,21 +132,18 @@ def sweep(
                 f"--{next(iter(axes))} does not say which of the {len(grids)} grids of {config} it is for."
             )
         if axes:
-            fields["grid"] = ((dict(grids[0]) if grids else Order.usual(axes.get("rule"))) | axes,)
-        if isinstance(fields.get("points"), str):
-            steps_ = [_parse_step(text) for text in fields["points"].split(",")]
-            fields["points"] = steps_ if len(steps_) > 1 else steps_[0]
+            fields["grid"] = ((dict(grids[0]) if grids else SweepConfig.usual(axes.get("rule"))) | axes,)
         fields["options"] = dict(fields.get("options", {})) | dict(map(_parse_option, options or ()))
-        order = Order(**fields)
-        if not order.problem:
+        sweep_config = SweepConfig(**fields)
+        if not sweep_config.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
-        folder = out or Path("sweep") / order.name
+        folder = out or Path("sweep") / sweep_config.name
         formats = [] if plot is None else check_formats(plot)
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             result = run_sweep(
-                order.source(),
-                order.grids,
-                **order.arguments,
+                sweep_config.source(),
+                sweep_config.grids,
+                **sweep_config.arguments,
                 jobs=jobs,
                 out=folder,
                 resume=resume,
@@ -206,8 +169,8 @@ def _show_outcome(outcome: Outcome, out: Path) -> None:
     from rich.table import Table
 
     from emphatic.report import seconds
-    from emphatic.studies.agreement import ORIGINS
-    from emphatic.studies.reproduction_page import verdict
+    from emphatic.studies.pages import verdict
+    from emphatic.studies.reproductions import ORIGINS
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")
@@ -234,13 +197,6 @@ def _verdict(check: Check) -> str:
     return {True: "agree", False: "[bold red]disagree[/]", None: ""}[check.agree]
 
 
-def _parse_step(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"--points takes whole numbers with commas. Got {text!r}.") from None
-
-
 def _parse_option(text: str) -> tuple[str, Any]:
     """An option of a problem, NAME=VALUE."""
     name, equals, value = text.partition("=")
@@ -258,7 +214,7 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from emphatic.studies.page import format_value
+    from emphatic.studies.pages import format_value
 
     plan = results.plan
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"

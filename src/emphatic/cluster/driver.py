@@ -85,10 +85,10 @@ class Manifest:
         except FileNotFoundError:
             return None
         try:
-            found = json.loads(text)
-            if found.pop("format") != _FORMAT:
+            fields = json.loads(text)
+            if fields.pop("format") != _FORMAT:
                 raise ValueError("its format is of another version")
-            manifest = Manifest(**found)
+            manifest = Manifest(**fields)
             if not (_is_count(manifest.block) and _is_count(manifest.rows) and isinstance(manifest.session, str)):
                 raise ValueError("its numbers are not counts")
             if not isinstance(manifest.setup, dict) or not isinstance(manifest.more, dict):
@@ -98,7 +98,7 @@ class Manifest:
         return manifest
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -157,18 +157,18 @@ class Shard:
         self._begin()
         if number != self._at:
             return Reply(False, self._at, self._saved)
-        made = None
+        answers = None
         if shared is None:
             self._model.cut()
         else:
-            rows, made = self._part.learn(self._model, shared, own, predictions is not None)
+            rows, answers = self._part.learn(self._model, shared, own, predictions is not None)
             if predictions == "shard":
-                self._kept.add(self._rows, rows, self._part.columns(made))
+                self._kept.add(self._rows, rows, self._part.columns(answers))
             self._rows += rows
         self._at += 1
         if save:
             self._save(keep)
-        return Reply(True, self._at, self._saved, made if predictions == "driver" else None)
+        return Reply(True, self._at, self._saved, answers if predictions == "driver" else None)
 
     def save(self, number: int, keep: int) -> Reply:
         """Save, if block ``number`` is due."""
@@ -220,13 +220,13 @@ class Shard:
 
     def _files(self) -> dict[int, Path]:
         """The saved states of this session, and the one it began with, by block number."""
-        found = {}
+        files = {}
         for path in self._folder.glob("*.safetensors"):
             number, _, session = path.stem.partition("-")
-            first = number.isdigit() and (int(number), session) == (self._start.block, self._start.saved_by)
-            if number.isdigit() and (session == self._start.session or first):
-                found[int(number)] = path
-        return found
+            is_start = number.isdigit() and (int(number), session) == (self._start.block, self._start.saved_by)
+            if number.isdigit() and (session == self._start.session or is_start):
+                files[int(number)] = path
+        return files
 
     def _restore(self, limit: int | None) -> None:
         files = self._files()
@@ -235,9 +235,9 @@ class Shard:
                 files.pop(number).unlink(missing_ok=True)
         if files:
             number = max(files)
-            self._model, more = self._part.load(files[number])
-            self._at, self._rows = more["block"], more["rows"]
-            self._kept.restore(more["parts"])
+            self._model, saved = self._part.load(files[number])
+            self._at, self._rows = saved["block"], saved["rows"]
+            self._kept.restore(saved["parts"])
         elif self._start.block == 0:
             self._model, self._at, self._rows = self._part.make(), 0, 0
             self._kept.restore([])
@@ -318,9 +318,9 @@ class KeptPredictions:
         new = [name for name in self.parts if int(name.split("-")[1]) >= done]
         if new:
             sources += [self._folder / name for name in new]
-            with pq.ParquetFile(sources[-1]) as last:
-                end = last.read_row_group(last.num_row_groups - 1, ["row"]).column("row")[-1].as_py() + 1
-                schema = last.schema_arrow
+            with pq.ParquetFile(sources[-1]) as newest:
+                end = newest.read_row_group(newest.num_row_groups - 1, ["row"]).column("row")[-1].as_py() + 1
+                schema = newest.schema_arrow
             with (
                 atomic_file(self._target) as file,
                 pq.ParquetWriter(file, schema.with_metadata({_ROWS: str(end)}), compression="zstd") as writer,
@@ -349,13 +349,13 @@ class _Call:
 class LocalShards:
     """A ``Backend`` without Ray."""
 
-    def __init__(self, parts: Sequence[ShardPart], storage: str, start: Start) -> None:
-        self._shards = [Shard(index, part, storage, start) for index, part in enumerate(parts)]
+    def __init__(self, models: Sequence[ShardPart], storage: str, start: Start) -> None:
+        self._shards = [Shard(index, model, storage, start) for index, model in enumerate(models)]
 
-    def put(self, value: Any) -> Any:
+    def put(self, value: object) -> Any:
         return value
 
-    def call(self, shard: int, method: str, *arguments: Any) -> _Call:
+    def call(self, shard: int, method: str, *arguments: object) -> _Call:
         return _Call(self._shards[shard], method, arguments)
 
     def wait(self, calls: list[Any]) -> list[Any]:
@@ -366,7 +366,7 @@ class LocalShards:
             raise call.error
         return call.answer
 
-    def revive(self, shard: int, method: str, *arguments: Any) -> Any:
+    def revive(self, shard: int, method: str, *arguments: object) -> Any:
         return self.get(self.call(shard, method, *arguments))
 
     def close(self) -> None:
@@ -383,10 +383,10 @@ class Lost(Exception):
 class Backend(Protocol):
     """Where the shards are: in this process, or in Ray's actors."""
 
-    def put(self, value: Any) -> Any:
+    def put(self, value: object) -> Any:
         """Something that can be sent to several shards, or several times."""
 
-    def call(self, shard: int, method: str, *arguments: Any) -> Any:
+    def call(self, shard: int, method: str, *arguments: object) -> Any:
         """Call a shard; its answer is there when ``wait`` says so."""
 
     def wait(self, calls: list[Any]) -> list[Any]:
@@ -395,7 +395,7 @@ class Backend(Protocol):
     def get(self, call: Any) -> Any:
         """The answer. ``Lost`` if there will be none; what the shard raised, if it did."""
 
-    def revive(self, shard: int, method: str, *arguments: Any) -> Any:
+    def revive(self, shard: int, method: str, *arguments: object) -> Any:
         """The answer of a shard that may have died, as soon as it is back."""
 
     def close(self) -> None:
@@ -407,7 +407,7 @@ class Parcel(NamedTuple):
 
     rows: int
     shared: Any
-    own: list[Any]
+    of_shard: list[Any]
     nbytes: int
 
 
@@ -432,7 +432,7 @@ class ClusterStatus:
 
 class _Kept(NamedTuple):
     shared: Any
-    own: list[Any]
+    of_shard: list[Any]
     rows: int  # before it
     save: bool
     nbytes: int
@@ -499,16 +499,16 @@ class Driver:
     # ------------------------------------------------------------------ the stages of a turn
 
     def _begin(self, predictions: str | None, on_checkpoint: Callable[[int], Mapping[str, Any]] | None) -> None:
-        first = self.manifest.block
+        block = self.manifest.block
         self._predictions, self._on_checkpoint = predictions, on_checkpoint
-        self._known = self._out = first  # the next block to read, and to hand over
+        self._known = self._out = block  # the next block to read, and to hand over
         self._end: int | None = None
         self._end_rows = self.manifest.rows
         self._failure: BaseException | None = None
         self._blocks: dict[int, _Kept] = {}
         self._answers: dict[int, Any] = {}
         self._flight: list[deque[tuple[int, Any]]] = [deque() for _ in range(self.shards)]
-        self._sent, self._done, self._saved = ([first] * self.shards for _ in range(3))
+        self._sent, self._done, self._saved = ([block] * self.shards for _ in range(3))
         self._began = self._last_save = time.monotonic()
         self._unsaved_bytes = self._unsaved_blocks = 0
         self._first_rows = self._rows = self.manifest.rows
@@ -542,14 +542,12 @@ class Driver:
                 self._failure = error
                 self._end = self._known
                 return
-            rows, shared, own, nbytes = parcel or Parcel(0, None, [None] * self.shards, 0)
+            rows, shared, of_shard, nbytes = parcel or Parcel(0, None, [None] * self.shards, 0)
             save = self._is_save_due(nbytes)
             if parcel is not None:
-                shared, own = (
-                    self.backend.put(shared),
-                    [each if each is None else self.backend.put(each) for each in own],
-                )
-            self._blocks[self._known] = _Kept(shared, own, self._end_rows, save, nbytes)
+                shared = self.backend.put(shared)
+                of_shard = [columns if columns is None else self.backend.put(columns) for columns in of_shard]
+            self._blocks[self._known] = _Kept(shared, of_shard, self._end_rows, save, nbytes)
             self._answers[self._known] = None if parcel is None else [None] * self.shards
             self._end_rows += rows
             self._known += 1
@@ -577,7 +575,7 @@ class Driver:
                 number = self._sent[shard]
                 block = self._blocks[number]
                 flight.append((number, self.backend.call(
-                    shard, "learn", number, block.shared, block.own[shard], self._predictions, block.save,
+                    shard, "learn", number, block.shared, block.of_shard[shard], self._predictions, block.save,
                     self.manifest.block,
                 )))  # fmt: skip
                 self._sent[shard] += 1
@@ -633,8 +631,8 @@ class Driver:
             number = min(number, self._end)
         self._end_rows = self._rows_before(number)
         self._end = self._known = number
-        self._blocks = {own: block for own, block in self._blocks.items() if own < number}
-        self._answers = {own: answers for own, answers in self._answers.items() if own < number}
+        self._blocks = {n: block for n, block in self._blocks.items() if n < number}
+        self._answers = {n: answers for n, answers in self._answers.items() if n < number}
         for shard in range(self.shards):
             self._done[shard] = min(self._done[shard], number)
             self._bring_back(shard)
@@ -652,8 +650,8 @@ class Driver:
         if newest <= self.manifest.block:
             return
         rows = self._rows_before(newest)
-        more = self.manifest.more if self._on_checkpoint is None else self._on_checkpoint(rows)
-        manifest = replace(self.manifest, block=newest, rows=rows, session=self._session, more=more)
+        point = self.manifest.more if self._on_checkpoint is None else self._on_checkpoint(rows)
+        manifest = replace(self.manifest, block=newest, rows=rows, session=self._session, more=point)
         manifest.write(self._storage)
         self.manifest = manifest
         _log.info("saved up to block %d, row %d; %s", newest, rows, self.status)

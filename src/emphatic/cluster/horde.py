@@ -35,6 +35,7 @@ from emphatic.tables import Block, Clock, Hold, Table
 __all__ = ["ClusterHorde", "local"]
 
 Array = NDArray[np.float64]
+Storage = str | os.PathLike[str] | None
 
 
 class _WarmUp(NamedTuple):
@@ -183,7 +184,7 @@ class ClusterHorde(Cluster, BlockLearner):
         """The columns that are read as words: ON and OFF stay words there."""
         return self._template.words
 
-    def warm_up(self, table: Any, rows: int | None = None) -> Self:
+    def warm_up(self, table: object, rows: int | None = None) -> Self:
         """``Horde.warm_up``, in every shard. Returns itself.
 
         Args:
@@ -208,7 +209,7 @@ class ClusterHorde(Cluster, BlockLearner):
         self._begin(engine, names, categories, step, _for_shards(block))
         return self
 
-    def run(self, table: Any, *, predictions: Predictions = "driver") -> Any:
+    def run(self, table: object, *, predictions: Predictions = "driver") -> Any:
         """``Horde.run``: learn from a whole log, warming up on its first rows if that has not been done; (T, Q).
 
         Args:
@@ -301,7 +302,7 @@ class ClusterHorde(Cluster, BlockLearner):
         except ValueError:
             self.close()
             raise
-        self._parts = list(cuts)
+        self._cuts = list(cuts)
         self._exact = cuts.exact and (self._shards == 1 or Q % learners == 0 or len(template.rates) == 1)
         warm_up = None if block is None else _WarmUp(self._signals, self._categories, block, step)
         shards = []
@@ -323,7 +324,7 @@ class ClusterHorde(Cluster, BlockLearner):
         described = {"signals": self._signals, "categories": self._categories, "step": step, "engine": engine}
         self._launch(shards, {**described, "cuts": [share.start for share in cuts]})
 
-    def _parcel(self, rows: Any) -> Parcel:
+    def _parcel(self, rows: Block | Mapping[str, Any] | Array) -> Parcel:
         block = _for_shards(self.as_block(rows))
         nbytes = block.values.nbytes + sum(8 * len(column) for column in block.labels.values())
         return Parcel(len(block), block, [None] * self._shards, nbytes)
@@ -340,11 +341,13 @@ def _rule_to_pass(rule: str | AnyRule) -> AnyRule | None:
 
 
 @overload
-def local(what: str | Rule, *arguments: Any, shards: int, storage: Any = None, **options: Any) -> ClusterLearner: ...
-@overload
-def local(what: Any, *arguments: Any, shards: int, storage: Any = None, **options: Any) -> ClusterHorde: ...
 def local(
-    what: Any, *arguments: Any, shards: int, storage: Any = None, **options: Any
+    what: str | Rule, *arguments: Any, shards: int, storage: Storage = None, **options: Any
+) -> ClusterLearner: ...
+@overload
+def local(what: Any, *arguments: Any, shards: int, storage: Storage = None, **options: Any) -> ClusterHorde: ...
+def local(
+    what: Any, *arguments: Any, shards: int, storage: Storage = None, **options: Any
 ) -> ClusterLearner | ClusterHorde:
     """What ``ClusterLearner`` (of a rule) or ``ClusterHorde`` (of questions) makes, with all shards in this process.
 

@@ -31,12 +31,10 @@ from emphatic.cluster.driver import (
 )  # fmt: skip
 from emphatic.cluster.ray_shards import Connection, RayShards
 from emphatic.errors import CheckpointError
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal, whole
-from emphatic.learning.joining import join
-from emphatic.learning.learner import Learner
+from emphatic.learning.inputs import Active, refusal, whole
+from emphatic.learning.learner import Learner, join
 from emphatic.questions import durations
-from emphatic.rules import ElementwiseRule
+from emphatic.rules import AnyRule, ElementwiseRule
 from emphatic.stepsizes import StepSize
 
 __all__ = ["BLOCK", "IN_PROCESS", "Cluster", "ClusterLearner", "Cut", "OnCheckpoint", "Predictions", "cut", "grain"]
@@ -57,7 +55,7 @@ OnCheckpoint = Callable[[int], Mapping[str, Any]]
 class Cluster:
     """Shards of one model, what has been saved of them, and the stream that they learn from; see its subclasses."""
 
-    _parts: list[slice]
+    _cuts: list[slice]
     _exact: bool
     _driver: Driver | None = None
 
@@ -108,16 +106,16 @@ class Cluster:
                 f"{self.storage}: this folder holds a run of {manifest.rows} rows: resume it, or choose another folder."
             )
 
-    def _launch(self, parts: Sequence[ShardPart], setup: Mapping[str, Any]) -> None:
+    def _launch(self, models: Sequence[ShardPart], setup: Mapping[str, Any]) -> None:
         """Start the shards where the manifest says, or anew."""
         self._setup |= json.loads(json.dumps(dict(setup)))
         manifest = self._manifest
         if manifest is not None and dict(manifest.setup) != self._setup:
             keys = {*manifest.setup, *self._setup}
-            other = sorted(key for key in keys if manifest.setup.get(key) != self._setup.get(key))
+            different = sorted(key for key in keys if manifest.setup.get(key) != self._setup.get(key))
             self.close()
             raise ValueError(
-                f"{self.storage}: the run in this folder has a different {', '.join(other)}. Resume it with the "
+                f"{self.storage}: the run in this folder has a different {', '.join(different)}. Resume it with the "
                 "same settings, or choose another folder."
             )
         try:
@@ -129,14 +127,14 @@ class Cluster:
                 _log.info("%s: going on from block %d, row %d", self.storage, manifest.block, manifest.rows)
             start = Start(self._session, manifest.block, manifest.session)
             backend: Backend = (
-                LocalShards(parts, str(self.storage), start) if self._connection is None
-                else RayShards(self._connection, parts, self.storage, start, self._gpus)
+                LocalShards(models, str(self.storage), start) if self._connection is None
+                else RayShards(self._connection, models, self.storage, start, self._gpus)
             )  # fmt: skip
         except BaseException:
             self.close()
             raise
         self._driver = Driver(
-            backend, len(parts), self.storage, manifest, self._session, self._ahead, float(self._every)
+            backend, len(models), self.storage, manifest, self._session, self._ahead, float(self._every)
         )
 
     # ------------------------------------------------------------------ what it is
@@ -229,7 +227,7 @@ class Cut(list[slice]):
     exact: bool = False
 
 
-def grain(rule: Any, n: int, dtype: str, engine: str) -> tuple[int, int]:
+def grain(rule: str | AnyRule, n: int, dtype: str, engine: str) -> tuple[int, int]:
     """(steps, learners) at whose multiples an engine can be cut without another bit; 0 where it cannot."""
     if engine.startswith("cuda"):  # need not be installed where the driver runs
         return 0, 0
@@ -248,19 +246,19 @@ def cut(count: int, shards: int, block: int, grain: tuple[int, int]) -> Cut:
     fits = learners > 0 and count >= learners * shards
     unit = learners if fits else 1
     edges = [unit * int(i * count / shards / unit + 0.5) for i in range(shards)] + [count]
-    parts = Cut(slice(a, b) for a, b in pairwise(edges))
-    parts.exact = shards == 1 or (fits and steps > 0 and block % steps == 0)
-    return parts
+    cuts = Cut(slice(a, b) for a, b in pairwise(edges))
+    cuts.exact = shards == 1 or (fits and steps > 0 and block % steps == 0)
+    return cuts
 
 
 @dataclass(frozen=True)
 class _LearnerPart:
-    """The ``ShardPart`` of some of the learners, from ``first`` on."""
+    """The ``ShardPart`` of some of the learners, from number ``begin`` on."""
 
-    rule: Any
+    rule: str | AnyRule
     n: int
     K: int
-    first: int
+    begin: int
     kind: Mapping[str, Any]
 
     def make(self) -> Learner:
@@ -270,32 +268,41 @@ class _LearnerPart:
         return Learner.load_with(path, rule=None if isinstance(self.rule, str) else self.rule)
 
     def learn(self, model: Learner, shared: Any, own: Any, predict: bool) -> tuple[int, Any]:
-        before = model.position
-        made = model.run(**shared, **own, predictions=predict, on_divergence="freeze")
-        return model.position - before, made
+        position = model.position
+        predictions = model.run(**shared, **own, predictions=predict, on_divergence="freeze")
+        return model.position - position, predictions
 
     def columns(self, predictions: NDArray[Any]) -> dict[str, Any]:
         import pyarrow as pa
 
         flat = pa.array(np.ascontiguousarray(predictions).reshape(-1))
-        return {f"learners from {self.first}": pa.FixedSizeListArray.from_arrays(flat, self.K)}
+        return {f"learners from {self.begin}": pa.FixedSizeListArray.from_arrays(flat, self.K)}
 
 
 class ClusterLearner(Cluster):
     """K learners of one rule on one stream of features, cut into shards: ``Learner`` beyond one machine.
 
-    Each of ``shards`` (default: one a node) is an ordinary ``Learner`` in a Ray actor. ``address`` is host:port of a
-    Ray cluster's head node; without one, a Ray is started on this machine, and stopped again. ``storage`` is a folder
-    that all nodes share by the same path: shards save themselves there ``checkpoint_every`` so often, and after a death
-    go on from it, with the same bits. If it holds a run of the same set-up, that goes on (``resume``: True insists on
-    one, False on none); ``position`` says from which row.
+    Each shard is an ordinary ``Learner`` in a Ray actor. Where ``exact`` the bits are those of one Learner, else of the
+    same shards in one process, ``emphatic.cluster.local``. A learner that diverges is frozen.
 
-    ``rule`` and ``stepsize`` are as for ``Learner``; an option of the step size may have one number for each of the K
-    learners. ``engine`` is decided here and never in a shard; "auto" chooses as for features that are not sparse.
-    ``threads`` is what a shard may use, and how many CPUs it is given. Blocks of ``block`` steps are sent, the features
-    once a node; the fastest shard is at most ``ahead`` of them ahead of the slowest. Where ``exact`` the bits are those
-    of one Learner, else of the same shards in one process, ``emphatic.cluster.local``. A learner that diverges is
-    frozen.
+    Args:
+        rule: As for ``Learner``.
+        n: The number of features.
+        K: The number of learners.
+        shards: The number of shards; one a node by default.
+        address: host:port of a Ray cluster's head node; without one, a Ray is started on this machine, and stopped
+            again.
+        storage: A folder that all nodes share by the same path. Shards save themselves there, and after a death go on
+            from it, with the same bits. If it holds a run of the same set-up, that goes on; ``position`` says from
+            which row.
+        dtype: As for ``Learner``.
+        engine: It is decided here and never in a shard; "auto" chooses as for features that are not sparse.
+        stepsize: As for ``Learner``; an option may have one number for each of the K learners.
+        threads: The threads that a shard may use, and the CPUs it is given.
+        block: The steps of a block; its features are sent once a node.
+        ahead: The most blocks that the fastest shard is ahead of the slowest.
+        checkpoint_every: How often shards save themselves, in seconds or as a duration.
+        resume: True insists on a run in the storage that goes on, False on none.
 
     >>> import numpy as np
     >>> from emphatic.cluster import local
@@ -307,7 +314,7 @@ class ClusterLearner(Cluster):
 
     def __init__(
         self,
-        rule: Any,
+        rule: str | AnyRule,
         n: int,
         K: int,
         *,
@@ -316,7 +323,7 @@ class ClusterLearner(Cluster):
         storage: str | os.PathLike[str] | None = None,
         dtype: str = "float64",
         engine: str = "auto",
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         threads: int | None = None,
         block: int = BLOCK,
         ahead: int = 4,
@@ -346,14 +353,14 @@ class ClusterLearner(Cluster):
         except ValueError:
             self.close()
             raise
-        self._parts, self._exact = list(cuts), cuts.exact
+        self._cuts, self._exact = list(cuts), cuts.exact
         kind = {"dtype": self.dtype, "engine": name, "threads": self._threads}
-        parts = []
-        for part in cuts:
-            of = {} if method is None else {"stepsize": method.select(np.arange(part.start, part.stop))}
+        models = []
+        for share in cuts:
+            of = {} if method is None else {"stepsize": method.select(np.arange(share.start, share.stop))}
             named = base if rules.is_own(base) else base.name
-            parts.append(_LearnerPart(named, n, part.stop - part.start, part.start, kind | of))
-        self._launch(parts, {"cuts": [part.start for part in cuts]})
+            models.append(_LearnerPart(named, n, share.stop - share.start, share.start, kind | of))
+        self._launch(models, {"cuts": [share.start for share in cuts]})
 
     def run(
         self, Phi: Any, R: Any, gamma_next: Any, *, Phi_next: Any = None, predictions: Predictions | bool = "driver",
@@ -361,10 +368,16 @@ class ClusterLearner(Cluster):
     ) -> Any:  # fmt: skip
         """``Learner.run``, in blocks: the predictions (T, K), made before each update, if they go to the "driver".
 
-        With "shard" each shard keeps those of its own learners, in ``predictions-00003.parquet`` in the storage: a
-        column ``row`` and one of lists. None makes none.
+        Args:
+            Phi: As for ``Learner.run``.
+            R: As for ``Learner.run``.
+            gamma_next: As for ``Learner.run``.
+            Phi_next: As for ``Learner.run``.
+            predictions: With "shard" each shard keeps those of its own learners, in ``predictions-00003.parquet`` in
+                the storage: a column ``row`` and one of lists. None makes none.
+            parameters: Further parameters of ``Learner.run``.
         """
-        mode: Any = "driver" if predictions is True else None if predictions is False else predictions
+        mode: Predictions = "driver" if predictions is True else None if predictions is False else predictions
         T = _length(Phi) - (Phi_next is None)
         if T < 0:
             raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
@@ -380,10 +393,10 @@ class ClusterLearner(Cluster):
                     block["Phi_next"] = Phi_next[begin:end]
                 yield block
 
-        made = [block for block in self.stream(blocks(), predictions=mode) if block is not None]
+        answers = [block for block in self.stream(blocks(), predictions=mode) if block is not None]
         if mode != "driver":
             return None
-        return np.concatenate(made) if made else np.empty((0, self.K), self.dtype)
+        return np.concatenate(answers) if answers else np.empty((0, self.K), self.dtype)
 
     def stream(
         self,
@@ -394,9 +407,12 @@ class ClusterLearner(Cluster):
     ) -> Iterator[Any]:
         """Learn from blocks as they come, each the arguments of ``Learner.run``; each one's predictions, in order.
 
-        ``blocks`` is any iterable, in order, or a function of the first step's number that gives one, for a run that
-        may be resumed. None among them is a gap: ``cut``. Before the manifest moves on to a number of steps,
-        ``on_checkpoint`` is called with it; what it returns, which JSON must be able to hold, is then ``more``.
+        Args:
+            blocks: Any iterable, in order, or a function of the first step's number that gives one, for a run that may
+                be resumed. None among them is a gap: ``cut``.
+            predictions: As for ``run``.
+            on_checkpoint: Called with a number of steps before the manifest moves on to it; what it returns, which JSON
+                must be able to hold, is then ``more``.
         """
         parcels = (None if block is None else self._parcel(block) for block in numbered(blocks, self.position))
         for answers in self._stream(parcels, predictions, on_checkpoint):
@@ -432,10 +448,10 @@ class ClusterLearner(Cluster):
             raise refusal("blocks", "stream", "have 'Phi', and the other arguments of Learner.run", repr(list(block)))
         shared = {name: value for name, value in block.items() if name in _SHARED and value is not None}
         T = _length(block["Phi"]) - ("Phi_next" not in shared)
-        rest = {name: _series(name, p, T, self.K) for name, p in block.items() if name not in _SHARED}
-        own = [{name: _columns(p, part) for name, p in rest.items()} for part in self._parts]
-        nbytes = sum(_bytes(value) for value in (*shared.values(), *rest.values()))
-        return Parcel(T, shared, own, nbytes)
+        series = {name: _series(name, p, T, self.K) for name, p in block.items() if name not in _SHARED}
+        of_shard = [{name: _columns(p, share) for name, p in series.items()} for share in self._cuts]
+        nbytes = sum(_bytes(value) for value in (*shared.values(), *series.values()))
+        return Parcel(T, shared, of_shard, nbytes)
 
 
 def numbered(blocks: Iterable[Any] | Callable[[int], Iterable[Any]], position: int) -> Iterator[Any]:
@@ -479,7 +495,7 @@ def _columns(value: Any, part: slice) -> Any:
     return np.ascontiguousarray(value[:, part])
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     if isinstance(value, Active):
         return value.indices.nbytes + value.values.nbytes
     return int(getattr(value, "nbytes", 8))

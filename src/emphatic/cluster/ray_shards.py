@@ -99,7 +99,7 @@ class Connection:
             self.started = False
             self.ray.shutdown()
 
-    def _init(self, **arguments: Any) -> None:
+    def _init(self, **arguments: object) -> None:
         try:
             self.ray.init(
                 include_dashboard=False if "num_cpus" in arguments else None, log_to_driver=False,
@@ -123,9 +123,9 @@ class Connection:
             if room >= self.shards and free >= needed:
                 return
             if room < self.shards or time.monotonic() > until:
-                each = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+                threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
                 raise ClusterError(
-                    f"{self.shards} shards with {each} each need {needed} CPUs: the cluster's nodes have "
+                    f"{self.shards} shards with {threads} each need {needed} CPUs: the cluster's nodes have "
                     f"{' + '.join(map(str, cpus_of)) or 'none'}, {free} of them free. Use fewer shards or threads."
                 )
             time.sleep(0.2)
@@ -149,12 +149,12 @@ def _check_address(address: str) -> None:
 @contextmanager
 def _short_patience() -> Iterator[None]:
     """Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough."""
-    before = os.environ.get(_PATIENCE)
+    configured = os.environ.get(_PATIENCE)
     os.environ.setdefault(_PATIENCE, "4")
     try:
         yield
     finally:
-        if before is None:
+        if configured is None:
             os.environ.pop(_PATIENCE, None)
 
 
@@ -173,10 +173,10 @@ def _first_line(error: BaseException) -> str:
 class ShardActor:
     """A shard in an actor. What it raises is an answer: Ray would print a page for each error that nobody fetched."""
 
-    def __init__(self, *arguments: Any) -> None:
-        self._shard = Shard(*arguments)
+    def __init__(self, index: int, model: ShardPart, storage: str, start: Start) -> None:
+        self._shard = Shard(index, model, storage, start)
 
-    def call(self, method: str, *arguments: Any) -> tuple[Any, Exception | None]:
+    def call(self, method: str, *arguments: object) -> tuple[Any, Exception | None]:
         """What the shard's method returns, or raises."""
         try:
             return getattr(self._shard, method)(*arguments), None
@@ -188,7 +188,7 @@ class RayShards:
     """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``."""
 
     def __init__(
-        self, connection: Connection, parts: Sequence[ShardPart], storage: Path, start: Start, gpus: int = 0
+        self, connection: Connection, models: Sequence[ShardPart], storage: Path, start: Start, gpus: int = 0
     ) -> None:
         self._connection, self._ray = connection, connection.ray
         errors = self._ray.exceptions
@@ -200,8 +200,8 @@ class RayShards:
                 name=f"emphatic-{start.session}-shard-{index}", namespace="emphatic", num_cpus=threads, num_gpus=gpus,
                 max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": dict.fromkeys(_THREADS, str(threads))},
-            ).remote(index, part, str(storage), start)
-            for index, part in enumerate(parts)
+            ).remote(index, model, str(storage), start)
+            for index, model in enumerate(models)
         ]  # fmt: skip
         try:
             self._check_storage(storage)
@@ -214,20 +214,20 @@ class RayShards:
         """The id of each shard's process, on its own node."""
         return [self.revive(shard, "process") for shard in range(len(self._actors))]
 
-    def put(self, value: Any) -> Any:
+    def put(self, value: object) -> Any:
         try:
             return self._ray.put(value)
         except self._ray.exceptions.ObjectStoreFullError:
             wanted = "Use smaller blocks, a smaller 'ahead', or a Ray with a larger object store."
             raise ClusterError(f"Ray's object store has no room for the blocks that are kept. {wanted}") from None
 
-    def call(self, shard: int, method: str, *arguments: Any) -> Any:
+    def call(self, shard: int, method: str, *arguments: object) -> Any:
         return self._actors[shard].call.remote(method, *arguments)
 
     def wait(self, calls: list[Any]) -> list[Any]:
         ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN)
-        more, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
-        return list({*ready, *more})
+        all_ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
+        return list({*ready, *all_ready})
 
     def get(self, call: Any) -> Any:
         try:
@@ -242,7 +242,7 @@ class RayShards:
             raise error
         return answer
 
-    def revive(self, shard: int, method: str, *arguments: Any) -> Any:
+    def revive(self, shard: int, method: str, *arguments: object) -> Any:
         until = time.monotonic() + _BACK_WITHIN
         while True:
             call = self.call(shard, method, *arguments)

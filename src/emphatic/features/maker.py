@@ -30,8 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic.errors import CheckpointError
 from emphatic.features.parts import Part, check_kind, from_config
 from emphatic.features.plan import EDGE, Array, CheckedReadings, FeatureColumns, FeaturePlan, Labels, check_signal_names
-from emphatic.learning.active import Active, make_unchecked
-from emphatic.learning.inputs import refusal
+from emphatic.learning.inputs import Active, make_unchecked, refusal
 
 __all__ = ["AdaptiveRanges", "Features"]
 

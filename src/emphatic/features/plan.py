@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.learning.inputs import numbers, refusal
+from emphatic.learning.inputs import real_array, refusal
 
 __all__ = ["Array", "CheckedReadings", "FeatureColumns", "FeaturePlan", "Labels", "Scale", "SensedSource", "Unit"]
 
@@ -77,7 +77,7 @@ class CheckedReadings:
         function: str,
     ) -> CheckedReadings:
         """From what a user gives."""
-        array = numbers("values", values, function)
+        array = real_array("values", values, function)
         single = array.ndim == 1 and function != "warm_up"
         if single:
             array = array[None]

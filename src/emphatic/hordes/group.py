@@ -19,11 +19,9 @@ from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
-from emphatic.learning.active import Active, make_unchecked
-from emphatic.learning.inputs import parameters
-from emphatic.learning.learner import Learner
-from emphatic.learning.recording import RecordedLearner
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.inputs import Active, make_unchecked, parameters
+from emphatic.learning.learner import Learner, RecordedLearner
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 from emphatic.rules import AnyRule
@@ -32,6 +30,8 @@ __all__ = ["Group", "Groups", "Setup", "fill_in"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Times = NDArray[Any] | None
+Labels = Mapping[str, Any]
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
 
@@ -143,6 +143,8 @@ class Group:
         self.phi: Active | None = None
         #: Which questions learned nothing in the step before.
         self.fresh = np.ones(Q, bool)
+        self._last_repeated: dict[str, tuple[Array, Array]] = {}
+        self._none_fresh = False  # where it is known that every question learned
         #: Whether anything was learned since the last cut or termination.
         self.open = False
         #: What the other learners that share the weights predict at φ, (K,).
@@ -166,7 +168,7 @@ class Group:
             answers[name][:, self._blended] = self._single[:, :, i]
         return answers
 
-    def columns(self, held: Array, missing: Flags, time: Any, labels: Mapping[str, Any]) -> FeatureColumns:
+    def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> FeatureColumns:
         """The input of φ for rows (B, C), checked: invalid input raises here, and nothing changes."""
         return self.features.columns(held, time=time, labels=labels, missing=missing)
 
@@ -200,9 +202,9 @@ class Group:
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
-        learner, before = self.learner, self.phi
-        Phi = phi if before is None else _stacked(before, phi)
-        begin = 1 if before is None else 0  # no step ends in the first row of a sequence
+        learner, phi_before = self.learner, self.phi
+        Phi = phi if phi_before is None else _stacked(phi_before, phi)
+        begin = 1 if phi_before is None else 0  # no step ends in the first row of a sequence
         V = np.empty((0, learner.K or 1))
         if len(targets.R) > begin:
             E, steps = self._E, targets.part(slice(begin, None))
@@ -221,7 +223,7 @@ class Group:
                     on_divergence="freeze",
                     **self._extra | self._chances(steps),
                 )
-            self.fresh, self.open = ~targets.known[-1], True
+            self.fresh, self._none_fresh, self.open = ~targets.known[-1], False, True
         row = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
         with np.errstate(all="ignore"):
             V = np.vstack([V[1 - begin :], learner.predict(row)])
@@ -238,7 +240,7 @@ class Group:
         """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()
         self.phi, self.open = None, False
-        self.fresh[:] = True
+        self.fresh[:], self._none_fresh = True, False
 
     # ------------------------------------------------------------------ transitions
 
@@ -250,7 +252,7 @@ class Group:
         if self.open:
             self.recorded.cut()
         self.phi, self._phi_rows, self.open = phi, None, False
-        self.fresh[:] = True
+        self.fresh[:], self._none_fresh = True, False
         V = self.learner.predict(phi)
         if self.others is not None:
             V = V + self.others(phi)
@@ -288,28 +290,29 @@ class Group:
 
         A row of a log is answered with the bits that it would have in a block of many.
         """
-        before, E = self.phi, self._E
-        assert before is not None
+        phi_before, E = self.phi, self._E
+        assert phi_before is not None
         R, gamma, rho, I, factor = self._parameters(targets)
         alpha = None if factor is None else self._alpha * _tiled(factor, E)
         if E > 1:
-            R, gamma, rho, I = (_tiled(p, E) for p in (R, gamma, rho, I))
+            R, gamma, I = _tiled(R, E), self._repeated("gamma", gamma), self._repeated("I", I)
+            rho = self._repeated("rho", rho)
         T = len(R)
         if T == 1:
-            phi_rows, row = before.rows if self._phi_rows is None else self._phi_rows, phi
+            phi_rows, row = phi_before.rows if self._phi_rows is None else self._phi_rows, phi
             next_rows = Rows(self._start, phi.indices[0], phi.values[0])  # quicker than ``Active.rows``
         else:
-            phi_rows, next_rows, row = _stacked(before, phi[:-1]).rows, phi.rows, phi[-1:]
+            phi_rows, next_rows, row = _stacked(phi_before, phi[:-1]).rows, phi.rows, phi[-1:]
         if self.others is not None:
             others_next = self.others(phi)
-            R = R + gamma * others_next - self.others(before)
+            R = R + gamma * others_next - self.others(phi_before)
         chances = None if targets.chances is None else self._chances(targets)
         V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, chances, is_row)
         if self.others is not None:
             V = V + others_next
         self.phi, self._phi_rows, self.open = row, next_rows if T == 1 else None, not terminated
-        if self.setup.centred or is_row:
-            self.fresh = ~targets.known[-1]
+        if (self.setup.centred or is_row) and not (self._none_fresh and targets.all_known):
+            self.fresh, self._none_fresh = ~targets.known[-1], targets.all_known
         if self._direct:
             V = V if T == 1 else V[-1:]
             return np.zeros_like(V) if terminated else V
@@ -321,6 +324,14 @@ class Group:
         return np.zeros_like(answers[-1:]) if terminated else answers[-1:]
 
     # ------------------------------------------------------------------ inside
+
+    def _repeated(self, name: str, p: Array) -> Array:
+        """A parameter (T, Q) for E learners per question; an evaluator passes the same array where it is constant."""
+        constant, repeated = self._last_repeated.get(name, (None, p))
+        if p is not constant:
+            repeated = _tiled(p, self._E)
+            self._last_repeated[name] = p, repeated
+        return repeated
 
     def _chances(self, targets: Targets) -> dict[str, Array]:
         """π and μ of the steps, (T, K), where the rule uses them; π = 0 forgets the trace where nothing is known."""
@@ -340,6 +351,8 @@ class Group:
         R = R * self.scale - self.base * self.unit
         if not targets.all_known:
             R = np.where(known, R, 0.0)
+        elif self._none_fresh:
+            return R, targets.gamma, rho, I, None
         steady = (self.fresh[None] if len(R) == 1 else np.vstack([self.fresh, ~known[:-1]])) & self.steady
         if not steady.any():
             return R, targets.gamma, rho, I, None
@@ -436,7 +449,7 @@ class Groups:
         """φ of the last row in the first group; None after a cut."""
         return self.groups[0].phi
 
-    def columns(self, held: Array, missing: Flags, time: Any, labels: Mapping[str, Any]) -> list[FeatureColumns]:
+    def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> list[FeatureColumns]:
         """The columns of each group, all checked before any group learns."""
         return [group.columns(held, missing, time, labels) for group in self.groups]
 
@@ -459,7 +472,7 @@ class Groups:
     ) -> Array | None:
         """As of a group."""
         pairs = zip(self.groups, columns, strict=True)
-        answers = [group.step(own, targets.of(group.questions), terminated, predict) for group, own in pairs]
+        answers = [group.step(column, targets.of(group.questions), terminated, predict) for group, column in pairs]
         return self._joined(answers) if predict else None
 
     def catch_up(self) -> None:
@@ -491,7 +504,7 @@ def fill_in(name: str, array: NDArray[Any], stored: NDArray[Any], finite: bool =
     array[:] = stored
 
 
-def _scaled_by(rates: Sequence[float], alpha: Any, Q: int) -> Any:
+def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:
     """α of every learner: each rate times ``alpha``, a number or one per question."""
     try:
         of_question = np.broadcast_to(np.asarray(alpha, np.float64), Q)

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, overload
 from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, stepsizes
 from emphatic.common.guard import Guard
@@ -24,20 +24,24 @@ from emphatic.common.names import show
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
-from emphatic.learning import checkpoint, restoring
+from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
-from emphatic.learning.joining import join
-from emphatic.learning.learner import Learner
-from emphatic.learning.sequences import UndiscountedWarning
+from emphatic.learning.learner import Learner, join
+from emphatic.learning.returns import UndiscountedWarning
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
 from emphatic.rules import AnyRule
+from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, Table, open_table
 
 __all__ = ["NO", "RATES", "REWARD", "YES", "BlockLearner", "Horde", "probability", "rows_of", "warm_up_rows"]
 
 Array = NDArray[np.float64]
+#: A row as a caller gives it: {name: reading}, or the readings in the order of the signals.
+Observation = Mapping[str, Any] | Sequence[Any] | Array
+#: The probability (or density) of an action as a caller gives it.
+Chance = float | np.floating[Any] | None
 #: What learns blocks as they come, and yields the predictions at the rows of each, or None.
 Stream = Callable[[Iterable[Block]], Iterable[Any]]
 
@@ -114,7 +118,7 @@ class BlockLearner(ABC):
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
         """``warm_up`` on the rows of a block, of these signals and categories. Returns self."""
 
-    def warm_up(self, table: Any, rows: int | None = None) -> Self:
+    def warm_up(self, table: object, rows: int | None = None) -> Self:
         """Find ranges, categories and means from the first rows of a table.
 
         Nothing is learned yet: the next row is the first. Returns self.
@@ -131,10 +135,10 @@ class BlockLearner(ABC):
             rows = warm_up_rows(question.constant_gamma(step) for question in self.questions)
         return self.warm_up_on(source.names, source.categories, next(source.blocks(rows)), step)
 
-    def _open(self, table: Any) -> Table:
+    def _open(self, table: object) -> Table:
         return table if isinstance(table, Table) else open_table(table, words=self.words)
 
-    def _run(self, table: Any, stream: Stream) -> Array:
+    def _run(self, table: object, stream: Stream) -> Array:
         """The predictions (T, Q) at all rows of a table; warms up on its first rows if that has not been done."""
         source = self._open(table)
         if not self.is_warm:
@@ -228,7 +232,7 @@ class Horde(BlockLearner):
         dtype: str = "float64",
         engine: str = "auto",
         threads: int = 1,
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         least_squares: bool = False,
         **extra: Any,
     ) -> None:
@@ -356,7 +360,7 @@ class Horde(BlockLearner):
     def words(self) -> set[str]:
         """The columns that are read as words: ON and OFF stay words there."""
         policies = [question.policy.column for question in self.questions if question.policy is not None]
-        one_hot = [part.of for maker in self.makers for part in maker.parts if isinstance(part, OneHot)]
+        one_hot = [kind.of for maker in self.makers for kind in maker.parts if isinstance(kind, OneHot)]
         known = self.categories if self.is_warm else ()
         return {*known, *one_hot, *(column for column in policies if column is not None)}
 
@@ -430,7 +434,7 @@ class Horde(BlockLearner):
         self._start(evaluator, evaluator.mean(Observations(names, block.values, block.labels)))
         return self
 
-    def prepare(self, names: Sequence[str], observations: Any = ()) -> Horde:
+    def prepare(self, names: Sequence[str], observations: ArrayLike = ()) -> Horde:
         """Prepare for transitions whose observations have these components; "reward" is one more signal.
 
         Features that have been warmed up stay unchanged. No mean is known: returns are learned from 0. Returns self.
@@ -543,17 +547,20 @@ class Horde(BlockLearner):
         B, gap = len(block), block.gap
         if not B:
             return np.empty((0, len(self.questions)))
-        if group.phi is None and any(each.open for each in self._groups):
+        if group.phi is None and any(member.open for member in self._groups):
             self._forget()  # an episode was truncated
         if not len(gap):
             gap = NO if B == 1 else np.zeros(B, bool)
-        raw, held, missing, hold = self._fill(block)
-        follows = ~gap & learn
-        follows[:1] &= group.phi is not None
+        raw, filled, missing, hold = self._fill(block)
+        if B == 1:
+            follows = YES if learn and group.phi is not None and not gap[0] else NO
+        else:
+            follows = ~gap & learn
+            follows[0] &= group.phi is not None
         departure, counts = evaluator.departure, evaluator.counts if evaluator.counting else None
         try:
-            targets = evaluator(raw, held, self._before, follows)
-            columns: Any = group.columns(held.values[:, : self._components], missing, block.time, block.labels)
+            targets = evaluator(raw, filled, self._before, follows)
+            columns: Any = group.columns(filled.values[:, : self._components], missing, block.time, block.labels)
             answers = group.rows(columns, targets, gap, follows, learn)
         except Exception:
             evaluator.departure = departure
@@ -566,7 +573,7 @@ class Horde(BlockLearner):
             self._hold = hold
         self._rows += B
         if evaluator.needs_before:
-            self._before = raw.part(slice(B - 1, B)), held.part(slice(B - 1, B))
+            self._before = raw.part(slice(B - 1, B)), filled.part(slice(B - 1, B))
         return answers
 
     def _begin(self, group: Group | Groups, block: Block) -> Array:
@@ -579,14 +586,15 @@ class Horde(BlockLearner):
         if REWARD in evaluator.signals:  # it belongs to a step, and the last one is not of this episode
             hold.last = hold.last.copy()
             hold.last[evaluator.signals.index(REWARD)] = np.nan
-        filled, missing = hold.fill(values)
-        raw, held = (
-            Observations(evaluator.signals, v, block.labels, None, None, block.originals) for v in (values, filled)
+        filled_values, missing = hold.fill(values)
+        raw, filled = (
+            Observations(evaluator.signals, v, block.labels, None, None, block.originals)
+            for v in (values, filled_values)
         )
         C = self._components
-        columns: Any = group.columns(filled[:, :C], missing[:, :C], block.time, block.labels)
+        columns: Any = group.columns(filled_values[:, :C], missing[:, :C], block.time, block.labels)
         answers = group.begin(columns, evaluator.cumulants(raw))
-        self._hold, self._before, self._episode = hold, None, (raw, held)
+        self._hold, self._before, self._episode = hold, None, (raw, filled)
         self._rows += 1
         return answers
 
@@ -594,18 +602,18 @@ class Horde(BlockLearner):
         """One row of an agent: it begins an episode, or ends a transition."""
         if len(block.gap) and block.gap[0]:
             return self._begin(group, block)
-        evaluator, before = self._evaluator, self._episode
-        if before is None:
+        evaluator, row_before = self._evaluator, self._episode
+        if row_before is None:
             raise RuntimeError("An episode must begin before its first step: call begin(observation).")
         terminated, truncated = bool(block.terminated[0]), block.truncated  # type: ignore[index]
-        left, left_held = before
-        left.actions = left_held.actions = [block.action_before]
-        left.mu = left_held.mu = block.mu_before
-        raw, held, missing, hold = self._fill(block)
+        raw_before, filled_before = row_before
+        raw_before.actions = filled_before.actions = [block.action_before]
+        raw_before.mu = filled_before.mu = block.mu_before
+        raw, filled, missing, hold = self._fill(block)
         counts = evaluator.counts if evaluator.counting else None
         try:
-            targets = evaluator.transition(before, raw, held, terminated)
-            columns: Any = group.columns(held.values[:, : self._components], missing, block.time, block.labels)
+            targets = evaluator.transition(row_before, raw, filled, terminated)
+            columns: Any = group.columns(filled.values[:, : self._components], missing, block.time, block.labels)
             answers = group.step(columns, targets, terminated, predict or terminated or truncated)
         except Exception:
             if counts is not None:
@@ -615,7 +623,7 @@ class Horde(BlockLearner):
             self._hold.follow(raw.values[0])
         else:
             self._hold = hold
-        self._episode = (raw, held)
+        self._episode = (raw, filled)
         if terminated or truncated:
             self._episode = None
             group.end()
@@ -636,21 +644,21 @@ class Horde(BlockLearner):
         infinite = np.isinf(values)
         if infinite.any():
             values = np.where(infinite, np.nan, values)
-        more = (block.labels, block.actions, block.mu, block.originals)
+        labels_and_actions = (block.labels, block.actions, block.mu, block.originals)
         hold = self._hold.copy()
         filled, missing = hold.fill(values)
-        raw, held = Observations(signals, values, *more), Observations(signals, filled, *more)
-        return raw, held, missing[:, : self._components], hold
+        raw, full = (Observations(signals, v, *labels_and_actions) for v in (values, filled))
+        return raw, full, missing[:, : self._components], hold
 
     # ------------------------------------------------------------------ rows of a log
 
     def observe(
         self,
-        observation: Mapping[str, Any] | Sequence[Any] | Array,
+        observation: Observation,
         *,
-        action: Any = None,
-        mu: Any = None,
-        time: Any = None,
+        action: object = None,
+        mu: Chance = None,
+        time: object = None,
         learn: bool = True,
     ) -> Array:
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
@@ -681,10 +689,10 @@ class Horde(BlockLearner):
         self,
         observations: Mapping[str, Any] | Array,
         *,
-        actions: Any = None,
-        mu: Any = None,
-        time: Any = None,
-        gap: Any = None,
+        actions: Sequence[Any] | None = None,
+        mu: Sequence[Chance] | Array | None = None,
+        time: Sequence[Any] | NDArray[Any] | None = None,
+        gap: Sequence[bool] | NDArray[np.bool_] | None = None,
         learn: bool = True,
     ) -> Array:
         """``observe`` of many rows at once, which is quicker; predictions (B, Q).
@@ -716,12 +724,12 @@ class Horde(BlockLearner):
                 action_name(action)
         block = Block(0, values, None if time is None else np.asarray(time), labels, actions=actions)
         if mu is not None:
-            block.mu = [chance for given in mu for chance in probability(given, "observe_many") or [np.nan]]
+            block.mu = [chance for value in mu for chance in probability(value, "observe_many") or [np.nan]]
         if gap is not None:
             block.gap = np.array(gap, bool)
         return self.advance(block, learn=learn)
 
-    def run(self, table: Any) -> Array:
+    def run(self, table: object) -> Array:
         """Learn from a whole log and return the predictions, (T, Q); warms up on its first rows if not warmed up yet.
 
         It continues from what was seen before; call ``cut`` first if the log is a new sequence.
@@ -743,7 +751,7 @@ class Horde(BlockLearner):
 
     # ------------------------------------------------------------------ transitions
 
-    def begin(self, observation: Mapping[str, Any] | Sequence[Any] | Array, *, time: Any = None) -> Array:
+    def begin(self, observation: Observation, *, time: object = None) -> Array:
         """Begin an episode with its first observation; returns the predictions at it, (Q,).
 
         An episode that has not terminated is cut off here.
@@ -760,26 +768,42 @@ class Horde(BlockLearner):
 
     @overload
     def learn(
-        self, action: Any, reward: Any, observation: Any, terminated: bool, truncated: bool = False, mu: Any = None, *,
-        time: Any = None, predict: Literal[True] = True,
-    ) -> Array: ...  # fmt: skip
+        self,
+        action: object,
+        reward: object,
+        observation: Observation,
+        terminated: bool,
+        truncated: bool = False,
+        mu: Chance = None,
+        *,
+        time: object = None,
+        predict: Literal[True] = True,
+    ) -> Array: ...
 
     @overload
     def learn(
-        self, action: Any, reward: Any, observation: Any, terminated: bool, truncated: bool = False, mu: Any = None, *,
-        time: Any = None, predict: bool,
-    ) -> Array | None: ...  # fmt: skip
+        self,
+        action: object,
+        reward: object,
+        observation: Observation,
+        terminated: bool,
+        truncated: bool = False,
+        mu: Chance = None,
+        *,
+        time: object = None,
+        predict: bool,
+    ) -> Array | None: ...
 
     def learn(
         self,
-        action: Any,
-        reward: Any,
-        observation: Mapping[str, Any] | Sequence[Any] | Array,
+        action: object,
+        reward: object,
+        observation: Observation,
         terminated: bool,
         truncated: bool = False,
-        mu: Any = None,
+        mu: Chance = None,
         *,
-        time: Any = None,
+        time: object = None,
         predict: bool = True,
     ) -> Array | None:
         """Learn from a transition, and return all predictions at its observation, (Q,).
@@ -824,7 +848,7 @@ class Horde(BlockLearner):
         for row in self._episode or ():
             row.originals = [observation_of(row.values[0, :-1])]
 
-    def _read(self, observation: Any, function: str, reward: Any = None) -> tuple[Array, dict[str, Any]]:
+    def _read(self, observation: Any, function: str, reward: object = None) -> tuple[Array, dict[str, Any]]:
         """The row (1, C) of all signals, and labels; in a transition with its reward. ``function`` is the caller."""
         categories, signals = self._evaluator.categories, self._evaluator.signals
         wanted = signals if function == "observe" else self._observed
@@ -881,17 +905,17 @@ class Horde(BlockLearner):
             mu: As for ``load``.
             rule: As for ``load``.
         """
-        restoring.check_engine(engine)
+        checkpoint.check_engine(engine)
         with checkpoint.open_checkpoint(path) as (header, stored):
             if "horde" not in header:
                 raise CheckpointError(f"{os.fsdecode(path)!r} holds a single Learner, not a Horde: use emphatic.load.")
             name = engine or str(header.get("engine"))
             if lacking := engines.missing(name):
-                raise restoring.lacking_engine(engine, name, lacking)  # the file is not at fault
+                raise checkpoint.lacking_engine(engine, name, lacking)  # the file is not at fault
             try:
                 horde = Horde(**_saved_arguments(header, stored, mu, rule, engine))
                 horde._restore(header, stored, engine)
-                return horde, restoring.unpack(header["horde"]["more"], stored, _MORE)
+                return horde, checkpoint.unpack(header["horde"]["more"], stored, _MORE)
             except Exception as error:  # whatever a damaged file causes
                 raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error
 
@@ -903,7 +927,7 @@ class Horde(BlockLearner):
         """
         evaluator, setup = self._evaluator, self.setup
         questions = [question.config() for question in self.questions]
-        entries, tensors = restoring.pack(more, _MORE)
+        entries, tensors = checkpoint.pack(more, _MORE)
         (header_of_first, header, arrays), *states = [group.state() for group in self._groups]
         tensors |= arrays
         saved = {
@@ -931,14 +955,14 @@ class Horde(BlockLearner):
             saved["stepsize"] = setup.kind["stepsize"].config()
         if states:
             saved["of"] = [group.questions.tolist() for group in self._groups]
-            saved["groups"] = [{**own, "learner": learner} for own, learner, _ in states]
+            saved["groups"] = [{**of_group, "learner": learner} for of_group, learner, _ in states]
             for g, (_, _, arrays) in enumerate(states, 1):
                 tensors |= {f"{_prefix(g)}{name}": tensor for name, tensor in arrays.items()}
         tensors["horde.now"] = TensorPart.of(np.ascontiguousarray(evaluator.departure))
         if self._episode is not None:
-            raw, held = self._episode
+            raw, filled = self._episode
             saved["episode"] = {name: labels[0] for name, labels in raw.labels.items()}
-            tensors |= {"horde.raw": TensorPart.of(raw.values), "horde.held": TensorPart.of(held.values)}
+            tensors |= {"horde.raw": TensorPart.of(raw.values), "horde.held": TensorPart.of(filled.values)}
         return {**header, "horde": saved}, tensors
 
     def _restore(self, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None) -> None:
@@ -970,8 +994,8 @@ class Horde(BlockLearner):
                 fill_in(name, row, arrays[f"horde.{name}"], finite=False)
             if any(group.phi is None for group in self._groups):
                 raise ValueError("its episode has no features")
-            raw, held = (Observations(signals, row, labels) for row in rows)
-            self._episode = raw, held
+            raw, filled = (Observations(signals, row, labels) for row in rows)
+            self._episode = raw, filled
 
     @classmethod
     def join(cls, hordes: Sequence[Horde], makers_of: Mapping[str, int]) -> Horde:
@@ -1011,19 +1035,20 @@ class Horde(BlockLearner):
         self._makers = [groups[0].features for groups in shared]
         evaluator = self.evaluator(hordes[0].signals, hordes[0].categories, self.step)
         learners = [_joined_learner(groups, len(self.rates)) for groups in shared]
-        self._start(evaluator, np.concatenate([other.base for other in hordes]), learners)
+        self._start(evaluator, np.concatenate([horde.base for horde in hordes]), learners)
         for group, groups in zip(self._groups, shared, strict=True):
             group.join(groups)
         other = hordes[0]
         self._hold, self._rows, self._before = other._hold, other._rows, other._before
-        evaluator.counts = [counts for other in hordes for counts in other._evaluator.counts]
-        evaluator.departure = np.concatenate([other._evaluator.departure for other in hordes], axis=1)
+        evaluators = [other._evaluator for other in hordes]
+        evaluator.counts = [counts for of_horde in evaluators for counts in of_horde.counts]
+        evaluator.departure = np.concatenate([of_horde.departure for of_horde in evaluators], axis=1)
 
 
 # ------------------------------------------------------------------------------------------------ checks of arguments
 
 
-def _check_questions(questions: Any) -> tuple[GVF, ...]:
+def _check_questions(questions: object) -> tuple[GVF, ...]:
     """Questions of different names."""
     checked = tuple(questions) if isinstance(questions, Sequence) else ()
     if not checked or not all(isinstance(question, GVF) for question in checked):
@@ -1046,7 +1071,7 @@ def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool,
         raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
 
 
-def _check_rates(rates: Any) -> tuple[float, ...]:
+def _check_rates(rates: object) -> tuple[float, ...]:
     listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
     if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
         raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
@@ -1063,7 +1088,7 @@ def _claim(maker: Features) -> Features:
     return maker
 
 
-def _group_by_maker(features: Any, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
+def _group_by_maker(features: object, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
     """Each feature maker, and the questions that share it."""
     if isinstance(features, Features):
         return [(features, np.arange(len(names)))]
@@ -1112,7 +1137,7 @@ def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]
     return values, None, labels
 
 
-def probability(mu: Any, function: str) -> list[float] | None:
+def probability(mu: object, function: str) -> list[float] | None:
     """μ as passed with a step, a list of one; ``function`` names the caller."""
     if mu is None:
         return None
@@ -1133,7 +1158,7 @@ def _as_reading(name: str, reading: Any, function: str) -> float:
         raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
 
 
-def _as_label(name: str, label: Any, function: str) -> Any:
+def _as_label(name: str, label: object, function: str) -> str | float | None:
     if not isinstance(label, str | int | float | None):
         raise refusal("observation", function, f"have text or a number for {name!r}", repr(label))
     return label
@@ -1148,7 +1173,7 @@ def _saved_arguments(
     """The arguments of ``Horde``; ``mu`` must be passed again if it was a function, and so must an own ``rule``."""
     saved = header["horde"]
     if rule is None:
-        restoring.check_own_rule(header)
+        checkpoint.check_own_rule(header)
     behaviour = saved.get("mu") if mu is None else mu
     if isinstance(behaviour, str):
         raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")

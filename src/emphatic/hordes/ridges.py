@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.learning.active import Active
+from emphatic.learning.inputs import Active
 
 __all__ = ["LIMIT", "STRENGTHS", "Ridges"]
 
@@ -71,6 +71,10 @@ class Ridges:
         self.z, self.weights = np.zeros((n, H)), np.zeros(2 * H)
         self.index, self.value = np.zeros((_TOGETHER, m), np.int64), np.zeros((_TOGETHER, m))
         self.steps = np.zeros((_TOGETHER, Q + 1))
+        # In the order of the kernel's arguments; all of them are changed in place.
+        self._state: tuple[NDArray[Any], ...] = (self.gamma, self._horizon, self.theta, self.intercept, self.counts)
+        self._state += (self.each, self.sums, self.A, self.z, self.weights, self.b, self.index, self.value, self.steps)
+        self._due = _FIRST  # rows of the next solution
 
     def __call__(self, phi: Active, x: Array, follows: NDArray[np.bool_], learn: bool = True) -> Array:
         """The answers (B, Q, S) at B rows.
@@ -84,28 +88,16 @@ class Ridges:
         B, Q = x.shape
         X, out, t = np.ascontiguousarray(x - self.base), np.empty((B, len(self.intercept))), 0
         rows = np.ascontiguousarray(phi.indices), np.ascontiguousarray(phi.values), X, np.ascontiguousarray(follows)
-        state: tuple[NDArray[Any], ...] = (
-            self.gamma,
-            self._horizon,
-            self.theta,
-            self.intercept,
-            self.counts,
-            self.each,
-            self.sums,
-            self.A,
-        )
-        state += (self.z, self.weights, self.b, self.index, self.value, self.steps)
         kernel = _kernel()
         while t < B:
-            due = self._due
-            t = kernel(*rows, t, due, bool(learn), *state, out)
-            if learn and self.counts[_ROWS] >= due and self.counts[_WAITING] == 0.0:
+            t = kernel(*rows, t, self._due, bool(learn), *self._state, out)
+            if learn and self.counts[_WAITING] == 0.0 and self.counts[_ROWS] >= self._due:
                 self._solve()
+                self._due = self._next_solution()
         return out.reshape(B, Q, -1) + self.base[:, None]
 
-    @property
-    def _due(self) -> int:
-        """The rows of the next solution."""
+    def _next_solution(self) -> int:
+        """The number of rows at which the next solution is due."""
         solved = int(self.counts[_SOLVED])
         if not solved:
             return _FIRST
@@ -163,6 +155,7 @@ class Ridges:
             or not ((self.index >= -1) & (self.index < len(self.sums))).all()
         ):
             raise ValueError("the waiting rows of the ridges do not fit")
+        self._due = self._next_solution()
 
     def join(self, ridges: Sequence[Ridges]) -> None:
         """Join the states of regressions on the same rows that have these questions between them, in order."""

@@ -20,7 +20,7 @@ from emphatic.rules import AnyRule
 __all__ = ["features", "import_array", "parameters", "series"]
 
 
-def import_array(name: str, value: Any, function: str) -> Any:
+def import_array(name: str, value: object, function: str) -> Any:
     """Anything with ``__dlpack__`` as a torch tensor in the same memory; NumPy arrays and anything else unchanged."""
     if isinstance(value, torch.Tensor):
         tensor = value.detach()
@@ -42,11 +42,11 @@ def features(name: str, value: Any, function: str, n: int, dtype: str, *, look_o
     if not isinstance(value, torch.Tensor):
         return inputs.features(name, value, function, n, dtype, look_over=look_over)
     inputs.check_shape(name, value.shape, function, n)
-    given = value.reshape(-1, n)
-    cast = given.to(dtype=getattr(torch, dtype)).contiguous()
+    rows = value.reshape(-1, n)
+    cast = rows.to(dtype=getattr(torch, dtype)).contiguous()
     least, most = (float(end) for end in cast.aminmax()) if cast.numel() else (0.0, 0.0)
     if not (math.isfinite(least) and math.isfinite(most)):
-        raise inputs.not_finite(name, function, dtype, given, cast.cpu().numpy(), value.ndim)
+        raise inputs.not_finite(name, function, dtype, rows, cast.cpu().numpy(), value.ndim)
     return cast, max(-least, most)
 
 
@@ -64,7 +64,7 @@ def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value
     single = isinstance(value, np.ndarray) and value.dtype == np.float32
     if not isinstance(value, torch.Tensor) and not single:
         return inputs.series(function, T, K, rule, name, value)
-    tensor = tensor_of(inputs.numbers(name, value, function)) if single else value
+    tensor = tensor_of(inputs.real_array(name, value, function)) if single else value
     view = tensor.reshape(inputs.shape_of(name, tuple(value.shape), function, T, K))
     view = view if view.is_floating_point() else view.double()
     if view.numel():
@@ -100,8 +100,8 @@ def _product(a: Any, b: Any) -> Any:
     if not (isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor)):
         return inputs.product(a, b)
     device = (a if isinstance(a, torch.Tensor) else b).device
-    one, other = (_reduced(p, device) for p in (a, b))
-    return (one * other).expand(a.shape)
+    factor, factor_of_b = (_reduced(p, device) for p in (a, b))
+    return (factor * factor_of_b).expand(a.shape)
 
 
 def _reduced(p: Any, device: torch.device) -> torch.Tensor:

@@ -5,27 +5,44 @@ Every message has one form: the parameter and the function, what it must be, wha
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from operator import index
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal, show
 from emphatic.engines.base import Arrays, Features, Probe, Rows, survey
-from emphatic.learning.active import Active
 from emphatic.rules import RANGES, AnyRule
 
-__all__ = ["features", "numbers", "parameters", "probe", "refusal", "series", "whole"]
+__all__ = ["Active", "features", "parameters", "probe", "real_array", "refusal", "series", "whole"]
+
+
+class SupportsDLPack(Protocol):
+    """An array of any library, in memory that others can read."""
+
+    def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
+
+
+class CompressedRows(Protocol):
+    """A scipy CSR array."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+    shape: tuple[int, ...]
+
 
 #: Converts a parameter, given its name and value; multiplies two converted parameters.
 Reader = Callable[[str, Any], Any]
 Product = Callable[[Any, Any], Any]
 
 _GREEK = {"beta": "β"}
-_LARGEST = float(np.finfo(np.float64).max)
+LARGEST = float(np.finfo(np.float64).max)
 #: Every whole number below this is a float64.
 _EXACT = 1 << 53
 
@@ -36,16 +53,197 @@ _HOST = (1, 3, 11)
 
 #: How many dimensions φ may have: one step, many, or either.
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
+#: Up to here, comparing all pairs is quicker than any table.
+_FEW = 128
+_INT64 = np.dtype(np.int64)
 
 
-def whole(name: str, value: Any, function: str = "Learner") -> int:
+class Active:
+    """The active features of one φ, shape (k,), or of one φ per row, shape (T, k).
+
+    Indexing works as on an array, without a copy: ``Phi[a:b]`` is ``Active`` too, and ``Phi[t]`` is one φ.
+
+    >>> Active([3, 7])
+    Active([3, 7])
+    >>> Phi = Active([[3, 7], [4, -1], [5, 6]])
+    >>> Phi.shape, Phi[1:].shape, Phi[-1]
+    ((3, 2), (2, 2), Active([5, 6]))
+    >>> Active([[3, 7], [4, -1]], values=[[0.5, 0.5], [1.0, 0.0]])[0]
+    Active([3, 7], [0.5, 0.5])
+
+    Args:
+        indices: The indices of the active features, each at most once in one φ; −1 means "none", so that rows of
+            different lengths fit one array.
+        values: The values of these features, in the same shape; 1 unless given.
+    """
+
+    __slots__ = ("indices", "top", "values")
+
+    def __init__(self, indices: ArrayLike, values: ArrayLike | None = None) -> None:
+        if (
+            values is None
+            and type(indices) is np.ndarray
+            and indices.dtype is _INT64
+            and indices.ndim == 1
+            and len(indices) <= _FEW
+        ):
+            # The common case, one step at a time; errors are reported below.
+            self.indices: NDArray[np.int64] = indices.copy()
+            self.values: NDArray[np.float64] = _one_row(len(indices))
+            #: The largest index (−1 if there is none), so that a learner need not check every index again; for rows
+            #: sliced from another ``Active``, the largest index of that one.
+            self.top: int = _of_few()(self.indices)
+            if self.top >= -1:
+                return
+        array = indices if type(indices) is np.ndarray else _regular("indices", indices)
+        if array.dtype.kind not in "iu" and array.size:
+            raise refusal("indices", "Active", "be integers", f"an array of {array.dtype}")
+        if array.dtype.kind == "u" and array.size and array.max() >= 1 << 63:
+            raise refusal("indices", "Active", "be below 2**63", str(array.max()))
+        if array.ndim not in (1, 2):
+            wanted = "have shape (k,) for one step or (T, k) for many"
+            raise refusal("indices", "Active", wanted, f"shape {array.shape}")
+        # One step is copied (it is small, and callers reuse their buffers); a log is not, where it need not be.
+        array = np.array(array, np.int64) if array.ndim == 1 else np.ascontiguousarray(array, np.int64)
+        self.indices = array
+        self.values = _ones(array.shape) if values is None else _checked(values, array)
+        self.top = highest(array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(k,) or (T, k)"""
+        return self.indices.shape
+
+    @property
+    def rows(self) -> Rows:
+        """One compressed row per step."""
+        if self.indices.ndim == 1:
+            return Rows(_start(self.indices.shape[0]), self.indices, self.values)
+        constant = self.values.strides == (0, 0)  # reshape would make a full array of ones of it
+        flat = np.broadcast_to(self.values.flat[:1], self.indices.size) if constant else self.values.reshape(-1)
+        return Rows(_starts(self.indices.shape), self.indices.reshape(-1), flat)
+
+    def __len__(self) -> int:
+        self._require_rows("has no length")
+        return len(self.indices)
+
+    def __bool__(self) -> bool:
+        return True  # whatever its length
+
+    def __getitem__(self, rows: Any) -> Active:
+        self._require_rows("has no rows to take")
+        if isinstance(rows, slice):
+            return make_unchecked(self.indices[rows], self.values[rows], self.top)
+        try:
+            t = index(rows)
+        except TypeError:
+            raise TypeError(f"Active is indexed by a slice or an integer. Got {rows!r} instead.") from None
+        constant = self.values.strides == (0, 0)
+        return make_unchecked(self.indices[t], _one_row(self.shape[1]) if constant else self.values[t], self.top)
+
+    def __iter__(self) -> Iterator[Active]:
+        return (self[t] for t in range(len(self)))
+
+    def _require_rows(self, but: str) -> None:
+        if self.indices.ndim == 1:
+            raise TypeError(f"Active of shape {self.shape} is one φ and {but}; only (T, k) does.")
+
+    def __repr__(self) -> str:
+        if self.indices.ndim == 1 and self.indices.size <= 16:
+            binary = bool((self.values == 1.0).all())
+            return f"Active({self.indices.tolist()}{'' if binary else f', {self.values.tolist()}'})"
+        return f"<Active features of shape {self.shape}>"
+
+
+def make_unchecked(indices: NDArray[np.int64], values: NDArray[np.float64], top: int) -> Active:
+    """Without checks, for data known to be valid; ``top`` is at least the largest index."""
+    active = Active.__new__(Active)
+    active.indices, active.values, active.top = indices, values, top
+    return active
+
+
+@functools.cache
+def _of_few() -> Any:
+    from emphatic.engines import scan  # late: numba is imported with the first Active
+
+    return scan.highest_of_few
+
+
+def highest(indices: NDArray[np.int64]) -> int:
+    """The largest index; raises if an index is not allowed."""
+    start = _start(indices.shape[0]) if indices.ndim == 1 else _starts(indices.shape)
+    row, repeated, top = survey(indices.reshape(-1), start)
+    if row < 0:
+        return top
+    at = f" at step {row}" if indices.ndim == 2 else ""
+    if repeated:
+        got, remedy = f"{top} more than once{at}", "Merge the repeated features and pad with -1."
+        raise refusal("indices", "Active", "be all different within one step", got, remedy)
+    raise refusal("indices", "Active", "be 0 or more, or -1 for none", f"{top}{at}")
+
+
+def _regular(name: str, value: object) -> NDArray[Any]:
+    """An array without masked values."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # whatever an object's own way of becoming an array raises
+        raise refusal(name, "Active", "be a regular array", show(value)) from None
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise refusal(name, "Active", "have no masked value", show(value))
+    return array
+
+
+def _checked(values: ArrayLike, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    array = _regular("values", values)
+    if array.dtype.kind not in "fiub":
+        raise refusal("values", "Active", "be real numbers", repr(values))
+    with np.errstate(over="ignore"):
+        weight = np.array(array, np.float64)
+    if weight.shape != indices.shape:
+        wanted = f"have the shape of 'indices', {indices.shape}"
+        raise refusal("values", "Active", wanted, f"shape {weight.shape}")
+    bad = np.argwhere(~np.isfinite(weight))
+    if len(bad):
+        at = f" at step {bad[0][0]}" if indices.ndim == 2 else f" at position {bad[0][0]}"
+        raise refusal("values", "Active", "be finite", f"{weight[tuple(bad[0])]}{at}")
+    return weight
+
+
+@functools.lru_cache(maxsize=256)
+def _one_row(width: int) -> NDArray[np.float64]:
+    ones = np.ones(width)
+    ones.flags.writeable = False
+    return ones
+
+
+def _ones(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    return _one_row(shape[0]) if len(shape) == 1 else np.broadcast_to(_one_row(1), shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _start(width: int) -> NDArray[np.int64]:
+    return np.array([0, width], np.int64)
+
+
+def _starts(shape: tuple[int, ...]) -> NDArray[np.int64]:
+    return np.arange(shape[0] + 1, dtype=np.int64) * shape[1]
+
+
+#: What users may pass as numbers, and as features.
+Numbers = ArrayLike | SupportsDLPack
+FeaturesLike = Numbers | Active | CompressedRows
+
+# ------------------------------------------------------------------------------------------------ checks
+
+
+def whole(name: str, value: object, function: str = "Learner") -> int:
     """An integer of at least 1, below 2**48."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 1 << 48:
         raise refusal(name, function, "be a whole number of 1 or more", show(value))
     return int(value)
 
 
-def numbers(name: str, value: Any, function: str) -> NDArray[Any]:
+def real_array(name: str, value: object, function: str) -> NDArray[Any]:
     """The value as an array of real numbers."""
     try:
         array = np.asarray(import_array(name, value, function))
@@ -70,9 +268,9 @@ def import_array(name: str, value: Any, function: str) -> Any:
         raise _unreadable(name, value, function) from None
 
 
-def _unreadable(name: str, value: Any, function: str) -> ValueError:
+def _unreadable(name: str, value: object, function: str) -> ValueError:
     try:
-        elsewhere = value.__dlpack_device__()[0] not in _HOST
+        elsewhere = getattr(value, "__dlpack_device__")()[0] not in _HOST  # noqa: B009
     except Exception:  # it has no such method, or one that does not answer
         elsewhere = False
     if elsewhere:
@@ -92,16 +290,16 @@ def features(
         return _active(name, value, function, n, dtype)
     if getattr(value, "format", None) == "csr":
         return _compressed(name, value, function, n, dtype)
-    array = numbers(name, value, function)
+    array = real_array(name, value, function)
     check_shape(name, array.shape, function, n)
-    given = cast = array if array.ndim == 2 else array.reshape(-1, n)
-    flags = given.flags
-    if given.dtype != dtype or not (flags.c_contiguous and flags.aligned):  # compiled code reads whole words in order
+    rows = cast = array if array.ndim == 2 else array.reshape(-1, n)
+    flags = rows.flags
+    if rows.dtype != dtype or not (flags.c_contiguous and flags.aligned):  # compiled code reads whole words in order
         with np.errstate(over="ignore"):
-            cast = np.array(given, dtype, order="C")
+            cast = np.array(rows, dtype, order="C")
     top = _largest(cast) if look_over else math.nan
     if look_over and not math.isfinite(top):
-        raise not_finite(name, function, dtype, given, cast, array.ndim)
+        raise not_finite(name, function, dtype, rows, cast, array.ndim)
     return cast, top
 
 
@@ -113,11 +311,11 @@ def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> Non
         raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {tuple(shape)}")
 
 
-def not_finite(name: str, function: str, dtype: str, given: Any, cast: Any, ndim: int) -> ValueError:
+def not_finite(name: str, function: str, dtype: str, rows: Any, cast: NDArray[Any], ndim: int) -> ValueError:
     """The error for features that are not all finite; it names the first such value."""
     t, i = np.argwhere(~np.isfinite(cast))[0]
     where = f"feature {i}" if ndim == 1 else f"step {t}, feature {i}"
-    return refusal(name, function, f"be finite in {dtype}", f"{given[t, i]} at {where}")
+    return refusal(name, function, f"be finite in {dtype}", f"{rows[t, i]} at {where}")
 
 
 def parameters(
@@ -131,9 +329,9 @@ def resolve(
     rule: AnyRule, function: str, values: Sequence[Any], extra: Mapping[str, Any], read: Reader, product: Product
 ) -> list[Any]:
     """Every parameter of the rule as ``read`` converts it; those not given have their defaults."""
-    found = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
+    resolved = [read(name, value) for name, value in zip(rule.parameters, values, strict=False)]
     if not rule.extra and not extra:
-        return found
+        return resolved
     of_eta = [name for name in rule.extra if rule.defaults.get(name) == "eta"]
     names = (*rule.extra, "eta") if of_eta else rule.extra
     for name in extra:
@@ -141,24 +339,24 @@ def resolve(
             known = f" Its extra parameters are: {', '.join(names)}." if names else ""
             raise ValueError(f"The '{name}' parameter of {function} does not belong to rule {rule.name!r}.{known}")
     if "eta" in extra and of_eta and all(name in extra for name in of_eta):
-        given = of_eta[0]
+        parameter = of_eta[0]
         raise ValueError(
-            f"The 'eta' parameter of {function} must not be given together with '{given}': without the latter, "
-            f"{_GREEK.get(given, given)} = eta·α."
+            f"The 'eta' parameter of {function} must not be given together with '{parameter}': without the latter, "
+            f"{_GREEK.get(parameter, parameter)} = eta·α."
         )
     for name in rule.extra:
         default = rule.defaults.get(name)
         if name in extra:
-            found.append(read(name, extra[name]))
+            resolved.append(read(name, extra[name]))
         elif default == "eta":
-            found.append(product(read("eta", extra["eta"]), found[0]) if "eta" in extra else found[0])
+            resolved.append(product(read("eta", extra["eta"]), resolved[0]) if "eta" in extra else resolved[0])
         elif isinstance(default, str):
-            found.append(found[rule.parameters.index(default)])
+            resolved.append(resolved[rule.parameters.index(default)])
         elif default is not None:
-            found.append(read(name, default))
+            resolved.append(read(name, default))
         else:
             raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
-    return found
+    return resolved
 
 
 def as_given(name: str, value: Any) -> Any:
@@ -190,17 +388,17 @@ def probe(given: Any, n: int, K: int | None) -> Probe:
     v and d may be one per learner, (K, S).
     """
     try:
-        Phi_s, v, d = (np.asarray(numbers("probe", part, "run"), np.float64) for part in given)
+        Phi_s, v, d = (np.asarray(real_array("probe", array, "run"), np.float64) for array in given)
         shapes = (Phi_s.shape[:1],) if K is None else (Phi_s.shape[:1], (K, *Phi_s.shape[:1]))
         fine = Phi_s.ndim == 2 and Phi_s.shape[1] == n and v.shape in shapes and d.shape in shapes
-        fine = fine and all(np.isfinite(part).all() for part in (Phi_s, v, d))
+        fine = fine and all(np.isfinite(array).all() for array in (Phi_s, v, d))
         fine = fine and bool((d >= 0).all()) and bool((d.sum(axis=-1) > 0).all())
     except (TypeError, ValueError):
         fine = False
     if not fine:
-        each = "(S,)" if K is None else f"(S,) or ({K}, S)"
+        shape = "(S,)" if K is None else f"(S,) or ({K}, S)"
         wanted = (
-            f"be (Phi_s, v, d), Phi_s of shape (S, {n}) and v and d of shape {each}, all finite, with weights d that "
+            f"be (Phi_s, v, d), Phi_s of shape (S, {n}) and v and d of shape {shape}, all finite, with weights d that "
             "are not negative and not all 0"
         )
         raise refusal("probe", "run", wanted, show(given))
@@ -214,9 +412,9 @@ def _active(name: str, value: Active, function: str, n: int, dtype: str) -> tupl
         raise refusal(name, function, f"be Active of shape {shapes}", f"shape {value.shape}")
     # (for slices, ``top`` is that of the whole array)
     if value.top >= n and len(above := np.argwhere(value.indices >= n)):
-        first = above[0]
-        at = f" at step {first[0]}" if value.indices.ndim == 2 else ""
-        raise refusal(name, function, f"have indices below n = {n}", f"{value.indices[tuple(first)]}{at}")
+        place = above[0]
+        at = f" at step {place[0]}" if value.indices.ndim == 2 else ""
+        raise refusal(name, function, f"have indices below n = {n}", f"{value.indices[tuple(place)]}{at}")
     rows = value.rows
     return rows, 1.0 if value.values.strides[0] == 0 else _held(name, function, rows, dtype)
 
@@ -232,14 +430,14 @@ def _held(name: str, function: str, rows: Rows, dtype: str) -> float:
     return top
 
 
-def _compressed(name: str, csr: Any, function: str, n: int, dtype: str) -> tuple[Features, float]:
+def _compressed(name: str, csr: CompressedRows, function: str, n: int, dtype: str) -> tuple[Features, float]:
     """The rows of a scipy CSR array."""
     if 2 not in _NDIMS[function] or len(csr.shape) != 2 or csr.shape[1] != n:
         raise refusal(
             name, function, f"have {n} columns and be given to run or predict", f"a CSR array of shape {csr.shape}"
         )
-    numbers(name, csr.data, function)
-    start, index = (np.ascontiguousarray(part, np.int64) for part in (csr.indptr, csr.indices))
+    real_array(name, csr.data, function)
+    start, index = (np.ascontiguousarray(array, np.int64) for array in (csr.indptr, csr.indices))
     rows = Rows(start, index, np.ascontiguousarray(csr.data, np.float64))
     ends = len(start) == csr.shape[0] + 1 and start[0] == 0 and start[-1] <= len(index) == len(rows.value)
     if not (ends and (np.diff(start) >= 0).all()):
@@ -258,10 +456,10 @@ def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value
     """One number per step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
     if value.__class__ is float or (value.__class__ is int and -_EXACT < value < _EXACT):
         low, high = bounds(rule, name)
-        if not (low <= value <= high and -_LARGEST <= value <= _LARGEST):
+        if not (low <= value <= high and -LARGEST <= value <= LARGEST):
             raise out_of_range(name, function, rule, np.full((1, 1), value, np.float64))
         return _constant(T, K or 1, value)
-    array = numbers(name, value, function)
+    array = real_array(name, value, function)
     view = array.reshape(shape_of(name, array.shape, function, T, K))
     if view.dtype != np.float64 or not view.flags.aligned:
         with np.errstate(over="ignore"):

@@ -1,42 +1,66 @@
-"""Learning: one step, a whole log, and what has been learned so far."""
+"""``Learner``: one step, a whole log, and what has been learned so far; ``join`` and ``load``.
+
+A learner is a rule and an engine that holds the vectors and the memory of K learners. The steps themselves are the
+engine's; this module checks input, divides a log into blocks, and copies, splits and saves the state.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from operator import mul
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.engines.base import Arrays, Features, Rows, Watch, block
+from emphatic import engines, rules, stepsizes
+from emphatic.common.guard import Guard
+from emphatic.common.names import refusal, show
+from emphatic.engines.base import Arrays, Engine, Features, Probe, Rows, Snapshot, Watch, block
 from emphatic.errors import Diverged
-from emphatic.learning import inputs
-from emphatic.learning.active import Active
-from emphatic.learning.runs import Collection, Log, check_outputs, fit
-from emphatic.learning.sequences import warn_if_never_terminating
-from emphatic.learning.state import State
-from emphatic.rules import AnyRule
+from emphatic.learning import checkpoint, inputs
+from emphatic.learning.inputs import Active, FeaturesLike, Numbers
+from emphatic.learning.returns import warn_if_never_terminating
+from emphatic.learning.tensors import Stored, TensorPart
+from emphatic.rules import AnyRule, ElementwiseRule
+from emphatic.stepsizes import StepSize
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "RecordedLearner", "join", "load"]
+
+Array = NDArray[np.float64]
+#: One step as an engine computes it: φ, φ' and the parameters; returns δ, or NaN or None where it cannot.
+Step = Callable[..., Any]
 
 #: The one class of arrays that kernels take directly; masked arrays and other subclasses are converted first.
 _plain = np.ndarray
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 #: The default of ``alpha`` in ``run``, where None is bad input unless the learner has a stepsize.
 _ABSENT: Any = object()
+#: Prefix of the names of arrays that a user saves with a learner.
+_MORE = "more."
+#: Components of φ converted at a time when features are not in the form that the engine reads.
+_CONVERTED = 1 << 21
+#: Predictions held at a time when only their errors are requested.
+_COMPARED = 1 << 24
 
 
-class Learner(State):
+class _Named:
+    """A vector or memory of some rule as an attribute of learners (``__getattr__`` would slow every other one)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, learner: Learner | None, kind: type[Learner]) -> Any:
+        return self if learner is None else learner._named(self.name)
+
+
+class Learner:
     """K learners of one rule on one stream of features; K=None is a single learner without the K axis.
-
-    ``rule`` is a name from ``emphatic.rules.names()`` or a ``Rule`` of your own; ``dtype`` is "float64" or "float32";
-    ``engine`` is one of ``emphatic.engines.available()`` or "auto", which decides at the first ``learn`` or ``run``;
-    ``threads`` is the most threads that an engine may use; ``devices`` are the numbers of the GPUs among which the cuda
-    engine divides the learners. ``stepsize`` is a name from ``emphatic.stepsizes.names()`` or an object of
-    ``emphatic.stepsizes`` that sets the step sizes; ``alpha`` then multiplies them.
 
     >>> import numpy as np
     >>> learner = Learner("true_online_etd", 2)
@@ -52,29 +76,104 @@ class Learner(State):
     ``theta`` can be set). Bad input raises ``ValueError`` and changes nothing; an update that is no longer finite
     raises ``Diverged``. A learner belongs to one thread at a time: any other that uses it meanwhile gets
     ``RuntimeError``. Threads that only read may do so at the same time.
+
+    Args:
+        rule: A name from ``emphatic.rules.names()``, or a ``Rule`` of your own.
+        n: The number of features.
+        K: The number of learners; None for one without the K axis.
+        dtype: The dtype of the vectors, "float64" or "float32".
+        engine: One of ``emphatic.engines.available()``, or "auto", which decides at the first ``learn`` or ``run``.
+        threads: The most threads that an engine may use.
+        devices: The numbers of the GPUs among which the cuda engine divides the learners.
+        stepsize: A name from ``emphatic.stepsizes.names()`` or an object of ``emphatic.stepsizes`` that sets the step
+            sizes; ``alpha`` then multiplies them.
     """
 
-    __slots__ = ()
+    _stepper: Step | None
+    _predictor: Callable[[Any], float] | None
+
+    __slots__ = (
+        "_K",
+        "_ahead",
+        "_decided",
+        "_dtype",
+        "_engine",
+        "_frozen",
+        "_guard",
+        "_inputs",
+        "_leader",
+        "_predictor",
+        "_stepper",
+        "_threads",
+        "_type",
+        "rule",
+    )
+
+    def __init__(
+        self,
+        rule: str | AnyRule,
+        n: int,
+        K: int | None = None,
+        *,
+        dtype: Any = "float64",
+        engine: str = "auto",
+        threads: int = 1,
+        devices: Sequence[int] | None = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
+    ) -> None:
+        self.rule: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(rule)
+        method = None if stepsize is None else stepsizes.get(stepsize)
+        if self.rule.stepsize is not None:  # (a learner's rule, which begins with the numbers of its method)
+            wanted = "have no step size: give the rule without it (rule.base), and the method as stepsize=…"
+            raise refusal("rule", "Learner", wanted, repr(self.rule.name))
+        if method is not None:
+            self.rule = method.rule(self.rule)
+        inputs.whole("n", n)
+        self._K = None if K is None else inputs.whole("K", K)
+        self._threads = inputs.whole("threads", threads)
+        try:
+            self._dtype: str = np.dtype(dtype).name
+        except Exception:  # whatever the object's own methods raise
+            self._dtype = show(dtype)
+        if self._dtype not in ("float32", "float64"):
+            raise ValueError(f"The 'dtype' parameter must be 'float64' or 'float32'. Got {show(dtype)} instead.")
+        self._type = np.dtype(self._dtype)
+        if devices is not None and engine not in ("cuda", "cuda-tf32"):
+            raise refusal("devices", "Learner", "come with engine='cuda' or 'cuda-tf32'", f"engine={engine!r}")
+        self._decided = not isinstance(engine, str) or engine != "auto"
+        self._frozen: NDArray[np.bool_] = np.zeros(self._K or 1, bool)
+        # The position in the stream is derived from one learner that is not frozen: ``_ahead`` of its own step count.
+        self._leader = self._ahead = 0
+        self._guard = Guard("learner")
+        # Until auto decides, the plainest engine holds the state.
+        name = engine if self._decided else "reference"
+        self._take(engines.make(name, self.rule, int(n), self._K, self._dtype, self._threads, devices))
+        if method is not None:
+            self._begin(method)
+
+    # ------------------------------------------------------------------ learning
 
     def learn(
-        self,
-        alpha: Any,
-        I: Any,
-        lambda_: Any,
-        phi: Any,
-        rho: Any,
-        R: Any,
-        phi_next: Any,
-        gamma_next: Any,
-        **extra: Any,
+        self, alpha: Any, I: Any, lambda_: Any, phi: Any, rho: Any, R: Any, phi_next: Any, gamma_next: Any, **extra: Any
     ) -> Any:
         """One step; returns the TD error δ = R + γ'θ·φ' − θ·φ, from before the update.
 
-        Arguments are in the order of Sutton (2015): alpha through rho are at t, the rest at t+1.
+        Arguments are in the order of Sutton (2015): alpha through rho are at t, the rest at t+1. φ and φ' are (n,) or
+        ``Active``; every other argument is a number, or with K learners an array (K,).
 
-        φ and φ' are (n,) or ``Active``; every other argument is a number, or with K learners an array (K,). At a
-        termination pass ``gamma_next=0`` and any φ' (zeros by convention), and continue with the next episode's first
-        state; or give the terminal state a call of its own with φ = 0 and I = 0.
+        At a termination pass ``gamma_next=0`` and any φ' (zeros by convention), and continue with the next episode's
+        first state; or give the terminal state a call of its own with φ = 0 and I = 0.
+
+        Args:
+            alpha: The step size α; with a ``stepsize``, a factor of it.
+            I: The interest in φ.
+            lambda_: The trace parameter λ.
+            phi: The features φ of the state.
+            rho: The importance sampling ratio ρ of the action taken.
+            R: The cumulant R that followed.
+            phi_next: The features φ' of the next state.
+            gamma_next: The discount γ' at the next state.
+            **extra: The rule's own parameters, such as ``beta``.
         """
         guard = self._guard
         if guard.users:
@@ -93,13 +192,13 @@ class Learner(State):
                         and ((dtype := phi.dtype) is _FLOAT64 or dtype is _FLOAT32)
                         and phi_next.dtype is dtype
                     ):
-                        one, one_next = phi, phi_next
+                        row, row_next = phi, phi_next
                     else:
-                        one, one_next = self._active(phi), self._active(phi_next)
+                        row, row_next = self._active(phi), self._active(phi_next)
                     if extra:
-                        delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
+                        delta = step(row, row_next, alpha, I, lambda_, rho, gamma_next, R, **extra)
                     else:  # (unpacking even an empty dict takes time)
-                        delta = step(one, one_next, alpha, I, lambda_, rho, gamma_next, R)
+                        delta = step(row, row_next, alpha, I, lambda_, rho, gamma_next, R)
                     if delta == delta if delta.__class__ is float else delta is not None:
                         return delta
                 except Exception:  # not what a kernel accepts: the checks below name the problem
@@ -108,28 +207,28 @@ class Learner(State):
         finally:
             guard.users = 0
 
-    def _learn(self, phi: Any, phi_next: Any, extra: dict[str, Any], *values: Any) -> Any:
+    def _learn(self, phi: FeaturesLike, phi_next: FeaturesLike, extra: dict[str, Any], *values: Numbers) -> Any:
         """``learn`` with every check, and an error message for each."""
         check = self._inputs
-        now, top = check.features("phi", phi, "learn", self.n, self._dtype)
-        following, top_next = check.features("phi_next", phi_next, "learn", self.n, self._dtype)
+        row, top = check.features("phi", phi, "learn", self.n, self._dtype)
+        row_next, top_next = check.features("phi_next", phi_next, "learn", self.n, self._dtype)
         parameters = check.parameters(self.rule, "learn", 1, self._K, values, extra)
-        self._decide(now, 1)
+        self._decide(row, 1)
         engine = self._engine
-        now, following = fit(now, engine), fit(following, engine)
+        row, row_next = fit(row, engine), fit(row_next, engine)
         step = self._stepper or self._make_stepper()
         if step is not None:  # the same kernel as ever, so that the same steps give the same bits
-            one, one_next = (some if isinstance(some, Rows) else some[0] for some in (now, following))
+            vector, vector_next = (rows if isinstance(rows, Rows) else rows[0] for rows in (row, row_next))
             if self._K is None:
-                delta = step(one, one_next, *(p.item() for p in parameters))
+                delta = step(vector, vector_next, *(p.item() for p in parameters))
                 if delta != delta:
                     raise Diverged(self.steps, of="learning")
                 return delta
-            deltas = step(one, one_next, *(p[0] for p in parameters))
+            deltas = step(vector, vector_next, *(p[0] for p in parameters))
             if deltas is not None:
                 return deltas
         none, position = np.empty((0, engine.K), self._dtype), self.position
-        status = engine.run(now, following, max(top, top_next), parameters, none, Watch(self._frozen))
+        status = engine.run(row, row_next, max(top, top_next), parameters, none, Watch(self._frozen))
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
         self._set_position(position + 1)
@@ -138,68 +237,83 @@ class Learner(State):
     def run(
         self,
         Phi: Any,
-        R: Any,
-        gamma_next: Any,
+        R: Numbers,
+        gamma_next: Numbers,
         *,
-        alpha: Any = _ABSENT,
-        lambda_: Any = 0.0,
-        rho: Any = 1.0,
-        I: Any = 1.0,
-        Phi_next: Any = None,
+        alpha: Numbers | None = _ABSENT,
+        lambda_: Numbers = 0.0,
+        rho: Numbers = 1.0,
+        I: Numbers = 1.0,
+        Phi_next: FeaturesLike | None = None,
         predictions: bool | Literal["device"] | None = True,
-        returns: Any = None,
+        returns: Numbers | None = None,
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         probe_every: int = 1,
         on_divergence: Literal["raise", "freeze"] = "raise",
-        **extra: Any,
+        **extra: Numbers,
     ) -> Any:
         """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
 
-        ``Phi`` is (T+1, n), row t being φ_t; with ``Phi_next`` (where φ' of one step is not φ of the next) both are
-        (T, n). Either may be ``Active`` or a scipy CSR array. Every other quantity is a number, (T,), (K,) or (T,
-        K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}. ``predictions=False`` or None returns None in their
-        place, and ``"device"`` leaves them on the cuda engine's device, as a torch tensor. Given the actual
-        ``returns``, each learner's mean squared prediction error is returned in their place, (K,).
-
-        ``alpha`` may be left out where the learner has a ``stepsize``.
+        ``Phi`` and ``Phi_next`` are arrays, ``Active`` or scipy CSR arrays. Every other quantity is a number, (T,),
+        (K,) or (T, K), ``R[t]`` being R_{t+1} and ``gamma_next[t]`` γ_{t+1}.
 
         Every array may be anything with ``__dlpack__``, such as a torch tensor or a CuPy or JAX array. The cuda engine
         uses those on its device where they are; with other engines they must be on the host.
-
-        ``probe=(Phi_s, v, d)`` also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
-        each update, or before each ``probe_every``-th one: the result is then (predictions, error). ``v`` and ``d`` are
-        (S,), or with K learners (K, S): then learner k is judged by its own values v[k] and weights d[k].
-
-        With ``on_divergence="freeze"`` a learner that would diverge keeps its last finite weights from there on, and
-        the others go on; ``frozen`` tells which. By default ``Diverged`` is raised.
 
         >>> import numpy as np
         >>> learner = Learner("true_online_td", 1)
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
+
+        Args:
+            Phi: The features, (T+1, n), row t being φ_t; with ``Phi_next``, (T, n).
+            R: The cumulants.
+            gamma_next: The discounts γ'.
+            alpha: The step sizes α; may be left out where the learner has a ``stepsize``.
+            lambda_: The trace parameters λ.
+            rho: The importance sampling ratios ρ.
+            I: The interests.
+            Phi_next: φ' of each step, (T, n), where that is not φ of the next step.
+            predictions: False or None returns None in their place; "device" leaves them on the cuda engine's device,
+                as a torch tensor.
+            returns: The actual returns; each learner's mean squared prediction error is then returned in place of the
+                predictions, (K,).
+            probe: (Phi_s, v, d): also returns the root mean square value error sqrt(Σ d (Phi_s θ_t − v)² / Σ d) before
+                each update, as (predictions, error). ``v`` and ``d`` are (S,), or with K learners (K, S): learner k is
+                then judged by its own values v[k] and weights d[k].
+            probe_every: The error is computed before each ``probe_every``-th update.
+            on_divergence: "raise" raises ``Diverged``. With "freeze" a learner that would diverge keeps its last
+                finite weights from there on, and the others continue; ``frozen`` tells which.
+            **extra: The rule's own parameters, such as ``beta``.
         """
         guard = self._guard
         if guard.users:
             guard.wait()
         guard.users = -1  # (no call in between: see ``common.guard``)
         try:
-            return self._run(
-                Phi, R, gamma_next, alpha, lambda_, rho, I, Phi_next, predictions, returns, probe, probe_every,
-                on_divergence, extra,
-            )  # fmt: skip
+            values = (alpha, I, lambda_, rho, gamma_next, R)
+            outputs = (predictions, returns, probe, probe_every, on_divergence)
+            return self._run(Phi, Phi_next, values, extra, *outputs)
         finally:
             guard.users = 0
 
     def _run(
-        self, Phi: Any, R: Any, gamma_next: Any, alpha: Any, lambda_: Any, rho: Any, I: Any, Phi_next: Any,
-        predictions: Any, returns: Any, probe: Any, probe_every: int, on_divergence: Any, extra: dict[str, Any],
-    ) -> Any:  # fmt: skip
+        self,
+        Phi: FeaturesLike,
+        Phi_next: FeaturesLike | None,
+        values: tuple[Any, ...],
+        extra: dict[str, Any],
+        predictions: bool | Literal["device"] | None,
+        returns: Numbers | None,
+        probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None,
+        probe_every: int,
+        on_divergence: Literal["raise", "freeze"],
+    ) -> Any:
         """``run``, with exclusive use of the learner."""
-        if self.rule.stepsize is not None and (alpha is _ABSENT or alpha is None):
-            alpha = 1.0
-        if alpha is _ABSENT:
+        if self.rule.stepsize is not None and (values[0] is _ABSENT or values[0] is None):
+            values = (1.0, *values[1:])
+        if values[0] is _ABSENT:
             raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
-        values = (alpha, I, lambda_, rho, gamma_next, R)
         # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
         log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
@@ -207,7 +321,7 @@ class Learner(State):
         if trusting and T == 0:
             self._features(Phi, Phi_next)  # no step will check the only row
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
-        check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
+        _check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
         goal = None if probe is None else inputs.probe(probe, self.n, self._K)
         every = inputs.whole("probe_every", probe_every, "run")
         _warn_of(check.least_rows(log.parameters[4]))
@@ -215,31 +329,32 @@ class Learner(State):
             _warn_of_lambda_next(self.rule, log.parameters[2])
         self._decide(log.phi, T)
 
-        collection = Collection(self._engine, T, predictions, aim, goal, every, direct=predictions == "device")
-        before, position = self._engine.snapshot() if trusting else None, self.position
+        collection = Collection(self._engine, T, bool(predictions), aim, goal, every, direct=predictions == "device")
+        snapshot, position = self._engine.snapshot() if trusting else None, self.position
         for begin, end, steps in log.blocks(self._engine, collection.most):
-            made = collection.room(begin, end)
+            room = collection.room(begin, end)
             watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
-            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, made, watch)
+            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch)
             if status != -1:
-                if before is not None:
-                    self._refuse_unfit(before, Phi, Phi_next)
+                if snapshot is not None:
+                    self._refuse_unfit(snapshot, Phi, Phi_next)
                 raise Diverged(begin + status // self._engine.K, status % self._engine.K)
-            collection.add(begin, end, made, check.sum_squares)
+            if aim is not None:
+                collection.squares += check.sum_squares(room, aim[begin:end])
         self._pass(position + T)
-        return self._answer(collection, predictions, aim, goal)
-
-    def _answer(self, collection: Collection, predictions: Any, aim: Any, goal: Any) -> Any:
-        """What ``run`` returns."""
         if aim is not None:
-            mean = collection.squares / collection.T
+            mean = collection.squares / T
             answer: Any = mean if self._K is not None else float(mean[0])
         else:
             answer = self._drop_K(collection.predictions) if predictions else None
         return answer if goal is None else (answer, self._drop_K(collection.errors))
 
     def predict(self, phi: Any) -> Any:
-        """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
+        """θ·φ for one φ or several: a number or (T,); with K learners (K,) or (T, K).
+
+        Args:
+            phi: (n,) or (T, n), as an array, ``Active`` or CSR.
+        """
         guard = self._guard
         if guard.users < 0:
             raise guard.refusal()
@@ -259,12 +374,287 @@ class Learner(State):
             phi = self._inputs.import_array("phi", phi, "predict")
             features, _ = self._inputs.features("phi", phi, "predict", self.n, self._dtype)
             answer = self._engine.predict(fit(features, self._engine))
-            one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
-            if not one:
+            ndim = phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)
+            if ndim != 1:
                 return self._drop_K(answer)
             return float(answer[0, 0]) if self._K is None else answer[0]
         finally:
             guard.users -= 1
+
+    def cut(self) -> None:
+        """Start a new sequence: forget the traces and the memory, and keep the weights."""
+        with self._guard:
+            self._engine.cut()
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def n(self) -> int:
+        """The number of features."""
+        return self._engine.n
+
+    @property
+    def K(self) -> int | None:
+        """The number of learners; None for one without the K axis."""
+        return self._K
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the vectors; a rule's scalars are always float64."""
+        return self._dtype
+
+    @property
+    def engine(self) -> str:
+        """The engine's name; "auto" until it has been chosen."""
+        return self._engine.name if self._decided else "auto"
+
+    @property
+    def grain(self) -> tuple[int, int]:
+        """(steps, learners): multiples at which a run, and a horde, can be divided without changing a single bit.
+
+        A run in pieces whose lengths are multiples of these steps (the last of any length), or a horde in shards that
+        are multiples of these learners, is bit-for-bit identical to the undivided one, on the same machine and while
+        no learner is near overflow; divided elsewhere, the results are equal up to rounding. So are the predictions,
+        except those of the reference engine, which are computed for all learners at once. Where only the undivided run
+        gives the same bits, the grain of learners is K (a sparse horde) and that of steps 0 (a single dense learner).
+        There is no grain before ``auto`` has chosen an engine.
+        """
+        if not self._decided:
+            raise refusal("engine", "Learner", "be named, or have been chosen by a first step", "'auto'")
+        steps, learners = self._engine.grain
+        return steps, learners or self._engine.K
+
+    @property
+    def steps(self) -> int:
+        """The steps learned so far: the most of any learner."""
+        return int(self._engine.counts.max())
+
+    @property
+    def steps_taken(self) -> Any:
+        """The steps that each learner has learned from, (K,): fewer for one that was frozen."""
+        counts = self._engine.counts.astype(np.int64)
+        return int(counts[0]) if self._K is None else counts
+
+    @property
+    def position(self) -> int:
+        """The steps of the stream so far, including those that only some learners learned from."""
+        return self._ahead + int(self._engine.scalars[self._leader, -1])
+
+    @property
+    def frozen(self) -> Any:
+        """Which learners are frozen because they would have diverged, (K,); setting ``theta`` unfreezes them."""
+        return bool(self._frozen[0]) if self._K is None else self._frozen.copy()
+
+    @property
+    def stepsize(self) -> StepSize | None:
+        """The step-size method with its options; None where ``alpha`` alone determines the step sizes."""
+        header = self.rule.stepsize
+        if header is None:
+            return None
+        with self._guard.shared:
+            scalars = self._engine.scalars.copy()
+        memory: dict[str, Any] = {}
+        for i, name in enumerate(self.rule.memory):
+            value = scalars[:, i]
+            memory[name] = float(value[0]) if (value == value[0]).all() else value
+        return stepsizes.kind_of(header["name"]).restored(header, memory)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the state in bytes."""
+        return self._engine.nbytes
+
+    @property
+    def theta(self) -> NDArray[Any]:
+        """θ, (n,) or (K, n): a read-only copy; assign the whole array to set it."""
+        return self._vector(0)
+
+    @theta.setter
+    def theta(self, value: ArrayLike) -> None:
+        array = inputs.real_array("theta", value, "Learner")
+        shape = (self.n,) if self._K is None else (self._K, self.n)
+        if array.shape not in (shape, (self.n,)):
+            raise refusal("theta", "Learner", f"have shape {shape}", f"shape {array.shape}")
+        with np.errstate(over="ignore"):
+            cast = np.broadcast_to(array, (self._engine.K, self.n)).astype(self._dtype)
+        if not np.isfinite(cast).all():
+            raise refusal("theta", "Learner", f"be finite in {self._dtype}", "NaN or infinity")
+        with self._guard:
+            self._engine.put(0, cast)
+            self._frozen[:] = False
+
+    if TYPE_CHECKING:  # the rule's vectors and memory, each by a ``_Named``
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _named(self, name: str) -> Any:
+        if name in self.rule.vectors:
+            return self._vector(self.rule.vectors.index(name))
+        if name in self.rule.memory:
+            with self._guard.shared:
+                value = self._engine.scalars[:, self.rule.memory.index(name)]
+                return float(value[0]) if self._K is None else value.copy()
+        known = ", ".join(self.rule.vectors + self.rule.memory)
+        raise AttributeError(f"A learner of rule {self.rule.name!r} has no {name!r}; it has {known}.")
+
+    def __repr__(self) -> str:
+        K = "" if self._K is None else f", K={self._K}"
+        method = "" if self.rule.stepsize is None else f", stepsize={self.rule.stepsize['name']!r}"
+        kind = f"{self.rule.base.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r}"
+        return f"Learner({kind}{method})"
+
+    # ------------------------------------------------------------------ copying and saving
+
+    def copy(self) -> Self:
+        """Another learner in the same state."""
+        with self._guard.shared:
+            return self._with(self._engine.copy(), self._K, self._frozen, self.position)
+
+    def select(self, ks: ArrayLike) -> Self:
+        """The learners at these indices, in this order, as a new horde; ``join`` is the opposite.
+
+        Args:
+            ks: The indices of learners, or a mask.
+        """
+        try:
+            chosen = np.arange(self._engine.K)[np.asarray(ks)]
+        except Exception:  # no such learner, lists of several lengths, or what an object's own ``__array__`` raises
+            chosen = np.empty(0, np.int64)
+        if self._K is None or chosen.ndim != 1 or not len(chosen):
+            raise refusal("ks", "select", f"be a list of learners of a horde, below K = {self._K}", show(ks))
+        with self._guard.shared:
+            return self._with(self._engine.select(chosen), len(chosen), self._frozen[chosen], self.position)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.copy()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        kind = self.rule, self._K, self._dtype, self._threads, self._decided
+        with self._guard.shared:  # (a copy, as it is only written when this has returned)
+            return *kind, self._frozen.copy(), self._engine.copy(), self.position
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.rule, self._K, self._dtype, self._threads, self._decided, self._frozen, engine, position = state
+        self._type = np.dtype(self._dtype)
+        self._guard = Guard("learner")
+        self._take(engine)
+        self._set_position(position)
+
+    def save(self, path: str | os.PathLike[str], **more: object) -> None:
+        """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
+
+        Args:
+            path: The file to write; one that exists is replaced.
+            **more: What to save with the learner, for ``Learner.load_with``: arrays as arrays, other values as JSON in
+                the header.
+        """
+        with self._guard.shared:
+            header, tensors = self._state()
+            names = (*header, *tensors, "format", "frozen", "steps_taken")
+            header["more"], arrays = checkpoint.pack(more, _MORE, names)
+            checkpoint.write(path, header, tensors | arrays)
+
+    @classmethod
+    def load_with(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        engine: str | None = None,
+        rule: AnyRule | None = None,
+        devices: Sequence[int] | None = None,
+    ) -> tuple[Self, dict[str, Any]]:
+        """The learner, as ``emphatic.load`` gives it, and the ``more`` that was saved with it.
+
+        Args:
+            path: The file that ``save`` wrote.
+            engine: Another engine to continue with.
+            rule: The ``Rule`` of your own that the learner has.
+            devices: The GPUs among which the cuda engine divides the learners.
+        """
+        return cls._load(path, engine, rule, devices, more=True)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, TensorPart]]:
+        """The complete state: a header, and arrays by name."""
+        engine = self._engine
+        lead = () if self._K is None else (self._K,)
+        tensors = {
+            name: TensorPart(self._dtype, (*lead, self.n), engine.blocks(r)) for r, name in enumerate(self.rule.vectors)
+        }
+        tensors |= {
+            name: TensorPart("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)
+        }
+        tensors |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.pending().items()}
+        if self._frozen.any():
+            tensors["frozen"] = TensorPart.of(self._frozen.astype(np.uint8))
+        if (engine.counts != engine.counts[0]).any():
+            tensors["steps_taken"] = TensorPart.of(self.steps_taken)
+        header = {
+            "rule": self.rule.base.name,
+            "vectors": list(self.rule.vectors),
+            "memory": list(self.rule.memory),
+            "n": self.n,
+            "K": self._K,
+            "dtype": self._dtype,
+            "engine": self.engine,
+            "threads": self._threads,
+            "steps": self.steps,
+            "position": self.position,
+        }
+        if self.rule.stepsize is not None:
+            header["stepsize"] = self.rule.stepsize
+        if rules.is_own(self.rule.base):
+            header["own_rule"] = True
+        return header, tensors
+
+    @classmethod
+    def _load(
+        cls,
+        path: str | os.PathLike[str],
+        engine: str | None,
+        rule: AnyRule | None,
+        devices: Sequence[int] | None = None,
+        *,
+        more: bool = False,
+    ) -> tuple[Self, dict[str, Any]]:
+        checkpoint.check_engine(engine)
+        if rule is not None and not isinstance(rule, AnyRule):
+            raise refusal("rule", "load", "be a Rule", repr(rule))
+        with checkpoint.open_sound(path) as (header, arrays):
+            name = engine or str(header.get("engine"))
+            lacking = engines.missing(name)
+            misplaced = devices is not None and not name.startswith("cuda")
+            if not lacking and not misplaced:
+                learner = cls._restored(header, arrays, engine, rule, devices)
+                if "horde" in header:
+                    what = f"{os.fsdecode(path)!r} holds a Horde; emphatic.load gives only its learner. "
+                    warnings.warn(f"{what}emphatic.Horde.load opens the complete Horde.", stacklevel=3)
+                return learner, checkpoint.unpack(header.get("more", {}), arrays, _MORE) if more else {}
+        if misplaced:  # (the file is not at fault)
+            raise refusal("devices", "load", "come with engine='cuda' or 'cuda-tf32'", f"engine={name!r}")
+        raise checkpoint.lacking_engine(engine, name, lacking)
+
+    @classmethod
+    def _restored(
+        cls,
+        header: dict[str, Any],
+        arrays: dict[str, Stored],
+        engine: str | None = None,
+        own: AnyRule | None = None,
+        devices: Sequence[int] | None = None,
+    ) -> Self:
+        """The learner of an open checkpoint; ValueError, KeyError or TypeError if it is invalid."""
+        rule = checkpoint.check(header, arrays, own)
+        frozen, position = checkpoint.frozen(header, arrays), checkpoint.position(header)
+        kind = {"dtype": header["dtype"], "engine": engine or header["engine"], "threads": header["threads"]}
+        kind["stepsize"] = rule.stepsize  # (its numbers are in the rule's memory)
+        learner = cls(rule.base, header["n"], header["K"], **kind, devices=devices)
+        checkpoint.fill(learner._engine, learner.engine, header, arrays)
+        _ = learner.stepsize  # which refuses what its method does
+        learner._frozen[:] = frozen
+        learner._set_position(position)
+        return learner
 
     # ------------------------------------------------------------------ inside
 
@@ -285,12 +675,12 @@ class Learner(State):
             engine, T = self._engine, len(phi.start) - 1
             position = self._ahead + int(engine.scalars.item(self._leader, -1))
             predictions: NDArray[Any] = np.empty((T + 1, engine.K), self._type)
-            now, following = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
+            rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
             watch = Watch(self._frozen, True)
-            engine.run(now, following, top, parameters, predictions[:T] if afresh else predictions, watch)
+            engine.run(rows, rows_next, top, parameters, predictions[:T] if afresh else predictions, watch)
             if afresh:
                 with np.errstate(all="ignore"):
-                    predictions[T] = engine.predict(block(following, T - 1, T))[0]
+                    predictions[T] = engine.predict(block(rows_next, T - 1, T))[0]
             if np.count_nonzero(self._frozen):
                 self._pass(position + T)
             return predictions[1:]
@@ -304,35 +694,44 @@ class Learner(State):
             self._stepper = None
 
     def _log(
-        self, Phi: Any, Phi_next: Any, values: tuple[Any, ...], extra: dict[str, Any], *, look_over: bool = True
+        self,
+        Phi: FeaturesLike,
+        Phi_next: FeaturesLike | None,
+        values: tuple[Any, ...],
+        extra: dict[str, Any],
+        *,
+        look_over: bool = True,
     ) -> Log:
         """Features and parameters of every step, checked."""
-        now, following, top = self._features(Phi, Phi_next, look_over=look_over)
-        return Log(now, following, top, self._inputs.parameters(self.rule, "run", len(now), self._K, values, extra))
+        phi, phi_next, top = self._features(Phi, Phi_next, look_over=look_over)
+        parameters = self._inputs.parameters(self.rule, "run", len(phi), self._K, values, extra)
+        return Log(phi, phi_next, top, parameters)
 
-    def _features(self, Phi: Any, Phi_next: Any, *, look_over: bool = True) -> tuple[Features, Features, float]:
+    def _features(
+        self, Phi: FeaturesLike, Phi_next: FeaturesLike | None, *, look_over: bool = True
+    ) -> tuple[Features, Features, float]:
         """φ and φ' of every step, and the largest |component|."""
         read = self._inputs.features
-        now, top = read("Phi", Phi, "run", self.n, self._dtype, look_over=look_over)
+        phi, top = read("Phi", Phi, "run", self.n, self._dtype, look_over=look_over)
         if Phi_next is None:
-            T = len(now) - 1
+            T = len(phi) - 1
             if T < 0:
-                raise inputs.refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
-            return block(now, 0, T), block(now, 1, T + 1), top
-        following, top_next = read("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
-        if len(following) != len(now):
-            raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", str(len(following)))
-        return now, following, max(top, top_next)
+                raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
+            return block(phi, 0, T), block(phi, 1, T + 1), top
+        phi_next, top_next = read("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
+        if len(phi_next) != len(phi):
+            raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(phi)}", str(len(phi_next)))
+        return phi, phi_next, max(top, top_next)
 
-    def _refuse_unfit(self, before: Any, Phi: Any, Phi_next: Any) -> None:
+    def _refuse_unfit(self, snapshot: Snapshot, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> None:
         """Raise if the features were at fault; the state is then restored."""
         try:
             self._features(Phi, Phi_next)
         except ValueError:
-            self._engine.restore(before)
+            self._engine.restore(snapshot)
             raise
 
-    def _make_stepper(self) -> Callable[..., Any] | None:
+    def _make_stepper(self) -> Step | None:
         """The engine's own function for one step, compiled on first use."""
         if not self._decided or self._frozen.all():
             return None
@@ -354,12 +753,99 @@ class Learner(State):
             raise TypeError
         if self._engine.takes_rows:
             return phi
-        out = np.zeros(self.n + 1, self._dtype)  # −1, "none", is the last
-        out[phi.indices] = phi.values
-        return out[:-1]
+        row = np.zeros(self.n + 1, self._dtype)  # −1, "none", is the last
+        row[phi.indices] = phi.values
+        return row[:-1]
+
+    def _begin(self, method: StepSize) -> None:
+        """Set the memory of the method's rule before the first step."""
+        engine = self._engine
+        with np.errstate(over="ignore"):
+            initial = method.memory() | method.vectors()
+        for name, value in initial.items():
+            if np.ndim(value) and np.shape(value) != (self._K,):
+                wanted = "have numbers, or one for each of K learners, in its options"
+                raise refusal("stepsize", "Learner", wanted, f"an array of shape {np.shape(value)}, K={self._K}")
+            remembered = name in self.rule.memory
+            with np.errstate(over="ignore"):
+                cast = np.asarray(value).astype("float64" if remembered else self._dtype)
+            if not np.isfinite(cast).all() or not (remembered or (cast > 0.0).all()):
+                wanted = f"have options in the range of {cast.dtype}, and no bound below 1e-307"
+                raise refusal("stepsize", "Learner", wanted, repr(method))
+            if remembered:
+                engine.scalars[:, self.rule.memory.index(name)] = cast
+            else:
+                rows = np.broadcast_to(cast[..., None], (engine.K, self.n))
+                engine.put(self.rule.vectors.index(name), np.ascontiguousarray(rows))
+
+    def _with(self, engine: Engine, K: int | None, frozen: NDArray[np.bool_], position: int) -> Self:
+        """A learner like this one with another engine."""
+        learner = object.__new__(type(self))
+        kind = self.rule, K, self._dtype, self._threads, self._decided
+        learner.__setstate__((*kind, np.array(frozen), engine, position))
+        return learner
+
+    @classmethod
+    def _joined(cls, hordes: Sequence[Learner]) -> Learner:
+        """``join`` of hordes that fit together."""
+        shards = [horde._engine for horde in hordes]
+        engine = shards[0].like(sum(shard.K for shard in shards))
+        with ExitStack() as stack:
+            for horde in hordes:
+                stack.enter_context(horde._guard.shared)
+            engine.join(shards)
+        frozen = np.concatenate([horde._frozen for horde in hordes])
+        return hordes[0]._with(engine, engine.K, frozen, hordes[0].position)
+
+    def _set_position(self, position: int) -> None:
+        """Set the position in the stream; needed after steps in which the leading learner may have been frozen."""
+        self._leader = int(np.argmin(self._frozen))
+        self._ahead = position - int(self._engine.counts[self._leader])
+
+    def _take(self, engine: Engine) -> None:
+        for name in self.rule.vectors + self.rule.memory:
+            if not hasattr(Learner, name):
+                setattr(Learner, name, _Named(name))
+        self._engine = engine
+        self._stepper = self._predictor = None
+        self._inputs: Any = inputs
+        if engine.takes_tensors:
+            from emphatic.learning import device_inputs  # late: torch is imported only where its tensors are used
+
+            self._inputs = device_inputs
+
+    def _decide(self, features: Features, T: int) -> None:
+        """``auto``: choose the engine and give it the state so far."""
+        if self._decided:
+            return
+        old = self._engine
+        active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
+        elementwise = isinstance(self.rule, ElementwiseRule)
+        name = engines.choose(old.n, self._K, T, active, elementwise=elementwise)
+        new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
+        for r in range(len(self.rule.vectors)):
+            value = old.view(r)
+            if value.any():
+                new.put(r, value)
+        new.scalars[:, : new.M], new.scalars[:, -1] = old.scalars[:, : new.M], old.scalars[:, -1]
+        self._decided = True
+        self._take(new)
+
+    def _vector(self, r: int) -> NDArray[Any]:
+        with self._guard.shared:
+            value = self._engine.vector(r)
+        value = value[0] if self._K is None else value
+        value.flags.writeable = False
+        return value
+
+    def _drop_K(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array[:, 0] if self._K is None else array
 
 
-def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
+# ------------------------------------------------------------------------------------------------ steps
+
+
+def _with_extras(step: Step, rule: AnyRule) -> Step:
     """A step of a rule with extra parameters, passed by name or left at their defaults, or all passed by position."""
 
     def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
@@ -370,7 +856,7 @@ def _with_extras(step: Callable[..., Any], rule: AnyRule) -> Callable[..., Any]:
     return take
 
 
-def _of_numbers(step: Callable[..., Any]) -> Callable[..., Any]:
+def _of_numbers(step: Step) -> Step:
     """The step of one learner as plain Python, which must refuse before it begins what a compiled one cannot read."""
 
     def take(phi: Any, phi_next: Any, *values: Any) -> Any:
@@ -381,7 +867,7 @@ def _of_numbers(step: Callable[..., Any]) -> Callable[..., Any]:
     return take
 
 
-def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.bool_]) -> Callable[..., Any]:
+def _for_horde(step: Step, count: int, K: int, frozen: NDArray[np.bool_]) -> Step:
     """The step of K learners, each parameter a number or (K,); returns None where one is neither."""
     table = np.empty((count, 1, K))
     parameters, rows, shape = tuple(table), [row[0] for row in table], (K,)
@@ -399,14 +885,92 @@ def _for_horde(step: Callable[..., Any], count: int, K: int, frozen: NDArray[np.
     return take
 
 
-def _warn_of(gamma: NDArray[np.float64]) -> None:
+# ------------------------------------------------------------------------------------------------ one run
+
+
+@dataclass(slots=True)
+class Log:
+    """T steps: φ and φ' of each, the largest |component| of these, and the parameters, (T, K)."""
+
+    phi: Features
+    phi_next: Features
+    top: float
+    parameters: Arrays
+
+    def __len__(self) -> int:
+        return len(self.phi)
+
+    def blocks(self, engine: Engine, most: int) -> Iterator[tuple[int, int, Log]]:
+        """The steps in blocks of at most so many, and features in the form that the engine reads: begin, end, log."""
+        T = len(self.phi)
+        fits = isinstance(self.phi, Rows) == isinstance(self.phi_next, Rows) == engine.takes_rows
+        if fits and most >= T:
+            if T:
+                yield 0, T, self
+            return
+        size = most if fits else min(most, _CONVERTED // engine.n)
+        grain = engine.grain[0] or 1
+        size = max(1, size // grain) * grain  # as the engine would cut them itself
+        for begin in range(0, T, size):
+            end = min(begin + size, T)
+            phi, phi_next = (fit(block(rows, begin, end), engine) for rows in (self.phi, self.phi_next))
+            yield begin, end, Log(phi, phi_next, self.top, tuple(p[begin:end] for p in self.parameters))
+
+
+def fit(features: Features, engine: Engine) -> Features:
+    """Features in the form that the engine reads."""
+    if isinstance(features, Rows):
+        return features if engine.takes_rows else features.dense(engine.n, engine.dtype)
+    return Rows.of(features) if engine.takes_rows else features
+
+
+class Collection:
+    """What a run of T steps leaves besides the weights: predictions or their squared errors, and value errors."""
+
+    def __init__(
+        self, engine: Engine, T: int, predicts: bool, aim: object, probe: Probe | None, every: int, *, direct: bool
+    ) -> None:
+        self.K, self._dtype, self._compares = engine.K, engine.dtype, aim is not None
+        rows = T if predicts and aim is None else 0
+        #: (T, K), on the device if requested; no rows if none are requested.
+        self.predictions = engine.room(rows) if direct else np.empty((rows, self.K), engine.dtype)
+        self.squares: Array = np.zeros(self.K)
+        self._probe, self._every = probe, every
+        self.errors = np.empty((0 if probe is None else -(-T // every), self.K))
+        #: How many steps to run at a time, so that little memory is needed.
+        self.most = T if aim is None else max(1, _COMPARED // self.K)
+
+    def room(self, begin: int, end: int) -> Any:
+        """Where the predictions of these steps go."""
+        if self._compares:
+            return np.empty((end - begin, self.K), self._dtype)
+        return self.predictions[begin:end] if len(self.predictions) else self.predictions
+
+    def watch(self, begin: int, frozen: NDArray[np.bool_], freeze: bool) -> Watch:
+        """What to watch from step ``begin`` on."""
+        if self._probe is None:
+            return Watch(frozen, freeze)
+        every = self._every
+        return Watch(frozen, freeze, self._probe, self.errors[-(-begin // every) :], every, -begin % every)
+
+
+def _check_outputs(predictions: object, on_divergence: object, *, device: bool) -> None:
+    """Check the keywords of ``run`` that select its outputs."""
+    if not (predictions is None or isinstance(predictions, bool) or (predictions == "device" and device)):
+        wanted = "be True, False or None, or 'device' with the cuda engine"
+        raise refusal("predictions", "run", wanted, repr(predictions))
+    if on_divergence not in ("raise", "freeze"):
+        raise refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
+
+
+def _warn_of(gamma: Array) -> None:
     """Warn if γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
     constant = len(gamma) > 1 and gamma.strides[0] == 0
     if constant or len(gamma) >= inputs.EPISODE:
         warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=5)
 
 
-def _warn_of_lambda_next(rule: AnyRule, lambda_: Any) -> None:
+def _warn_of_lambda_next(rule: AnyRule, lambda_: Array) -> None:
     """Warn if λ varies over the steps and λ' was not given, so that λ of the same step is used."""
     if len(lambda_) > 1 and (lambda_[1:] != lambda_[:-1]).any():
         warnings.warn(
@@ -414,3 +978,141 @@ def _warn_of_lambda_next(rule: AnyRule, lambda_: Any) -> None:
             "given: λ of the same step is used in its place. Give lambda_next=, row t being λ_{t+1}.",
             stacklevel=4,
         )
+
+
+# ------------------------------------------------------------------------------------------------ several, and files
+
+
+def join(hordes: Sequence[Learner]) -> Learner:
+    """One horde of all these learners, in order: frozen learners stay frozen, and each keeps its own step count.
+
+    Args:
+        hordes: Learners with the same rule, n, dtype and engine, at the same position of their stream, as
+            ``Learner.select`` gives them.
+    """
+    if not isinstance(hordes, Sequence) or not all(isinstance(horde, Learner) for horde in hordes) or not hordes:
+        raise refusal("hordes", "join", "be a list of one learner or more", show(hordes))
+    model = hordes[0]
+    for i, horde in enumerate(hordes):
+        if (horde.rule, horde.n, horde.dtype, horde.engine) != (model.rule, model.n, model.dtype, model.engine):
+            raise refusal("hordes", "join", f"all be like the first, {model!r}", f"{horde!r} at {i}")
+    positions = sorted({horde.position for horde in hordes})
+    if len(positions) > 1:
+        steps = f"steps {', '.join(map(str, positions))}"
+        raise refusal("hordes", "join", "be at the same position of the stream", steps)
+    return Learner._joined(hordes)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    engine: str | None = None,
+    rule: AnyRule | None = None,
+    devices: Sequence[int] | None = None,
+) -> Any:
+    """The ``Learner`` or ``LeastSquares`` that ``save`` wrote; it continues bit for bit on the same engine.
+
+    What ``more`` was saved with it is left in the file: ``load_with`` of its class reads that too.
+
+    Args:
+        path: The file.
+        engine: Another engine to continue with.
+        rule: The ``Rule`` of your own that the learner has, which a file does not hold.
+        devices: The GPUs among which the cuda engine divides the learners; they are not saved.
+    """
+    if checkpoint.has_entry(path, "least_squares"):
+        from emphatic.learning.least_squares import LeastSquares
+
+        for name, value in (("engine", engine), ("rule", rule), ("devices", devices)):
+            if value is not None:
+                raise refusal(name, "load", "be left out for a LeastSquares learner", show(value))
+        return LeastSquares.load_with(path)[0]
+    return Learner._load(path, engine, rule, devices)[0]
+
+
+# ------------------------------------------------------------------------------------------------ recording
+
+#: Where all of these are 0 a step changes no weight, whatever the rule.
+_OFF = ("alpha", "beta", "rho", "gamma_next", "R")
+
+
+class RecordedLearner:
+    """The learner of K questions. One that would diverge is ``frozen``: it keeps its last weights; the others continue.
+
+    ``constant`` has all parameters of a step, (1, K) each, of which I, ρ, γ' and R are passed anew in each step. No
+    component of φ is larger than ``top``; where that is None, the components are checked.
+    """
+
+    def __init__(self, learner: Learner, constant: Arrays, top: float | None, record: bool) -> None:
+        self.learner, self._constant, self._top = learner, constant, top
+        self._phi_next: Rows | None = None  # of the last step, where its largest component is known
+        self._top_next = 0.0
+        self._off = [at for at, name in enumerate(learner.rule.parameters) if name in _OFF]
+        self._steps: list[tuple[Any, ...]] | None = [] if record else None
+
+    @property
+    def frozen(self) -> NDArray[np.bool_]:
+        """Which questions are frozen, (K,)."""
+        frozen: NDArray[np.bool_] = self.learner.frozen
+        return frozen
+
+    def learn(
+        self,
+        phi: Rows,
+        phi_next: Rows,
+        I: Array,
+        rho: Array,
+        gamma: Array,
+        R: Array,
+        alpha: Array | None = None,
+        extra: Mapping[str, Array] | None = None,
+        afresh: bool = False,
+    ) -> Array:
+        """Learn from T steps with parameters (T, K); returns θ·φ' after each, (T, K).
+
+        ``alpha`` may be given where no other parameter depends on it, and ``extra`` parameters that vary. With
+        ``afresh`` all is as ``Learner.run`` and ``Learner.predict`` would do it, bit for bit.
+        """
+        constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
+        if extra:
+            names = self.learner.rule.parameters
+            constant = [extra.get(name, p) for name, p in zip(names, constant, strict=True)]
+        parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
+        counts = self.learner.steps_taken if self._steps is not None else None
+        top = self._top
+        if top is None or afresh:
+            # φ of a step is mostly φ' of the step before, whose largest component is known.
+            top_now = self._top_next if phi is self._phi_next else float(np.abs(phi.values).max(initial=0.0))
+            self._phi_next, self._top_next = phi_next, float(np.abs(phi_next.values).max(initial=0.0))
+            top = max(top_now, self._top_next)
+        v = self.learner._step(phi, phi_next, top, parameters, afresh)
+        if self._steps is not None:
+            learned = self.learner.steps_taken - counts
+            parameters = self._without(parameters, np.arange(len(phi))[:, None] >= learned)
+            features = (phi.indices, phi.values, phi_next.indices, phi_next.values)
+            self._steps.append((*(array.reshape(len(phi), -1) for array in features), *parameters))
+        return v
+
+    def cut(self) -> None:
+        """Start a new sequence."""
+        self.learner.cut()
+        if self._steps:
+            index, value, _, _, *parameters = (array[-1:] for array in self._steps[-1])
+            index, value = np.full_like(index, -1), np.zeros_like(value)
+            nothing = self._without(tuple(parameters), np.ones_like(parameters[0], bool))
+            self._steps.append((index, value, index, value, *nothing))
+
+    def log(self) -> dict[str, Any]:
+        """The arguments of ``Learner.run`` that lead to the same weights.
+
+        A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight and forgets the traces.
+        """
+        if not self._steps:
+            raise RuntimeError("Nothing was recorded: pass record=True when creating it.")
+        index, value, index_next, value_next, *parameters = map(np.concatenate, zip(*self._steps, strict=True))
+        phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next)}
+        return phi | dict(zip(self.learner.rule.parameters, parameters, strict=True))
+
+    def _without(self, parameters: Arrays, ineffective: NDArray[np.bool_]) -> Arrays:
+        """The parameters of steps (T, K), where the marked ones change nothing."""
+        return tuple(np.where(ineffective, 0.0, p) if at in self._off else p for at, p in enumerate(parameters))

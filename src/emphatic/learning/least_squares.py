@@ -21,38 +21,51 @@ is no longer active would otherwise leave A singular.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules
+from emphatic.common.guard import Guard
+from emphatic.common.names import refusal
 from emphatic.engines.base import Features, Rows, block
 from emphatic.errors import Diverged
-from emphatic.learning import inputs
-from emphatic.learning.active import Active
-from emphatic.learning.least_squares_state import LIMIT, Array, LeastSquaresState
+from emphatic.learning import checkpoint, inputs
+from emphatic.learning.inputs import Active, FeaturesLike, Numbers
+from emphatic.learning.tensors import Stored, TensorPart
 
 __all__ = ["LIMIT", "LeastSquares"]
 
-#: Weights that are kept at a time for a probe, and components of φ that are converted at a time.
+Array = NDArray[np.float64]
+
+#: The most features, unless another limit is given: two matrices of 4,000² take 256 MB, and a step about 0.1 s.
+LIMIT = 4000
+#: P and θ are computed directly after so many steps, or two for each feature: it adds little to the cost of a step.
+_PERIOD = 512
+#: The least that forgetting leaves of the ridge.
+_LEFT = 1e-12
+#: Weights that are held at a time for a probe, and components of φ that are converted at a time.
 _KEPT = 1 << 20
 #: What may keep A and b finite: there is no alpha.
 _REMEDY = "smaller rho, lambda_ or I, or smaller features and rewards"
+#: Prefix of the names of arrays that a user saves with a learner.
+_MORE = "more."
+#: The arrays of the state as files name them, in the order of ``_arrays``; the latter of a matrix in common.
+_ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "steps_taken")
+_COMMON = ("Pb", "Pe", "phi_next")
 
 
-class LeastSquares(LeastSquaresState):
+class LeastSquares:
     """K learners by least squares, LSTD(λ) or with ``emphatic`` ELSTD(λ); K=None is a single one without the K axis.
-
-    ``ridge`` is what A begins with, on its diagonal: so many rows' worth of a prior θ = 0, where features are about 1.
-    ``forgetting`` is the factor by which everything before a step counts less after it; 1 forgets nothing. Both may be
-    (K,), one for each learner.
 
     Learners that share λ, γ, ρ and I share one matrix as well, and differ in R only. So do learners with different γ
     whose λ and ρ have been 1 from the first step on, with a common I, without forgetting, and where φ follows φ'. From
     the first step on in which that does not hold, or where ridge or forgetting are (K,), each has its own. A matrix
-    takes 16 n² bytes and about 8 n² operations a step (``nbytes``, ``matrices``); more features than ``limit`` are
-    refused.
+    takes 16 n² bytes and about 8 n² operations a step (``nbytes``, ``matrices``).
 
     >>> import numpy as np
     >>> learner = LeastSquares(1, ridge=1e-9)
@@ -61,32 +74,104 @@ class LeastSquares(LeastSquaresState):
     2.0
     >>> learner
     LeastSquares(n=1, emphatic=False, steps=100)
+
+    Args:
+        n: The number of features.
+        K: The number of learners; None for one without the K axis.
+        emphatic: Whether updates are weighted by emphasis, as in ELSTD(λ).
+        forgetting: The factor by which everything before a step counts less after it, a number or (K,); 1 forgets
+            nothing.
+        ridge: What A begins with on its diagonal, a number or (K,): so many rows' worth of a prior θ = 0, where
+            features are about 1.
+        limit: The most features that are accepted.
     """
 
-    def learn(self, I: Any, lambda_: Any, phi: Any, rho: Any, R: Any, phi_next: Any, gamma_next: Any) -> Any:
+    def __init__(
+        self,
+        n: int,
+        K: int | None = None,
+        *,
+        emphatic: bool = False,
+        forgetting: float | ArrayLike = 1.0,
+        ridge: float | ArrayLike = 1.0,
+        limit: int = LIMIT,
+    ) -> None:
+        n, limit = inputs.whole("n", n, "LeastSquares"), inputs.whole("limit", limit, "LeastSquares")
+        self._K = None if K is None else inputs.whole("K", K, "LeastSquares")
+        if not isinstance(emphatic, bool):
+            raise refusal("emphatic", "LeastSquares", "be True or False", repr(emphatic))
+        if n > limit:
+            needs = f"{16 * n * n / 1e9:,.1f} GB for each matrix"
+            wanted = f"be at most {limit:,}: it takes n² memory and time, {needs}. Use a Learner, or give a limit"
+            raise refusal("n", "LeastSquares", wanted, f"{n:,}")
+        self.n, self.emphatic, self.limit = n, emphatic, limit
+        options = {
+            "forgetting": _option("forgetting", forgetting, self._K, 1.0),
+            "ridge": _option("ridge", ridge, self._K, inputs.LARGEST),
+        }
+        count, G = self._K or 1, max(map(len, options.values()))
+        self._forgetting, self._ridge = (np.array(np.broadcast_to(p, G)) for p in options.values())
+        self._A, self._P = np.zeros((G, n, n)), np.zeros((G, n, n))
+        for g in range(G):
+            np.fill_diagonal(self._A[g], self._ridge[g])
+            with np.errstate(over="ignore"):  # beyond 1e308 the first step solves directly
+                np.fill_diagonal(self._P[g], 1.0 / self._ridge[g])
+        self._b, self._theta = np.zeros((count, n)), np.zeros((count, n))
+        self._e, self._memory = np.zeros((G, n)), np.zeros((G, 2))
+        #: Of learners with a matrix in common: Pb, Pe and φ' of the last step.
+        self._Pb, self._Pe, self._phi_next = (np.zeros(shape) for shape in ((0, n), (0, n), (0,)))
+        self._frozen, self._delta = np.zeros(G, bool), np.zeros(count)
+        self._taken = np.zeros(count, np.int64)
+        self._steps = 0
+        self._period = max(_PERIOD, 2 * n)
+        if (least := float(self._forgetting.min())) < 1.0:
+            self._period = max(1, min(self._period, int(math.log(_LEFT) / math.log(least))))
+        self._guard = Guard("learner")
+
+    # ------------------------------------------------------------------ learning
+
+    def learn(
+        self,
+        I: Numbers,
+        lambda_: Numbers,
+        phi: FeaturesLike,
+        rho: Numbers,
+        R: Numbers,
+        phi_next: FeaturesLike,
+        gamma_next: Numbers,
+    ) -> Any:
         """One step; returns the TD error δ = R + γ'θ·φ' − θ·φ, from before the update.
 
         Arguments are those of ``Learner.learn``, without alpha, and in its order.
+
+        Args:
+            I: The interest in φ.
+            lambda_: The trace parameter λ.
+            phi: The features φ of the state, (n,) or ``Active``.
+            rho: The importance sampling ratio ρ of the action taken.
+            R: The cumulant R that followed.
+            phi_next: The features φ' of the next state.
+            gamma_next: The discount γ' at the next state.
         """
         with self._guard:
-            now, following = (self._features(name, p, "learn") for name, p in (("phi", phi), ("phi_next", phi_next)))
+            row, row_next = self._features("phi", phi, "learn"), self._features("phi_next", phi_next, "learn")
             parameters = self._parameters("learn", 1, (gamma_next, lambda_, rho, I), R)
             try:
-                self._run(now, following, *parameters, "raise")
+                self._run(row, row_next, *parameters, "raise")
             except Diverged as error:
                 raise Diverged(self._steps, error.learner, "learn", error.remedy) from None
             return float(self._delta[0]) if self._K is None else self._delta.copy()
 
     def run(
         self,
-        Phi: Any,
-        R: Any,
-        gamma_next: Any,
+        Phi: FeaturesLike,
+        R: Numbers,
+        gamma_next: Numbers,
         *,
-        lambda_: Any = 0.0,
-        rho: Any = 1.0,
-        I: Any = 1.0,
-        Phi_next: Any = None,
+        lambda_: Numbers = 0.0,
+        rho: Numbers = 1.0,
+        I: Numbers = 1.0,
+        Phi_next: FeaturesLike | None = None,
         predictions: bool = True,
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         probe_every: int = 1,
@@ -95,51 +180,59 @@ class LeastSquares(LeastSquaresState):
         """Learn from a whole log; returns the predictions θ_t·φ_t made before each update, (T,) or (T, K).
 
         Arguments are those of ``Learner.run``, without alpha; so is what is returned with a ``probe``.
+
+        Args:
+            Phi: The features, (T+1, n), row t being φ_t; with ``Phi_next``, (T, n).
+            R: The cumulants.
+            gamma_next: The discounts γ'.
+            lambda_: The trace parameters λ.
+            rho: The importance sampling ratios ρ.
+            I: The interests.
+            Phi_next: φ' of each step, (T, n), where that is not φ of the next step.
+            predictions: False returns None in their place.
+            probe: (Phi_s, v, d): also returns the root mean square value error before each update.
+            probe_every: The error is computed before each ``probe_every``-th update.
+            on_divergence: "raise" raises ``Diverged``; with "freeze" a learner that would diverge keeps its last
+                finite weights, and the others continue.
         """
         if not isinstance(predictions, bool):
-            raise inputs.refusal("predictions", "run", "be True or False", repr(predictions))
+            raise refusal("predictions", "run", "be True or False", repr(predictions))
         if on_divergence not in ("raise", "freeze"):
-            raise inputs.refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
+            raise refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
         with self._guard:
-            now = self._features("Phi", Phi, "run")
-            if Phi_next is None:
-                if not len(now):
-                    raise inputs.refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
-                now, following = block(now, 0, len(now) - 1), block(now, 1, len(now))
-            else:
-                following = self._features("Phi_next", Phi_next, "run")
-                if len(following) != len(now):
-                    got = str(len(following))
-                    raise inputs.refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(now)}", got)
-            T, count = len(now), self._K or 1
+            rows, rows_next = self._log(Phi, Phi_next)
+            T, count = len(rows), self._K or 1
             goal = None if probe is None else inputs.probe(probe, self.n, self._K)
             every = inputs.whole("probe_every", probe_every, "run")
             parameters, rewards = self._parameters("run", T, (gamma_next, lambda_, rho, I), R)
-            made = np.empty((T if predictions else 0, count))
+            values = np.empty((T if predictions else 0, count))
             errors = np.empty((0 if goal is None else -(-T // every), count))
             size = max(1, _KEPT // (self.n * (1 if goal is None else count)))
             for begin in range(0, T, size):
                 end, skip = min(begin + size, T), -begin % every
                 due = range(begin + skip, end, every)
                 weights = np.empty((0 if goal is None else len(due), count, self.n))
-                self._run(
-                    block(now, begin, end), block(following, begin, end), parameters[:, begin:end], rewards[begin:end],
-                    on_divergence, made[begin:end], weights, every, skip, begin,
-                )  # fmt: skip
+                steps = block(rows, begin, end), block(rows_next, begin, end), parameters[:, begin:end]
+                outputs: tuple[Any, ...] = (values[begin:end], weights, every, skip, begin)
+                self._run(*steps, rewards[begin:end], on_divergence, *outputs)
                 if goal is not None:
                     for step, theta in zip(due, weights, strict=True):
                         errors[step // every] = goal(theta)
-            answer = self._without_K(made) if predictions else None
+            answer = self._without_K(values) if predictions else None
             return answer if goal is None else (answer, self._without_K(errors))
 
-    def predict(self, phi: Any) -> Any:
-        """θ·φ for φ of shape (n,) or (T, n), ``Active`` or CSR: a number or (T,); with K learners (K,) or (T, K)."""
+    def predict(self, phi: FeaturesLike) -> Any:
+        """θ·φ for one φ or several: a number or (T,); with K learners (K,) or (T, K).
+
+        Args:
+            phi: (n,) or (T, n), as an array, ``Active`` or CSR.
+        """
         with self._guard.shared:
             rows = self._features("phi", phi, "predict")
             dense = rows.dense(self.n, "float64") if isinstance(rows, Rows) else rows
             answer = np.einsum("ti,ki->tk", dense, self._theta)
-            one = (phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)) == 1
-            if not one:
+            ndim = phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)  # type: ignore[arg-type]
+            if ndim != 1:
                 return self._without_K(answer)
             return float(answer[0, 0]) if self._K is None else answer[0]
 
@@ -152,61 +245,208 @@ class LeastSquares(LeastSquaresState):
                 self._split()
             self._e[:], self._Pe[:], self._memory[:] = 0.0, 0.0, 0.0
 
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def K(self) -> int | None:
+        """The number of learners; None for one without the K axis."""
+        return self._K
+
+    @property
+    def theta(self) -> Array:
+        """θ = A⁻¹b, (n,) or (K, n): a copy."""
+        return self._first(self._theta)
+
+    @property
+    def b(self) -> Array:
+        """b, (n,) or (K, n): a copy."""
+        return self._first(self._b)
+
+    @property
+    def A(self) -> Array:
+        """A, with the ridge: (n, n), or (K, n, n): a copy."""
+        return self._of_each(self._A) - self._open() if self._is_common else self._of_each(self._A)
+
+    @property
+    def e(self) -> Array:
+        """The trace, (n,) or (K, n)."""
+        return self._of_each(self._e)
+
+    @property
+    def steps(self) -> int:
+        """The steps so far."""
+        return self._steps
+
+    @property
+    def steps_taken(self) -> Any:
+        """The steps that each learner has learned from, (K,): fewer for one that was frozen."""
+        return int(self._taken[0]) if self._K is None else self._taken.copy()
+
+    @property
+    def frozen(self) -> Any:
+        """Which learners are frozen because they would have diverged, (K,)."""
+        frozen = np.broadcast_to(self._frozen, self._K or 1)
+        return bool(frozen[0]) if self._K is None else frozen.copy()
+
+    @property
+    def matrices(self) -> int:
+        """1 where one matrix serves all learners, else K."""
+        return len(self._A)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the state in bytes."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    def __repr__(self) -> str:
+        K = "" if self._K is None else f", K={self._K}"
+        return f"LeastSquares(n={self.n}{K}, emphatic={self.emphatic}, steps={self._steps})"
+
+    # ------------------------------------------------------------------ copying and saving
+
+    def copy(self) -> Self:
+        """Another learner in the same state."""
+        with self._guard.shared:
+            learner = object.__new__(type(self))
+            vars(learner).update(vars(self) | {f"_{name}": array.copy() for name, array in self._state().items()})
+            learner._delta, learner._guard = self._delta.copy(), Guard("learner")
+            return learner
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.copy()
+
+    def save(self, path: str | os.PathLike[str], **more: object) -> None:
+        """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
+
+        Args:
+            path: The file to write; one that exists is replaced.
+            **more: What to save with the learner, for ``load_with``: arrays as arrays, other values as JSON in the
+                header.
+        """
+        with self._guard.shared:
+            header = {"n": self.n, "K": self._K, "emphatic": self.emphatic, "limit": self.limit, "steps": self._steps}
+            arrays = self._arrays()
+            entries, tensors = checkpoint.pack(more, _MORE, (*arrays, "format", "least_squares"))
+            state = {name: TensorPart.of(array) for name, array in arrays.items()}
+            checkpoint.write(path, {"least_squares": header, "more": entries}, state | tensors)
+
+    @classmethod
+    def load_with(cls, path: str | os.PathLike[str]) -> tuple[Self, dict[str, Any]]:
+        """The learner that ``save`` wrote, and the ``more`` that was saved with it.
+
+        Args:
+            path: The file.
+        """
+        with checkpoint.open_sound(path) as (header, stored):
+            if "least_squares" not in header:
+                raise ValueError("it does not hold a LeastSquares; emphatic.load opens other learners")
+            return cls._restored(header["least_squares"], stored), checkpoint.unpack(header["more"], stored, _MORE)
+
+    @classmethod
+    def _restored(cls, header: Mapping[str, Any], stored: Mapping[str, Stored]) -> Self:
+        """From an open checkpoint; ValueError, KeyError or TypeError if it is invalid."""
+        G = stored["forgetting"].shape
+        if len(G) != 1 or G[0] not in (1, header["K"] or 1) or any(stored[name].shape[:1] != G for name in ("A", "P")):
+            raise ValueError("its matrices are neither one nor one for each learner")
+        options = {
+            name: option if len(option := stored[name].array()) > 1 else option[0] for name in ("forgetting", "ridge")
+        }
+        learner = cls(header["n"], header["K"], emphatic=header["emphatic"], limit=header["limit"], **options)
+        if len(learner._A) < G[0]:
+            learner._split()
+        if "phi_next" in stored:
+            if G[0] != 1:
+                raise ValueError("it has both a matrix in common and one for each learner")
+            learner._share()
+        for name, array in learner._arrays().items():
+            tensor = stored[name]
+            if (tensor.dtype, tensor.shape) != (array.dtype.name, array.shape):
+                raise ValueError(f"its {name!r} is {tensor.dtype} of shape {tensor.shape}")
+            tensor.into(array)
+            if name not in ("P", "Pb", "Pe") and not np.isfinite(array).all():
+                raise ValueError(f"its {name!r} is not finite")
+        steps = header["steps"]
+        if not (type(steps) is int and 0 <= learner._taken.min() <= learner._taken.max() <= steps):
+            raise ValueError(f"its counts of steps are not from 0 to {steps!r}")
+        learner._steps = steps
+        return learner
+
     # ------------------------------------------------------------------ inside
 
-    def _features(self, name: str, value: Any, function: str) -> Features:
+    def _features(self, name: str, value: FeaturesLike, function: str) -> Features:
         return inputs.features(name, inputs.import_array(name, value, function), function, self.n, "float64")[0]
 
-    def _parameters(self, function: str, T: int, values: tuple[Any, ...], R: Any) -> tuple[Array, Array]:
+    def _log(self, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> tuple[Features, Features]:
+        """φ and φ' of every step of ``run``."""
+        rows = self._features("Phi", Phi, "run")
+        if Phi_next is None:
+            if not len(rows):
+                raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
+            return block(rows, 0, len(rows) - 1), block(rows, 1, len(rows))
+        rows_next = self._features("Phi_next", Phi_next, "run")
+        if len(rows_next) != len(rows):
+            raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(rows)}", str(len(rows_next)))
+        return rows, rows_next
+
+    def _parameters(self, function: str, T: int, values: tuple[Numbers, ...], R: Numbers) -> tuple[Array, Array]:
         """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get a matrix each.
 
         If they differ in γ alone, and sums telescope from the first step on, they get one in common.
         """
         rule, names = rules.get("etd"), ("gamma_next", "lambda_", "rho", "I")
-        found = [
-            inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)
-        ]  # fmt: skip
+        series = [inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)]
         rewards = np.ascontiguousarray(inputs.series(function, T, self._K, rule, "R", R))
         if len(self._A) < (self._K or 1):
-            differ = [p.strides[1] != 0 and bool((p != p[:, :1]).any()) for p in found]
-            telescopes = not any(differ[1:]) and (found[1] == 1.0).all() and (found[2] == 1.0).all()
+            differ = [p.strides[1] != 0 and bool((p != p[:, :1]).any()) for p in series]
+            telescopes = not any(differ[1:]) and (series[1] == 1.0).all() and (series[2] == 1.0).all()
             if telescopes and differ[0] and not self._steps and self._forgetting[0] == 1.0:
                 self._share()
             elif not telescopes if self._is_common else any(differ):
                 self._split()
-        return np.stack([p[:, : len(self._e)] for p in found]), rewards
+        return np.stack([p[:, : len(self._e)] for p in series]), rewards
 
     def _run(
-        self, now: Features, following: Features, parameters: Array, R: Array, on_divergence: str,
-        made: Array | None = None, weights: Array | None = None, every: int = 1, skip: int = 0, offset: int = 0,
-    ) -> None:  # fmt: skip
-        """Some steps, with predictions and weights into the arrays given; ``offset`` is the first one's number."""
+        self,
+        rows: Features,
+        rows_next: Features,
+        parameters: Array,
+        R: Array,
+        on_divergence: str,
+        values: Array | None = None,
+        weights: Array | None = None,
+        every: int = 1,
+        skip: int = 0,
+        offset: int = 0,
+    ) -> None:
+        """Some steps, with predictions and weights into the arrays given; ``offset`` is the first step's number."""
         from emphatic.learning import least_squares_kernels as kernels
 
-        Phi, Phi_next = (p.dense(self.n, "float64") if isinstance(p, Rows) else p for p in (now, following))
-        made = np.empty((0, len(self._theta))) if made is None else made
+        Phi, Phi_next = (p.dense(self.n, "float64") if isinstance(p, Rows) else p for p in (rows, rows_next))
+        values = np.empty((0, len(self._theta))) if values is None else values
         weights = np.empty((0, *self._theta.shape)) if weights is None else weights
-        parameters, period, t, after = np.ascontiguousarray(parameters), self._period, 0, -1
+        # Of the step at t, the matrices up to ``done_up_to`` are done: a kernel returns in the midst of a step where a
+        # matrix must be done_up_to for directly.
+        parameters, period, t, done_up_to = np.ascontiguousarray(parameters), self._period, 0, -1
         while t < len(Phi):
             due = min(len(Phi), t + period - self._steps % period)
             data = Phi[:due], Phi_next[:due], parameters[:, :due].copy(), R[:due], t
+            outputs: tuple[Any, ...] = (self._frozen, values, weights, every, skip, self._delta)
             if self._is_common:
-                done, how, g = kernels.common_steps(
-                    *data, self.emphatic, self._A[0], self._P[0], self._b, self._theta, self._e, self._memory, self._Pb,
-                    self._Pe, self._phi_next, self._frozen, made, weights, every, skip, self._delta,
-                )  # fmt: skip
+                state = self._A[0], self._P[0], self._b, self._theta, self._e, self._memory
+                common = self._Pb, self._Pe, self._phi_next
+                done, how, g = kernels.common_steps(*data, self.emphatic, *state, *common, *outputs)
             else:
-                done, how, g = kernels.steps(
-                    *data, after, self.emphatic, self._forgetting, self._A, self._P, self._b, self._theta, self._e,
-                    self._memory, self._frozen, made, weights, every, skip, self._delta,
-                )  # fmt: skip
+                matrices = self._forgetting, self._A, self._P, self._b, self._theta, self._e, self._memory
+                done, how, g = kernels.steps(*data, done_up_to, self.emphatic, *matrices, *outputs)
             self._pass(done - t)
-            t, after = done, -1
+            t, done_up_to = done, -1
             if how == kernels.APART or (how == kernels.DIVERGED and self._is_common and on_divergence == "freeze"):
                 self._split()
                 continue
             if how == kernels.SINGULAR:
-                how, after = kernels.DONE if self._solve(g) else kernels.DIVERGED, -1 if self._is_common else g
+                how, done_up_to = kernels.DONE if self._solve(g) else kernels.DIVERGED, -1 if self._is_common else g
             if how == kernels.DIVERGED:
                 if on_divergence == "raise":
                     raise Diverged(offset + t, g, remedy=_REMEDY)
@@ -229,19 +469,78 @@ class LeastSquares(LeastSquaresState):
         from emphatic.engines.compiled import blas_threads
         from emphatic.learning import least_squares_kernels as kernels
 
-        own = slice(None) if len(self._A) == 1 else slice(g, g + 1)
+        learners = slice(None) if len(self._A) == 1 else slice(g, g + 1)
         with blas_threads(1), np.errstate(all="ignore"):
-            if not (np.isfinite(self._A[g]).all() and np.isfinite(self._b[own]).all()):
+            if not (np.isfinite(self._A[g]).all() and np.isfinite(self._b[learners]).all()):
                 return False
             try:
                 P = np.linalg.inv(self._A[g])
             except np.linalg.LinAlgError:
                 P = np.full((self.n, self.n), np.nan)
-            theta = self._b[own] @ P.T
+            theta = self._b[learners] @ P.T
             self._P[g] = P
             if self._is_common:
                 self._Pb[:], self._Pe[:] = theta, self._e @ P.T
                 kernels.solve_common(self._memory, self._Pb, self._Pe, self._phi_next, self._theta)
             elif np.isfinite(theta).all():
-                self._theta[own] = theta
+                self._theta[learners] = theta
         return True
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        """The arrays that change, by the names of their attributes."""
+        names = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
+        return {name: getattr(self, f"_{name}") for name in (*names, *(_COMMON if self._is_common else ()))}
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The same as files name and hold them."""
+        arrays = [array.view(np.uint8) if array.dtype == bool else array for array in self._state().values()]
+        return dict(zip((*_ARRAYS, *(_COMMON if self._is_common else ())), arrays, strict=True))
+
+    def _first(self, array: Array) -> Array:
+        return np.array(array[0] if self._K is None else array)
+
+    def _of_each(self, array: Array) -> Array:
+        """Of each learner, from what each matrix has."""
+        return np.array(array[0]) if self._K is None else np.array(np.broadcast_to(array, (self._K, *array.shape[1:])))
+
+    def _without_K(self, array: Array) -> Array:
+        return array[:, 0] if self._K is None else array
+
+    @property
+    def _is_common(self) -> bool:
+        """Whether learners with γ and traces of their own have S = A + γ' e φ'ᵀ in common."""
+        return len(self._phi_next) > 0
+
+    def _open(self) -> Array:
+        """γ' e φ'ᵀ of each learner with a matrix in common, (K, n, n)."""
+        return (self._memory[:, :1] * self._e)[:, :, None] * self._phi_next
+
+    def _share(self) -> None:
+        """Before the first step: what learners with λ = 1 need beside a matrix in common."""
+        count = self._K or 1
+        self._e, self._memory = np.zeros((count, self.n)), np.zeros((count, 2))
+        self._Pb, self._Pe, self._phi_next = np.zeros((count, self.n)), np.zeros((count, self.n)), np.zeros(self.n)
+
+    def _split(self) -> None:
+        """Give each learner its own matrix, as it is now."""
+        common, K = self._is_common, self._K or 1
+        for name in ("forgetting", "ridge", "A", "P", "frozen", *(() if common else ("e", "memory"))):
+            shared = getattr(self, f"_{name}")
+            setattr(self, f"_{name}", np.repeat(shared, K, axis=0))
+        if common:
+            self._A -= self._open()
+            with np.errstate(all="ignore"):  # where A is singular P is not finite, and the next step solves directly
+                denominator = 1.0 - self._memory[:, 0] * (self._Pe @ self._phi_next)
+                along = self._memory[:, :1] * (self._phi_next @ self._P[0]) / denominator[:, None]
+                self._P += self._Pe[:, :, None] * along[:, None]
+            self._Pb, self._Pe, self._phi_next = (np.zeros(shape) for shape in ((0, self.n), (0, self.n), (0,)))
+
+
+def _option(name: str, value: ArrayLike, K: int | None, most: float) -> Array:
+    """A positive number, or one for each learner, as (1,) or (K,)."""
+    array = np.asarray(inputs.real_array(name, value, "LeastSquares"), np.float64)
+    form = "a number" if K is None else f"a number or {K} numbers"
+    if array.shape not in ((), (K,)) or not ((array > 0.0) & (array <= most)).all():
+        wanted = f"be {form} greater than 0" + (" and at most 1" if most == 1.0 else ", and finite")
+        raise refusal(name, "LeastSquares", wanted, repr(value))
+    return array.reshape(-1)

@@ -24,9 +24,19 @@ __all__ = ["DTYPES", "Stored", "TensorPart", "encode_header", "pieces", "read", 
 
 #: Names of number types, in the order in which their arrays come.
 _DTYPES = {
-    "U64": "uint64", "I64": "int64", "F64": "float64", "F32": "float32", "U32": "uint32", "I32": "int32",
-    "F16": "float16", "U16": "uint16", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
-}  # fmt: skip
+    "U64": "uint64",
+    "I64": "int64",
+    "F64": "float64",
+    "F32": "float32",
+    "U32": "uint32",
+    "I32": "int32",
+    "F16": "float16",
+    "U16": "uint16",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 #: The same as NumPy names them.
 DTYPES = tuple(_NAMES)
@@ -97,7 +107,7 @@ def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, Tenso
                 checksum.update(piece.data)
                 file.write(piece.data)
         checksums[name] = checksum.hexdigest()
-    if file.tell() != len(header) + sum(_nbytes(part.dtype, part.shape) for part in parts.values()):
+    if file.tell() != len(header) + sum(_nbytes(tensor.dtype, tensor.shape) for tensor in parts.values()):
         raise ValueError("the blocks of an array do not add up to its shape")
     return checksums
 
@@ -121,10 +131,10 @@ class Stored:
         """Fill a contiguous array with the numbers from the ``first`` on."""
         assert out.flags.c_contiguous
         flat = out.reshape(-1).view(np.uint8)
-        whole = flat.size == _nbytes(self.dtype, self.shape)
-        found = self._read(flat, first * out.itemsize, hashed=whole and self.checksum is not None)
-        if whole:
-            self._compare(found)
+        complete = flat.size == _nbytes(self.dtype, self.shape)
+        checksum = self._read(flat, first * out.itemsize, hashed=complete and self.checksum is not None)
+        if complete:
+            self._compare(checksum)
         if sys.byteorder == "big":
             out.byteswap(inplace=True)
 
@@ -138,12 +148,12 @@ class Stored:
         """Compare with the checksum, unless that has been done; ValueError if they differ."""
         if self.checksum is None:
             return
-        size, found, room = _nbytes(self.dtype, self.shape), xxhash.xxh3_64(), np.empty(_READ, np.uint8)
+        size, checksum, room = _nbytes(self.dtype, self.shape), xxhash.xxh3_64(), np.empty(_READ, np.uint8)
         for at in range(0, size, _READ):
             piece = room[: min(_READ, size - at)]
             self._read(piece, at)
-            found.update(piece.data)
-        self._compare(found.hexdigest())
+            checksum.update(piece.data)
+        self._compare(checksum.hexdigest())
 
     def _read(self, flat: NDArray[np.uint8], at: int, *, hashed: bool = False) -> str:
         """Read bytes of the array from this one on; returns their checksum."""
@@ -157,8 +167,8 @@ class Stored:
                 checksum.update(piece.data)
         return checksum.hexdigest()
 
-    def _compare(self, found: str) -> None:
-        if self.checksum is not None and found != self.checksum:
+    def _compare(self, checksum: str) -> None:
+        if self.checksum is not None and checksum != self.checksum:
             raise ValueError(f"its {self.name!r} does not match its checksum: the file was damaged or changed")
         self.checksum = None
 
@@ -166,8 +176,8 @@ class Stored:
 def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:
     """The metadata, and the arrays that the file holds; ValueError if it is not complete. No array is read yet."""
     size = os.fstat(file.fileno()).st_size
-    first = file.read(8)
-    length = int.from_bytes(first, "little")
+    prefix = file.read(8)
+    length = int.from_bytes(prefix, "little")
     body = 8 + length
     if not (size >= 8 and length <= _LONGEST and body <= size):
         raise ValueError(f"its header would have {length} bytes")
@@ -178,22 +188,22 @@ def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(entry, str) for entry in metadata.values()):
         raise ValueError("its metadata are not all text")
-    found: dict[str, Stored] = {}
+    arrays: dict[str, Stored] = {}
     end = body
     for name, entry in header.items():
-        kind, shape, (begin, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        sizes = [begin, last, *shape]
+        kind, shape, (begin, stop) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        sizes = [begin, stop, *shape]
         if not (kind in _DTYPES and isinstance(shape, list) and all(type(x) is int and x >= 0 for x in sizes)):
             raise ValueError(f"its {name!r} has no proper dtype, shape or place")
-        if last - begin != _nbytes(_DTYPES[kind], shape):
-            raise ValueError(f"its {name!r} is {kind} {shape} in {last - begin} bytes")
-        found[name] = Stored(file, name, _DTYPES[kind], tuple(shape), body + begin)
-        end = max(end, body + last)
+        if stop - begin != _nbytes(_DTYPES[kind], shape):
+            raise ValueError(f"its {name!r} is {kind} {shape} in {stop - begin} bytes")
+        arrays[name] = Stored(file, name, _DTYPES[kind], tuple(shape), body + begin)
+        end = max(end, body + stop)
     if end != size:
         raise ValueError(f"it has {size} bytes where {end} are expected")
-    if encode_header(metadata, found) != first + text:  # arrays that overlap or leave gaps, names that come twice, …
+    if encode_header(metadata, arrays) != prefix + text:  # arrays that overlap or leave gaps, names that come twice, …
         raise ValueError("its header is not written as this library writes it")
-    return metadata, found
+    return metadata, arrays
 
 
 def _nbytes(dtype: str, shape: Iterable[int]) -> int:

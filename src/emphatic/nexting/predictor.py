@@ -35,21 +35,22 @@ from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock
-from emphatic.tables.delimited import LOOK_LINES
-from emphatic.tables.jsonlines import is_nested
-from emphatic.tables.notation import Notation, ParsedRow, RowParser
+from emphatic.tables.fields import TimeColumn
 from emphatic.tables.pipe import (
     BLOCK,
     JSON,
     Malformed,
+    Notation,
+    ParsedRow,
     Reading,
     Readings,
+    RowParser,
     TextForm,
     collect,
     collect_readings,
     line_blocks,
 )
-from emphatic.tables.times import TimeColumn
+from emphatic.tables.text import LOOK_LINES, is_nested
 
 __all__ = [
     "ENDS", "ENGINE", "OF_A_SIGNAL", "Every", "LineFormat", "Live", "Outcome", "PersistenceWarmUp", "Prediction",

@@ -66,13 +66,13 @@ def _one_or_several(value: Any, function: str) -> tuple[Any, ...]:
 
 
 def _pivot_columns(value: Any, function: str) -> Any:
-    from emphatic.tables.opening import pivot_columns
+    from emphatic.tables.table import pivot_columns
 
     return pivot_columns(value, function) if isinstance(value, str | list) else value
 
 
 def _topic_names(value: Any, function: str) -> Any:
-    from emphatic.tables.opening import topic_names
+    from emphatic.tables.table import topic_names
 
     return topic_names(value, function)
 

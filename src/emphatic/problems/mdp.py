@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules
-from emphatic.learning.inputs import numbers, refusal
-from emphatic.learning.sequences import xi
+from emphatic.learning.inputs import real_array, refusal
+from emphatic.learning.returns import xi
 from emphatic.problems.stream import FloatArray, Outcomes, Stream, outcomes, simulate
 from emphatic.rules import Rule
 
@@ -615,7 +615,7 @@ def check_per_state(
 
 def check_cells(cells: ArrayLike | None, S: int) -> NDArray[np.int64]:
     """(S,) whole numbers, each once; 0 … S−1 where none are given."""
-    array = np.arange(S) if cells is None else numbers("cells", cells, "MDP")
+    array = np.arange(S) if cells is None else real_array("cells", cells, "MDP")
     if array.shape != (S,) or array.dtype.kind not in "iu" or len(np.unique(array)) < S:
         raise refusal("cells", "MDP", f"be {S} different whole numbers", repr(cells))
     array = array.astype(np.int64)
@@ -642,7 +642,7 @@ def check_weights(theta: ArrayLike, n: int, function: str) -> FloatArray:
 
 
 def _as_floats(name: str, value: ArrayLike, function: str = "MDP") -> FloatArray:
-    return numbers(name, value, function).astype(np.float64)
+    return real_array(name, value, function).astype(np.float64)
 
 
 def read_only(array: FloatArray) -> FloatArray:

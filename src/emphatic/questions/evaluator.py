@@ -467,6 +467,7 @@ class Ratio:
         self.counting = not by_policy and default is None
         self._behaviour = policy.behaviour if by_policy else default
         self._target = policy.target if isinstance(policy.target, Mapping) else None
+        self._target_function: Callable[[Any, Any], float] = policy.target  # type: ignore[assignment]
         self.has_functions = callable(policy.target) or callable(self._behaviour)
         self._by_name = self._target is not None or isinstance(self._behaviour, Mapping)
         self._column = self._behaviour if isinstance(self._behaviour, str) else None
@@ -517,7 +518,7 @@ class Ratio:
         return raw.column(self.policy.column)
 
     def _ratio(
-        self, raw: Observations, held: Observations, t: int, action: Any, chances: Sequence[Any] | None
+        self, raw: Observations, held: Observations, t: int, action: object, chances: Sequence[Any] | None
     ) -> tuple[float, float, float]:
         """ρ, π and μ."""
         if action is None or (isinstance(action, float | np.floating) and action != action):
@@ -529,7 +530,7 @@ class Ratio:
         pi = (
             self._target.get(name, 0.0)
             if self._target is not None
-            else self._density(self.policy.target, held, t, action)
+            else self._density(self._target_function, held, t, action)
         )
         if pi == 0.0:
             return 0.0, 0.0, 1.0
@@ -546,11 +547,11 @@ class Ratio:
             raise self._refused(action, "finite", mu)
         return float(pi / mu), pi, mu
 
-    def _refused(self, action: Any, most: str, mu: Any) -> ValueError:
+    def _refused(self, action: object, most: str, mu: object) -> ValueError:
         wanted = f"be above 0 and {most} for action {_format(action)!r}, which was chosen"
         return refusal("mu", "observe", wanted, f"{mu!r} in {self.of!r}")
 
-    def _mu(self, held: Observations, t: int, action: Any, name: str) -> float:
+    def _mu(self, held: Observations, t: int, action: object, name: str) -> float:
         """μ(a) by a table, a function or a number."""
         behaviour: Any = self._behaviour
         if behaviour is None:
@@ -560,8 +561,8 @@ class Ratio:
             return self._density(behaviour, held, t, action)
         return float(behaviour.get(name, 0.0) if isinstance(behaviour, Mapping) else behaviour)
 
-    def _density(self, function: Any, held: Observations, t: int, action: Any) -> float:
-        chance: Any = function(held.observation(t), action)
+    def _density(self, function: Callable[[Any, Any], float], held: Observations, t: int, action: object) -> float:
+        chance: object = function(held.observation(t), action)
         value = _as_number(chance)
         if not 0.0 <= value <= LARGEST:
             wanted = f"give action {_format(action)!r} in {self.of!r} a probability, or a density, of 0 or more"
@@ -569,12 +570,12 @@ class Ratio:
         return value
 
 
-def check_behaviour(mu: Any, function: str) -> Behaviour:
+def check_behaviour(mu: object, function: str) -> Behaviour:
     """A stream's own μ, checked."""
     if isinstance(mu, Mapping):
         return {action_name(action): float(p) for action, p in mu.items()}
     if mu is None or (callable(mu) and takes_action(mu)):
-        return mu  # type: ignore[no-any-return]
+        return mu
     value = _as_number(mu)
     if not 1.0 / LARGEST < value <= LARGEST:
         wanted = "be a function of (observation, action), a table, or a number above 0"
@@ -582,18 +583,18 @@ def check_behaviour(mu: Any, function: str) -> Behaviour:
     return value
 
 
-def _as_number(value: Any) -> float:
+def _as_number(value: object) -> float:
     """A number, or an array of one number; NaN for anything else."""
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
     return float(value) if isinstance(value, int | float | np.number) else np.nan
 
 
-def _scalar(action: Any) -> Any:
+def _scalar(action: object) -> Any:
     return action.item() if isinstance(action, np.ndarray) and action.size == 1 else action
 
 
-def _format(action: Any) -> Any:
+def _format(action: object) -> Any:
     try:
         return action_name(_scalar(action))
     except ValueError:

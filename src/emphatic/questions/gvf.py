@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +130,7 @@ def takes_action(function: Callable[..., Any]) -> bool:
     return True
 
 
-def action_name(action: Any) -> str:
+def action_name(action: object) -> str:
     """The name of an action in tables and files: 1, 1.0, True and "1" are the same."""
     value = _plain(action)
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -1,15 +1,14 @@
-"""Pages to look at: one self-contained HTML file each, made from plain data.
+"""Pages to look at, and figures in files, both made from plain data.
 
-``page`` is the shell that any page shares (style, script, plotly.js, all inline), ``table`` a sortable table,
-``Plot`` a figure of panels that is drawn when it comes into view. What a page is about is put together by the package
-that knows it: ``emphatic.nexting``, ``emphatic.studies``.
+``Plot`` describes a figure of panels: uPlot draws it on a page when it comes into view, matplotlib in a file. Pages
+are one self-contained HTML file each, from the templates of this folder. What a page is about is put together by the
+package that knows it: ``emphatic.nexting``, ``emphatic.studies``.
 """
 
 from __future__ import annotations
 
-from emphatic.report.page import Figure, Html, Key, Plots, page, section, text
+from emphatic.report.page import Column, Figure, Html, Key, Plots, amount, render_page, seconds, share, table, text
 from emphatic.report.plots import Axis, Level, Line, Marks, Panel, Plot, category, shades
-from emphatic.report.tables import Column, amount, seconds, share, table
 
 __all__ = [
     "Axis",
@@ -25,9 +24,8 @@ __all__ = [
     "Plots",
     "amount",
     "category",
-    "page",
+    "render_page",
     "seconds",
-    "section",
     "shades",
     "share",
     "table",

@@ -7,8 +7,6 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const touch = matchMedia("(pointer: coarse)").matches;
 
-  const plain = (words) => words.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-
   function numbers(key) {
     const array = arrays[key];
     if (!array.numbers) {
@@ -30,20 +28,16 @@
       const part = shade * (stops.length - 1) - i;
       return `rgb(${stops[i].map((v, k) => Math.round(v + part * (stops[i + 1][k] - v)))})`;
     };
-    return { colour, of: (line) => (scales[line.ink] ? between(scales[line.ink], line.shade) : colour(line.ink)) };
+    return { colour, of: (shape) => (scales[shape.ink] ? between(scales[shape.ink], shape.shade) : colour(shape.ink)) };
   }
 
-  const shell = { numbers, palette, plain, hidden, touch, arrays };
-  const drawers = {
-    study: typeof drawStudy === "function" && drawStudy(shell),
-    log: typeof drawLog === "function" && drawLog(shell),
-  };
+  const drawPlot = plots.length && plotter({ numbers, palette, hidden, touch, arrays });
 
   function draw(element) {
     const plot = plots[element.dataset.plot];
     const panels = plot.views[chosen[plot.group] ?? plot.first];
     const across = plot.across[matchMedia("(max-width: 620px)").matches ? 1 : 0];
-    drawers[plot.x ? "study" : "log"](element, plot, panels, across);
+    drawPlot(element, plot, panels, across);
     drawn.add(element);
   }
 

@@ -1,30 +1,48 @@
-"""The shell of every page: one file with its style, script, data and plotting library inside, which loads nothing."""
+"""The pages: templates that escape what they are given, sortable tables, and the numbers in them, rounded and aligned.
+
+A page is one file with its style, script, data and plotting library inside, which loads nothing. ``render_page`` fills
+one of the templates; ``table`` and ``piece`` make what stands in them. All HTML is in the folder ``templates``.
+"""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from emphatic.report.plots import Plot, Store
+from emphatic.report.plots import INKS, Plot, Store
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = [
+    "NONE",
+    "Column",
     "Figure",
     "Html",
     "Key",
     "Plots",
-    "choice",
-    "legend",
-    "page",
-    "paragraphs",
-    "picture_button",
-    "section",
-    "terms",
+    "amount",
+    "count",
+    "known",
+    "percent",
+    "piece",
+    "plus_minus",
+    "render_page",
+    "seconds",
+    "share",
+    "table",
     "text",
+    "time_table",
 ]
+
+# ---------------------------------------------------------------------- templates
 
 
 class Html(str):
@@ -32,10 +50,69 @@ class Html(str):
 
     __slots__ = ()
 
+    def __html__(self) -> str:
+        return self
+
 
 def text(value: object) -> Html:
-    """Anything as HTML: escaped, unless it is ``Html`` already."""
-    return value if isinstance(value, Html) else Html(html.escape(str(value)))
+    """Anything as HTML: escaped, unless it is HTML already."""
+    if isinstance(value, Html):
+        return value
+    return Html(value.__html__() if hasattr(value, "__html__") else html.escape(str(value)))
+
+
+@cache
+def asset(name: str) -> Html:
+    """A file of this package; styles and scripts without indents and lines that are comments, as pages carry them."""
+    content = files("emphatic.report").joinpath(name).read_text(encoding="utf-8")
+    if name.endswith((".css", ".js")):
+        lines = map(str.strip, content.splitlines())
+        content = "\n".join(line for line in lines if line and not line.startswith("//"))
+    return Html(content)
+
+
+@cache
+def _environment() -> Environment:
+    import jinja2  # late: only pages need it
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: str(asset(f"templates/{name}"))),
+        autoescape=True,
+        finalize=text,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters["plain"] = plain
+    environment.globals |= {"asset": asset, "inks": INKS}
+    return environment
+
+
+def piece(name: str, *values: Any) -> Html:
+    """A macro of ``pieces.html``, filled with its arguments."""
+    return Html(getattr(_environment().get_template("pieces.html").module, name)(*values))
+
+
+def render_page(
+    template: str, title: str, intro: str, links: Mapping[str, str], plots: Plots | None = None, **values: Any
+) -> str:
+    """The whole page, from one of the templates.
+
+    Args:
+        template: Its name; what it shows between the heading and the end is given in ``values``.
+        title: The heading.
+        intro: A sentence or two below it.
+        links: The sections that are there, by their names in the template, with the text of the link to each.
+        plots: The plots of the page. It has the plotting library only if there are some.
+        values: What the template needs. All of it is escaped, unless it is ``Html``.
+
+    Returns:
+        HTML that is complete in itself. A content security policy forbids the page to load anything, whatever the
+        text in it says.
+    """
+    page = _environment().get_template(template)
+    return page.render(title=title, intro=intro, links=links, plots=plots or Plots(), **values)
 
 
 class Plots:
@@ -44,104 +121,23 @@ class Plots:
     def __init__(self) -> None:
         self._store = Store()
         self._plots: list[dict[str, Any]] = []
-        self._kinds: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._plots)
 
     def __call__(self, plot: Plot, label: str) -> Html:
         """The element that holds the plot; ``label`` says what it shows to those who do not see it."""
-        self._plots.append(self._store.plot(plot))
-        self._kinds.add("log" if plot.x is None else "study")
+        self._plots.append(self._store.plot(plot, label))
         panels = max(map(len, plot.views.values()))
-        rows, narrow = -(-panels // plot.across), -(-panels // plot.across_narrow)
         kind = "plot" + (" study" if plot.x else "") + (" grid" if plot.across > 1 else "")
-        return Html(
-            f'<div class="{kind}" role="img" aria-label="{text(label)}" data-plot="{len(self._plots) - 1}" '
-            f'style="--rows:{rows};--narrow:{narrow}"></div>'
-        )
-
-    def data(self) -> Html:
-        """All plots and their arrays, as JSON that cannot end the element it stands in."""
-        content = json.dumps({"plots": self._plots, "arrays": self._store.arrays}, allow_nan=False)
-        return Html(content.replace("<", "\\u003c"))
-
-    def scripts(self) -> list[str]:
-        """What draws them: uPlot for plots of a log, plotly.js for those with axes of their own."""
-        scripts = []
-        if "study" in self._kinds:
-            from plotly.offline import get_plotlyjs
-
-            scripts += [get_plotlyjs(), _file("studies.js")]
-        if "log" in self._kinds:
-            scripts += [_file("uplot/uPlot.iife.min.js"), _file("logs.js")]
-        return scripts
+        rows, narrow = -(-panels // plot.across), -(-panels // plot.across_narrow)
+        return piece("plot", kind, label, len(self._plots) - 1, rows, narrow)
 
     @property
-    def style(self) -> str:
-        """The style sheet of what draws them."""
-        return _file("uplot/uPlot.min.css") if "log" in self._kinds else ""
-
-
-def _file(name: str) -> str:
-    return files("emphatic.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def choice(group: str, options: Mapping[str, str], label: str) -> Html:
-    """A choice between the views of a group of plots: buttons for a few, a list for many; the first is chosen."""
-    if len(options) > 3:
-        items = "".join(f'<option value="{text(key)}">{text(shown)}</option>' for key, shown in options.items())
-        return Html(f'<select data-group="{text(group)}" aria-label="{text(label)}">{items}</select>')
-    items = "".join(
-        f'<label><input type="radio" name="{text(group)}" data-group="{text(group)}" value="{text(key)}"'
-        f"{'' if i else ' checked'}><span>{text(shown)}</span></label>"
-        for i, (key, shown) in enumerate(options.items())
-    )
-    return Html(f'<div class="choice" role="radiogroup" aria-label="{text(label)}">{items}</div>')
-
-
-def picture_button(name: str) -> Html:
-    """A button that saves the plot after it as a picture of this name."""
-    return Html(f'<button type="button" class="png" data-name="{text(name)}" title="Save as a picture">PNG</button>')
-
-
-def section(name: str, title: str, *parts: Html) -> Html:
-    """A part of the page under its own heading; ``name`` is what links to it say."""
-    return Html(f'<section id="{text(name)}"><h2>{text(title)}</h2>{"".join(parts)}</section>')
-
-
-def page(title: str, intro: str, sections: Mapping[str, Html], plots: Plots | None) -> str:
-    """The whole page. ``sections`` are links' texts, each with its section (see ``section``), in order.
-
-    It has the plotting library that its ``plots`` need, and none if there are none. A content security policy forbids
-    the page to load anything, whatever the text in it says.
-    """
-    plots = plots or Plots()
-    style, script = _file("page.css") + plots.style, _file("page.js")
-    drawing = "".join(f"<script>{part}</script>\n" for part in plots.scripts())
-    names = [(shown, _name(part)) for shown, part in sections.items()]
-    links = "".join(f'<a href="#{name}">{text(shown)}</a>' for shown, name in names)
-    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-    return "\n".join(
-        (
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta name="color-scheme" content="light dark">\n<title>{text(title)} · emphatic</title>',
-            f"<style>\n{style}</style>\n</head>\n<body>",
-            f'<header><p class="kicker">emphatic</p><h1>{text(title)}</h1><p class="intro">{text(intro)}</p>',
-            f"{f'<nav>{links}</nav>' if len(names) > 1 else ''}</header>\n<main>",
-            *sections.values(),
-            f'</main>\n<script type="application/json" id="data">{plots.data()}</script>',
-            f"{drawing}<script>\n{script}</script>\n</body>\n</html>\n",
-        )
-    )
-
-
-def _name(part: Html) -> str:
-    return part.split('id="', 1)[1].split('"', 1)[0]
-
-
-def paragraphs(*lines: str, kind: str = "note") -> Html:
-    """Short paragraphs of explanation."""
-    return Html("".join(f'<p class="{kind}">{text(line)}</p>' for line in lines))
+    def data(self) -> Html:
+        """All plots and their arrays, as JSON that cannot end the element it stands in."""
+        described = {"plots": self._plots, "arrays": self._store.arrays}
+        return Html(json.dumps(described, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 class Key(NamedTuple):
@@ -171,18 +167,187 @@ class Figure:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-def legend(entries: Sequence[Key | tuple[str, str]]) -> Html:
-    """What the lines mean: an ink and its words each; a click hides or shows the lines of that ink."""
-    keys = ""
-    for ink, words, shade, key, symbol in (Key(*entry) for entry in entries):
-        kind = ink if symbol == "line" else f"{ink} {symbol}"
-        place = "" if shade is None else f' style="--shade:{100 * shade:.0f}%"'
-        keys += f'<button type="button" class="key" data-ink="{text(key or ink)}" aria-pressed="true">'
-        keys += f'<i class="{text(kind)}"{place}></i>{text(words)}</button>'
-    return Html(f'<div class="legend">{keys}</div>')
+# ---------------------------------------------------------------------- numbers in words
+
+NONE = "–"
 
 
-def terms(meanings: Mapping[str, str]) -> Html:
-    """Words and what they mean."""
-    items = "".join(f"<div><dt>{text(word)}</dt><dd>{text(meaning)}</dd></div>" for word, meaning in meanings.items())
-    return Html(f'<dl class="terms">{items}</dl>')
+def known(value: Any) -> TypeGuard[float]:
+    """Whether there is a finite number to show."""
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def plain(value: Any) -> str:
+    """A value in words: numbers in full, lists by commas, an empty one as "none", None as "–"."""
+    if value is None:
+        return NONE
+    if isinstance(value, Sequence | Mapping) and not value:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if known(value):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(plain, value))
+    return str(value)
+
+
+def amount(value: Any) -> str:
+    """A quantity in any unit, to three significant digits; "–" where there is none.
+
+    >>> [amount(v) for v in (0.0123456, -12.345, 129600, 1e-9, None)]
+    ['0.0123', '−12.3', '129,600', '1.00e−9', '–']
+    """
+    if not known(value):
+        return NONE
+    size = abs(value)
+    if value == int(value) and size < 1e15:
+        shown = f"{int(value):,}"
+    elif 1e-4 <= size < 1e6:
+        shown = f"{value:,.{max(0, 2 - math.floor(math.log10(size)))}f}"
+    else:
+        mantissa, _, exponent = f"{value:.2e}".partition("e")
+        shown = f"{mantissa}e{int(exponent)}"
+    return shown.replace("-", "−")
+
+
+def count(quantity: float, thing: str) -> str:
+    """A number of things: "1 signal", "2 signals"."""
+    return f"{amount(quantity)} {thing}" if quantity == 1 else f"{amount(quantity)} {thing}s"
+
+
+def plus_minus(value: Any, error: Any) -> str:
+    """A quantity with its standard error, to two digits of that; without one as ``amount`` shows it.
+
+    >>> [plus_minus(*v) for v in ((0.09753, 0.00361), (12.0, None), (math.nan, 0.1))]
+    ['0.0975 ± 0.0036', '12', '–']
+    """
+    if not known(value) or not known(error) or error <= 0:
+        return amount(value)
+    places = 1 - math.floor(math.log10(error))
+    if not 0 <= places <= 9 or abs(value) >= 1e6:
+        return f"{amount(value)} ± {amount(float(f'{error:.2g}'))}"
+    return f"{value:,.{places}f} ± {error:,.{places}f}".replace("-", "−")
+
+
+def share(value: Any, digits: int = 2) -> str:
+    """A share of one (variance explained, a ratio); "–" where there is none.
+
+    From .95 to 1 it has three decimals at least, and is cut off rather than rounded: what is not 1 never shows as 1.
+
+    >>> [share(v) for v in (0.936, 0.9958, 0.9999, 1.0, -0.001, -1234.5, None)]
+    ['0.94', '0.995', '0.999', '1.00', '0.00', '−1,230', '–']
+    """
+    if not known(value):
+        return NONE
+    if abs(value) >= 100:
+        return amount(float(f"{value:.3g}"))
+    if 0.95 <= value < 1.0:
+        digits = max(digits, 3)
+        value = math.floor(value * 10**digits) / 10**digits
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def percent(value: Any) -> str:
+    """The same in percent: from 95% on to a tenth, cut off rather than rounded.
+
+    >>> [percent(v) for v in (0.936, 0.9958, 0.99999, 1.0, -0.014, None)]
+    ['94%', '99.5%', '99.9%', '100%', '−1%', '–']
+    """
+    if not known(value):
+        return NONE
+    if 0.95 <= value < 1.0:
+        return f"{math.floor(1000 * value) / 10:.1f}%"
+    return f"{100 * value:.0f}%".replace("-", "−")
+
+
+def seconds(value: Any) -> str:
+    """A duration.
+
+    >>> [seconds(v) for v in (0.0042, 7.31, 3725)]
+    ['4 ms', '7.3 s', '1 h 2 min']
+    """
+    if not known(value):
+        return NONE
+    if value < 0.9995:
+        return f"{1000 * value:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, remainder = divmod(round(value), 60)
+    return f"{minutes} min {remainder} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+# ---------------------------------------------------------------------- tables
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its head, the key of its value in a row, how a value is shown, and what the head says on hover.
+
+    Columns in a row with the same ``over`` stand under that common head. Those with the same ``rival`` compete: the
+    best of each row is marked, ``sign`` telling whether more (1) or less (−1) is better. Names are sorted by the
+    number under the key ``order``, where there is one.
+    """
+
+    head: str
+    key: str
+    show: Callable[[Any], str] = text
+    over: str = ""
+    rival: str = ""
+    sign: int = 1
+    order: str = ""
+    hint: str = ""
+
+    @property
+    def kind(self) -> str:
+        """A column shown by ``text`` (the default) holds names, flush left; any other holds numbers, flush right."""
+        return "name" if self.show is text else "number"
+
+
+def table(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, sort: bool = False, tall: bool = False
+) -> Html:
+    """The rows as an HTML table in a box of its own that scrolls; ``tall`` ones have a bounded height."""
+    return piece("table", _common_heads(columns), columns, [_cells(columns, row) for row in rows], sort, tall)
+
+
+def _common_heads(columns: Sequence[Column]) -> list[tuple[int, str]]:
+    """The heads above the heads of columns, each with the number of columns that it spans; none if all are empty."""
+    heads: list[tuple[int, str]] = []
+    for column in columns:
+        if heads and heads[-1][1] == column.over:
+            heads[-1] = (heads[-1][0] + 1, column.over)
+        else:
+            heads.append((1, column.over))
+    return heads if any(over for _, over in heads) else []
+
+
+def _cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The class of each cell, what it is sorted by ("" where by its text), and what it shows."""
+    best: dict[str, str] = {}
+    for rival in {column.rival for column in columns if column.rival}:
+        rivals = [(c.sign * row[c.key], c.show(row[c.key])) for c in columns if c.rival == rival and known(row[c.key])]
+        if rivals:
+            best[rival] = max(rivals)[1]
+    cells = []
+    for column in columns:
+        value = row.get(column.key)
+        shown = NONE if value is None else column.show(value)
+        # Equal as shown is equally good: no mark should rest on digits that nobody sees.
+        mark = " best" if column.rival and known(value) and shown == best[column.rival] else ""
+        place = row.get(column.order or column.key)
+        cells.append((column.kind + mark, repr(float(place)) if known(place) else "", shown))
+    return cells
+
+
+def time_table(times: Mapping[str, float]) -> Html:
+    """How long each stage took, and all of them together; nothing if nothing was timed."""
+    if not times:
+        return Html()
+    total = sum(times.values())
+    rows: list[dict[str, Any]] = [
+        {"stage": stage, "time": time, "meter": piece("meter", time / total if total else 0.0)}
+        for stage, time in times.items()
+    ]
+    columns = [Column("stage", "stage"), Column("time", "time", seconds), Column("", "meter")]
+    return table(columns, [*rows, {"stage": "all", "time": total, "meter": ""}])

@@ -1,19 +1,55 @@
-"""Figures as data: panels of lines, their numbers packed small, drawn by ``page.js`` when they come into view."""
+"""Plots as descriptions: a figure is a few dataclasses, which uPlot draws on a page and matplotlib in a file.
+
+A ``Plot`` has panels of ``Line``s with their bands, ``Marks`` with their errors and ``Level``s. ``Store`` packs it for
+``plots.js``, ``read_plots`` reads it back from a page, and ``draw_file`` writes it as SVG, PDF or PNG.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
+import os
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic.common.files import atomic_file
 from emphatic.learning.inputs import refusal
 
-__all__ = ["CATEGORIES", "Axis", "Level", "Line", "Marks", "Panel", "Plot", "Store", "category", "shades"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+__all__ = [
+    "CATEGORIES",
+    "FORMATS",
+    "INKS",
+    "Axis",
+    "Level",
+    "Line",
+    "Marks",
+    "Panel",
+    "Plot",
+    "Store",
+    "category",
+    "check_formats",
+    "draw_figure",
+    "draw_file",
+    "file_names",
+    "read_plots",
+    "shades",
+]
+
+Array = NDArray[np.float64]
 
 #: What a line is, which gives it its colour in light and dark: one of "reading", "truth", "baseline", "hue" and "ramp"
 #: (two scales, placed by a shade), or a category.
@@ -21,6 +57,57 @@ Ink = str
 
 #: So many categories are told apart: eight colours that colour-blind readers distinguish too, then the same dashed.
 CATEGORIES = 16
+
+#: The colours of inks on light and dark pages; files are drawn with the light ones. c0 to c7 are those of Okabe and Ito
+#: (2008), "hue" runs from short to long, and "ramp" from r0 to r4.
+INKS: dict[str, dict[str, str]] = {
+    "light": {
+        "reading": "#9aa1ab",
+        "truth": "#1c1f24",
+        "baseline": "#8a919c",
+        "grid": "#eceef0",
+        "soft": "#5d646f",
+        "short": "#45b9ea",
+        "long": "#2c3a9e",
+        "c0": "#0072b2",
+        "c1": "#d55e00",
+        "c2": "#009e73",
+        "c3": "#cc79a7",
+        "c4": "#e69f00",
+        "c5": "#56b4e9",
+        "c6": "#1c1f24",
+        "c7": "#882255",
+        "r0": "#f2a93b",
+        "r1": "#e0603f",
+        "r2": "#b03a78",
+        "r3": "#6a3d9a",
+        "r4": "#23307d",
+    },
+    "dark": {
+        "reading": "#7d8591",
+        "truth": "#f2f3f5",
+        "baseline": "#8a919c",
+        "grid": "#282c33",
+        "soft": "#9ba3af",
+        "short": "#27b4e6",
+        "long": "#6a7bff",
+        "c0": "#4a9fe0",
+        "c1": "#f07b3f",
+        "c2": "#2fbf94",
+        "c3": "#e79ac6",
+        "c4": "#f2b134",
+        "c5": "#8fd3ff",
+        "c6": "#e8eaee",
+        "c7": "#c2436b",
+        "r0": "#ffd166",
+        "r1": "#f78c5e",
+        "r2": "#e05c9b",
+        "r3": "#a779f2",
+        "r4": "#5b8def",
+    },
+}
+
+_SCALES = {"hue": ("short", "long"), "ramp": ("r0", "r1", "r2", "r3", "r4")}
 
 
 def category(i: int) -> Ink:
@@ -32,9 +119,6 @@ def shades(values: Iterable[Hashable]) -> dict[Any, float]:
     """Each different value in its order with its shade, from 0 (the first) to 1 (the last)."""
     several = list(dict.fromkeys(values))
     return {value: i / max(1, len(several) - 1) for i, value in enumerate(several)}
-
-
-_LEVELS = 65534  # of 16 bits; the one above is "no value"
 
 
 @dataclass(frozen=True)
@@ -134,81 +218,413 @@ class Plot:
     closest: bool = False
 
 
+# ---------------------------------------------------------------------- on a page
+
+_LEVELS = 65534  # of 16 bits; the one above is "no value"
+
+
 class Store:
-    """The arrays of a page in base 64, each kept once however many lines share it."""
+    """The arrays of a page in base 64, each stored once however many lines share it."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, dict[str, Any]] = {}
+        # The lines of a panel share the object x: it is packed once. Holding the object keeps its id from being reused.
+        self._packed_x: dict[int, tuple[ArrayLike, str]] = {}
 
     def positions(self, x: ArrayLike) -> str:
         """Keep x exactly: numbers, or times as milliseconds since 1970."""
-        array = np.asarray(x)
-        date = array.dtype.kind in "MUO"
-        if date:
-            times = np.asarray(array, "datetime64[ms]")
-            numbers = np.where(np.isnat(times), np.nan, times.astype(np.int64).astype(np.float64))
-        else:
-            numbers = np.asarray(array, np.float64)
-        return self._keep({"kind": "date" if date else "number"}, numbers.astype("<f8"))
+        if id(x) not in self._packed_x:
+            array = np.asarray(x)
+            kind = "date" if array.dtype.kind in "MUO" else "number"
+            self._packed_x[id(x)] = x, self._keep({"kind": kind}, _as_numbers(array).astype("<f8"))
+        return self._packed_x[id(x)][1]
 
     def values(self, y: ArrayLike) -> str:
         """Keep y in 16 bits between its least and largest: an error of at most 1/131,000 of their distance."""
-        array: NDArray[np.float64] = np.array(y, np.float64)  # None becomes NaN
+        array: Array = np.array(y, np.float64)  # None becomes NaN
         known = np.isfinite(array)
-        low, high = (float(array[known].min()), float(array[known].max())) if known.any() else (0.0, 0.0)
+        values = array[known]
+        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
         scale = (high / _LEVELS - low / _LEVELS) or 1.0
         levels = np.full(array.shape, _LEVELS + 1, "<u2")
-        levels[known] = np.rint((array[known] - low) / scale).clip(0, _LEVELS)
+        levels[known] = np.minimum(np.rint((values - low) / scale), _LEVELS)
         return self._keep({"kind": "levels", "low": low, "scale": scale}, levels)
 
     def exact(self, y: ArrayLike) -> str:
         """Keep y in 32 bits, infinities and all: for the few numbers that are read off, whatever their range."""
-        array: NDArray[np.float64] = np.array(y, np.float64)
+        array: Array = np.array(y, np.float64)
         with np.errstate(over="ignore"):
             return self._keep({"kind": "float"}, array.astype("<f4"))
 
     def _keep(self, head: dict[str, Any], array: NDArray[Any]) -> str:
         packed = array.tobytes()
         key = hashlib.sha256(repr(head).encode() + packed).hexdigest()[:16]
-        self.arrays.setdefault(key, {**head, "data": base64.b64encode(packed).decode()})
+        if key not in self.arrays:
+            self.arrays[key] = {**head, "data": base64.b64encode(packed).decode()}
         return key
 
-    def plot(self, plot: Plot) -> dict[str, Any]:
-        """The plot for ``page.js``, its arrays kept here."""
+    def plot(self, plot: Plot, label: str = "") -> dict[str, Any]:
+        """The plot for ``plots.js``, its arrays kept here; ``label`` says what it shows."""
         views = {name: [self._panel(panel, plot.x) for panel in panels] for name, panels in plot.views.items()}
-        # JavaScript would put a view named "0" before the first.
-        first = next(iter(views))
-        kept: dict[str, Any] = {
+        packed: dict[str, Any] = {
+            "label": label,
             "group": plot.group,
             "across": [plot.across, plot.across_narrow],
-            "first": first,
+            "first": next(iter(views)),  # JavaScript would put a view named "0" before the first
             "views": views,
         }
         if plot.x is not None:
-            kept |= {"x": _axis(plot.x), "y": _axis(plot.y), "closest": plot.closest}
-        return kept
+            packed |= {"x": _pack_axis(plot.x), "y": _pack_axis(plot.y), "closest": plot.closest}
+        return packed
 
     def _panel(self, panel: Panel, x: Axis | None) -> dict[str, Any]:
-        kept: dict[str, Any] = {"title": panel.title, "range": panel.y_range}
-        drawn: list[Line | Marks] = [*panel.lines, *panel.marks]
+        shapes: list[Line | Marks] = [*panel.lines, *panel.marks]
         if x is not None and x.scale != "linear":
-            for one in drawn:
-                if np.any(np.asarray(one.x, np.float64) <= 0):
-                    raise refusal("x", type(one).__name__, "be above 0 on a logarithmic axis", repr(one.x))
+            for shape in shapes:
+                if np.any(np.asarray(shape.x, np.float64) <= 0):
+                    raise refusal("x", type(shape).__name__, "be above 0 on a logarithmic axis", repr(shape.x))
         pack = self.values if x is None else self.exact
-        all_kept = [self._drawn(one, pack) for one in drawn]
-        kept |= {"lines": all_kept[: len(panel.lines)], "marks": all_kept[len(panel.lines) :]}
-        return kept | {"levels": [vars(level) for level in panel.levels]}
+        return {
+            "title": panel.title,
+            "range": panel.y_range,
+            "lines": [self._shape(line, pack) for line in panel.lines],
+            "marks": [self._shape(mark, pack) for mark in panel.marks],
+            "levels": [vars(level) for level in panel.levels],
+        }
 
-    def _drawn(self, one: Line | Marks, pack: Callable[[ArrayLike], str]) -> dict[str, Any]:
-        """Its fields, those that say nothing left out, numbers packed."""
-        kept = {name: value for name, value in vars(one).items() if value is not None}
-        for name in ("notes", "key"):
-            if not len(kept[name]):
-                del kept[name]
-        kept |= {name: pack(kept[name]) for name in ("y", "low", "high", "error") if name in kept}
-        return kept | {"x": self.positions(one.x)}
+    def _shape(self, shape: Line | Marks, pack: Callable[[ArrayLike], str]) -> dict[str, Any]:
+        """Its fields, numbers packed; those that have their defaults are left out, and filled in by ``plots.js``."""
+        packed: dict[str, Any] = {"x": self.positions(shape.x), "name": shape.name, "ink": shape.ink}
+        for entry in fields(shape):
+            value = getattr(shape, entry.name)
+            if entry.name in ("y", "low", "high", "error"):
+                packed |= {} if value is None else {entry.name: pack(value)}
+            elif entry.name not in packed and value != entry.default and (entry.name != "notes" or len(value)):
+                packed[entry.name] = value
+        return packed
 
 
-def _axis(axis: Axis) -> dict[str, Any]:
-    return {**vars(axis), "ticks": [[float(at) for at in axis.ticks], list(axis.ticks.values())]}
+def _pack_axis(axis: Axis) -> dict[str, Any]:
+    return {**vars(axis), "ticks": [[float(place) for place in axis.ticks], list(axis.ticks.values())]}
+
+
+def _as_numbers(x: NDArray[Any]) -> Array:
+    """Positions as floating-point numbers: times in milliseconds since 1970, NaN where there is none."""
+    if x.dtype.kind not in "MUO":
+        return np.asarray(x, np.float64)
+    times = np.asarray(x, "datetime64[ms]")
+    return np.where(np.isnat(times), np.nan, times.astype(np.int64).astype(np.float64))
+
+
+# ---------------------------------------------------------------------- back from a page
+
+
+class _DataOfPage(HTMLParser):
+    """The text of the element that holds the plots of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self._inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag == "script" and ("id", "data") in attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.text.append(data)
+
+
+def read_plots(page: str) -> list[tuple[str, Plot]]:
+    """The plots that a page shows, each after its label; ValueError if the page holds none of their data."""
+    text = "".join(_DataOfPage(page).text)
+    if not text:
+        raise ValueError("this page holds no data of plots.")
+    data = json.loads(text)
+    arrays = {key: _unpack(array) for key, array in data["arrays"].items()}
+    return [(packed["label"], _read_plot(packed, arrays)) for packed in data["plots"]]
+
+
+def _unpack(array: Mapping[str, Any]) -> NDArray[Any]:
+    packed = base64.b64decode(array["data"])
+    if array["kind"] == "levels":
+        levels = np.frombuffer(packed, "<u2").astype(np.float64)
+        return np.where(levels > _LEVELS, np.nan, array["low"] + levels * array["scale"])
+    numbers = np.frombuffer(packed, "<f4" if array["kind"] == "float" else "<f8").astype(np.float64)
+    if array["kind"] != "date":
+        return numbers
+    return np.where(
+        np.isnan(numbers), np.datetime64("NaT"), np.nan_to_num(numbers).astype(np.int64).astype("datetime64[ms]")
+    )
+
+
+def _read_plot(packed: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Plot:
+    def unpacked(shape: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: arrays[value] if name in ("x", "y", "low", "high", "error") else value
+            for name, value in shape.items()
+        }
+
+    def bounds(ends: list[float] | None) -> tuple[float, float] | None:
+        return None if ends is None else (ends[0], ends[1])  # JSON has no tuples
+
+    def panel(packed_panel: Mapping[str, Any]) -> Panel:
+        lines = [Line(**unpacked(line)) for line in packed_panel["lines"]]
+        marks = [Marks(**unpacked(mark)) for mark in packed_panel["marks"]]
+        levels = [Level(**level) for level in packed_panel["levels"]]
+        return Panel(packed_panel["title"], lines, bounds(packed_panel["range"]), marks, levels)
+
+    def axis(packed_axis: Mapping[str, Any]) -> Axis:
+        ticks = dict(zip(*packed_axis["ticks"], strict=True))
+        return Axis(**{**packed_axis, "range": bounds(packed_axis["range"]), "ticks": ticks})
+
+    names = [packed["first"], *(name for name in packed["views"] if name != packed["first"])]
+    views = {name: [panel(packed_panel) for packed_panel in packed["views"][name]] for name in names}
+    plot = Plot(views, packed["group"], *packed["across"])
+    if "x" not in packed:
+        return plot
+    return replace(plot, x=axis(packed["x"]), y=axis(packed["y"]), closest=packed["closest"])
+
+
+def file_names(labels: Iterable[str]) -> list[str]:
+    """A name for the file of each plot: what its label says first, and a number where that is not enough."""
+    counts: dict[str, int] = {}
+    names = []
+    for label in labels:
+        name = re.sub(r"[^\w.-]+", "_", label.split(":")[0]).strip("._")[:80] or "plot"
+        counts[name] = counts.get(name, 0) + 1
+        names.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
+    return names
+
+
+# ---------------------------------------------------------------------- in a file
+
+FORMATS = ("svg", "pdf", "png")
+
+#: Text stays text in SVG and PDF; a fixed salt gives the elements of an SVG the same names in every run.
+_FILES = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "emphatic", "font.size": 9.0}
+_DASHES = {"solid": "solid", "dash": (0, (4, 3)), "dot": (0, (1, 2))}
+#: Where an infinite value is drawn: far beyond any frame.
+_BEYOND = 1e9
+_DAY = 86400.0
+
+
+def check_formats(text: str) -> list[str]:
+    """The formats of a list such as "svg,pdf"; ValueError if one is not known, ImportError without matplotlib."""
+    formats = [name.strip().lower() for name in text.split(",")]
+    for name in formats:
+        if name not in FORMATS:
+            raise ValueError(f"Figures are written as {', '.join(FORMATS)}. Got {name!r} instead.")
+    _matplotlib()
+    return formats
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+        import matplotlib.figure
+        import matplotlib.ticker
+    except ImportError as error:
+        raise ImportError("Figures need matplotlib: pip install 'emphatic[plot]'") from error
+    return matplotlib
+
+
+def draw_file(plot: Plot, path: str | os.PathLike[str] | None = None, view: str = "") -> MatplotlibFigure:
+    """Draw one view of a plot (default: the first) with matplotlib, and write it to ``path`` if that is given.
+
+    Args:
+        plot: What to draw.
+        path: The file; its suffix says the format, .svg, .pdf or .png.
+        view: The name of the view.
+
+    Returns:
+        The figure of matplotlib, which belongs to no window.
+    """
+    if path is not None:
+        check_formats(Path(path).suffix.removeprefix("."))
+    with _matplotlib().rc_context(_FILES):
+        figure = draw_figure(plot, view)
+        if path is not None:
+            suffix = Path(path).suffix.removeprefix(".")
+            dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)  # the same bytes every time
+            with atomic_file(path) as file:
+                figure.savefig(file, format=suffix, dpi=200, bbox_inches="tight", metadata=dated)
+    return figure
+
+
+def draw_figure(plot: Plot, view: str = "") -> MatplotlibFigure:
+    """The plot as a figure of matplotlib: a log's panels under each other and wide, others in rows with a legend."""
+    panels = plot.views[view or next(iter(plot.views))]
+    across, log = min(plot.across, len(panels)), plot.x is None
+    down = -(-len(panels) // across)
+    wide, tall = (10.0 / across, 1.16 if across == 1 else 1.8) if log else (3.1, 2.5) if across > 1 else (5.2, 3.6)
+    size = (wide * across + (0.0 if log else 0.6), tall * down + 0.4) if len(panels) > 1 else (wide, tall)
+    figure: MatplotlibFigure = _matplotlib().figure.Figure(figsize=size, layout="constrained")
+    same = len({panel.y_range for panel in panels}) == 1 and panels[0].y_range is not None
+    grid = figure.subplots(down, across, sharex=True, sharey=same and not log, squeeze=False)
+    for i, axes in enumerate(grid.flat):
+        if i >= len(panels):
+            axes.remove()
+            continue
+        _draw_panel(axes, plot, panels[i], int(100 * wide))
+        axes.tick_params(labelbottom=i + across >= len(panels))
+    names = plot.x.ticks.values() if plot.x is not None else ()
+    if len(names) * max(map(len, names), default=0) > 14 * wide:  # they would run into each other
+        for label in (label for axes in figure.axes for label in axes.get_xticklabels()):
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
+    if plot.x is not None and len(panels) == 1:
+        grid[0, 0].set(xlabel=_literal(plot.x.title), ylabel=_literal(plot.y.title))
+    elif plot.x is not None:
+        figure.supxlabel(_literal(plot.x.title), fontsize=9)
+        figure.supylabel(_literal(plot.y.title), fontsize=9)
+    return figure
+
+
+def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
+    axes.set_title(_literal(panel.title), loc="left", fontsize=9, color=INKS["light"]["truth"])
+    axes.tick_params(colors=INKS["light"]["soft"], length=0 if plot.x is None else 3)
+    axes.spines[["top", "right", *(["left", "bottom"] if plot.x is None else [])]].set_visible(False)
+    if plot.x is None:
+        axes.grid(axis="y", color=INKS["light"]["grid"])
+        axes.set_axisbelow(True)
+    for level in panel.levels:
+        axes.axhline(level.y, color=_colour(level.ink), lw=0.8, ls=_DASHES[level.dash], zorder=0)
+    labelled: set[str] = set()  # many lines may have the same name: the legend has it once
+    for line in panel.lines:
+        _draw_line(axes, line, "" if line.name in labelled else _literal(line.name), marked=plot.x is not None)
+        labelled.add(line.name)
+    for mark in panel.marks:
+        _draw_marks(axes, mark, "" if mark.name in labelled else _literal(mark.name))
+        labelled.add(mark.name)
+    if plot.x is None:
+        _set_axes_of_log(axes, panel, width)
+        return
+    _set_axis(axes, "x", plot.x, plot.x.range)
+    _set_axis(axes, "y", plot.y, panel.y_range or plot.y.range)
+    if any(axes.get_legend_handles_labels()[1]):
+        axes.legend(fontsize=6 if plot.across > 1 else 7, ncols=2 if plot.across > 1 else 1, frameon=False)
+
+
+def _draw_line(axes: Axes, line: Line, label: str, marked: bool) -> None:
+    x, y, colour = _as_numbers(np.asarray(line.x)), _drawable(line.y), _colour(line.ink, line.shade)
+    if line.low is not None and line.high is not None:
+        axes.fill_between(x, _drawable(line.low), _drawable(line.high), color=colour, alpha=0.2, lw=0)
+    dashed = line.ink[:1] == "c" and int(line.ink[1:]) >= CATEGORIES // 2 and line.dash == "solid"
+    axes.plot(
+        x,
+        y,
+        color=colour,
+        lw=line.width,
+        alpha=line.opacity,
+        ls=_DASHES["dash" if dashed else line.dash],
+        marker="o" if marked and len(x) <= 40 else "",
+        ms=2.5,
+        label=label,
+    )
+
+
+def _draw_marks(axes: Axes, mark: Marks, label: str) -> None:
+    x, y, colour = _as_numbers(np.asarray(mark.x)), _drawable(mark.y), _colour(mark.ink, mark.shade)
+    if mark.error is not None:
+        error = np.broadcast_to(np.asarray(mark.error, np.float64), y.shape)
+        axes.errorbar(x, y, error, fmt="none", ecolor=colour, elinewidth=1.0, capsize=2)
+    hollow = mark.symbol == "diamond"
+    axes.plot(
+        x, y, "D" if hollow else "o", ms=4.5, color=colour, mfc="white" if hollow else colour, label=label, zorder=3
+    )
+
+
+def _set_axes_of_log(axes: Axes, panel: Panel, width: int) -> None:
+    """Ranges from the values, and ticks that tell them apart."""
+    positions = [np.asarray(line.x) for line in panel.lines]
+    bounds = _extent(np.concatenate([_as_numbers(x) for x in positions] or [np.zeros(0)]), 0.0)
+    dated = any(x.dtype.kind in "MUO" for x in positions)
+    axes.set_xlim(*bounds)
+    axes.set_xticks(*(_times(*bounds) if dated else _ticks(*bounds, max(3, width // 140))))
+    edges = [edge for line in panel.lines for edge in (line.y, line.low, line.high) if edge is not None]
+    values = np.concatenate([np.array(edge, np.float64) for edge in edges] or [np.zeros(0)])
+    bounds = panel.y_range or _extent(values, 0.06)
+    axes.set_ylim(*bounds)
+    axes.set_yticks(*_ticks(*bounds, 4))
+
+
+def _set_axis(axes: Axes, which: Literal["x", "y"], axis: Axis, bounds: tuple[float, float] | None) -> None:
+    """The scale, the ticks and the range of an axis that is described."""
+    ticker = _matplotlib().ticker
+    place = axes.xaxis if which == "x" else axes.yaxis
+    if axis.scale == "log2":
+        axes.set(**{f"{which}scale": "log"})
+        place.set_major_locator(ticker.LogLocator(base=2, numticks=8))
+        place.set_major_formatter(ticker.LogFormatterMathtext(base=2))
+        place.set_minor_locator(ticker.NullLocator())
+    else:
+        axes.set(**{f"{which}scale": axis.scale})
+    if axis.ticks:
+        place.set_ticks(list(axis.ticks), list(map(_literal, axis.ticks.values())))
+    if bounds is not None:
+        axes.set(**{f"{which}lim": bounds})
+
+
+def _colour(ink: Ink, shade: float = 0.0) -> str:
+    """The colour of an ink on white, as ``plots.js`` mixes it too."""
+    colours = INKS["light"]
+    if ink not in _SCALES:
+        return colours[category(int(ink[1:]) % 8) if ink[:1] == "c" else ink]
+    stops = [[int(colours[name][i : i + 2], 16) for i in (1, 3, 5)] for name in _SCALES[ink]]
+    i = min(len(stops) - 2, math.floor(shade * (len(stops) - 1)))
+    fraction = shade * (len(stops) - 1) - i
+    mixed = (round(a + fraction * (b - a)) for a, b in zip(stops[i], stops[i + 1], strict=True))
+    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+
+
+def _literal(words: str) -> str:
+    """Words as matplotlib draws them: a pair of dollar signs would be taken for mathematics."""
+    return words.replace("$", r"\$")
+
+
+def _drawable(values: ArrayLike) -> Array:
+    """Numbers as matplotlib draws them: what is infinite lies far outside the frame, where the line leaves it."""
+    array = np.array(values, np.float64)  # None becomes NaN
+    return np.where(np.isposinf(array), _BEYOND, array)
+
+
+def _extent(values: Array, room: float) -> tuple[float, float]:
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return 0.0, 1.0
+    low, high = float(known.min()), float(known.max())
+    margin = (high - low) * room if high > low else (abs(low) or 1.0) * 0.1
+    return low - margin, high + margin
+
+
+def _ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
+    """Round numbers between two, and what is written beside them: with the digits that tell them apart."""
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    ticks = [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    largest = max(abs(low), abs(high))
+    if largest < 1e-4 or largest >= 1e15:
+        return ticks, [f"{tick:.3g}" for tick in ticks]
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return ticks, [f"{tick + 0.0:,.{digits}f}".replace("-", "−") for tick in ticks]
+
+
+def _times(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Times in milliseconds, and how they are written: days, or days and hours."""
+    span = (high - low) / 1000.0
+    steps = (
+        [60.0 * m for m in (1, 5, 15, 30)]
+        + [3600.0 * h for h in (1, 3, 6, 12)]
+        + [_DAY * d for d in (1, 2, 7, 14, 30, 90, 365)]
+    )
+    step = next((s for s in steps if span / s <= 7), span / 6)
+    begin = math.ceil(low / 1000.0 / step) * step
+    ticks = [begin + k * step for k in range(int(max(0.0, high / 1000.0 - begin) / step) + 1)]
+    form = "%Y-%m-%d" if step >= _DAY else "%m-%d %H:%M" if step >= 60 else "%H:%M:%S"
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return [1000.0 * tick for tick in ticks], [(epoch + timedelta(seconds=tick)).strftime(form) for tick in ticks]

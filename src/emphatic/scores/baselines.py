@@ -33,8 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.discovery import discover
 from emphatic.engines.compiled import blas_threads
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal
+from emphatic.learning.inputs import Active, refusal
 from emphatic.scores.returns import Bits, count_bits, share_masks, unpack_bits
 
 # The scores have the baselines in this order.

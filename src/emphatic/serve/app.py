@@ -1,32 +1,34 @@
-"""The HTTP interface of a service, as a Starlette application."""
+"""The HTTP interface of a service, as a Starlette application: requests, events, the page, and who may ask."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import ipaddress
 import json
-from collections.abc import Sequence
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from importlib import resources
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from emphatic.nexting.predictor import Prediction, format_lines
-from emphatic.serve.bodies import LONGEST, NotJson, read_json, read_lines
-from emphatic.serve.descriptions import describe_interface, describe_signals, write_metrics
-from emphatic.serve.events import EventStream
-from emphatic.serve.inbox import Incoming, Receipt
-from emphatic.serve.security import Guarded, Sessions
-from emphatic.serve.service import Service
-from emphatic.tables.pipe import Malformed
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
+from emphatic.serve.service import LONGEST, NUMERIC_HOSTS, Incoming, NotJson, Receipt, Service, read_json, read_lines
+from emphatic.tables.table import Malformed
 
-__all__ = ["create_app"]
+__all__ = ["EventStream", "Guarded", "Sessions", "create_app"]
 
 #: Streams at a time, and the seconds that a body may take.
 _STREAMS, _PATIENCE = 32, 30.0
@@ -41,12 +43,34 @@ _FILES = {
     "/static/uplot.js": ("report/uplot/uPlot.iife.min.js", "text/javascript"),
     "/static/uplot.css": ("report/uplot/uPlot.min.css", "text/css"),
 }
+#: Rows in one event at most, and seconds between events and between status events.
+_ROWS = 512
+_PAUSE, _STATUS = 0.1, 1.0
+#: A client whose connection takes nothing for so long is dropped.
+_SLOW = 20.0
+POLICY = (
+    "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'self'"
+)
+_COOKIE = "emphatic_session"
+#: What needs no token.
+_OPEN = ("/", "/login", "/healthz", "/favicon.ico")
+#: Sessions of the page that are remembered; the oldest is forgotten for a new one.
+_SESSIONS = 64
+#: Seconds that a form may take.
+_FORM_PATIENCE = 10.0
 
 
 def create_app(
     service: Service, *, token: str | None = None, hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1")
 ) -> Starlette:
-    """The application; ``hosts`` are the names that a Host header may have. ``app.state.closing`` ends its streams."""
+    """The application. The event ``app.state.closing`` ends its streams.
+
+    Args:
+        service: The service.
+        token: The token that clients must give; None to ask for none.
+        hosts: The names that a Host header may have.
+    """
     return _Interface(service, token, hosts).app
 
 
@@ -54,7 +78,7 @@ class _Interface:
     """The requests that are answered, each by a method."""
 
     def __init__(self, service: Service, token: str | None, hosts: Sequence[str]) -> None:
-        self.service, self.sessions, self._streams = service, Sessions(token), 0
+        self.service, self.sessions, self.streams = service, Sessions(token), 0
         self._closing = asyncio.Event()
         routes = [
             Route("/", self.page),
@@ -71,8 +95,7 @@ class _Interface:
             *(Route(path, self.file) for path in _FILES),
         ]
         middleware = [Middleware(Guarded, sessions=self.sessions, hosts=hosts)]
-        handlers: dict[Any, Any] = {HTTPException: _explain}
-        self.app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+        self.app = Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _explain})
         self.app.router.redirect_slashes = False
         self.app.state.closing = self._closing
 
@@ -90,18 +113,18 @@ class _Interface:
             incoming, several = (read_lines(body), True) if kind == _LINES else read_json(body)
         except NotJson as error:
             return _error(400, str(error))
-        replies, taken = await self._learn(incoming)
-        if taken < len(incoming):
-            return _taken(taken)
-        if not several and isinstance(replies[0].outcome, Malformed):
-            return _error(422, f"reading 1: {replies[0].outcome}")
-        text = await asyncio.to_thread(_lines, replies)  # thousands of them take a while
+        receipts, count = await self._learn(incoming)
+        if count < len(incoming):
+            return _count_taken(count)
+        if not several and isinstance(receipts[0].outcome, Malformed):
+            return _error(422, f"reading 1: {receipts[0].outcome}")
+        text = await asyncio.to_thread(_lines, receipts)  # thousands of them take a while
         return Response(text, media_type=_LINES if several else _JSON)
 
     async def _learn(self, incoming: list[Incoming]) -> tuple[list[Receipt], int]:
-        """Hand readings to the service; what became of each, and how many it has taken."""
+        """Hand readings to the service; the receipt of each, and how many it has taken."""
         loop = asyncio.get_running_loop()
-        replies: list[Receipt] = []
+        receipts: list[Receipt] = []
         done: asyncio.Future[None] = loop.create_future()
 
         def finish() -> None:
@@ -110,18 +133,16 @@ class _Interface:
 
         due = len(incoming)
 
-        def acknowledge(reply: Receipt) -> None:  # in the thread that learns, in order
-            replies.append(reply)
-            if len(replies) >= due:
+        def acknowledge(receipt: Receipt) -> None:  # in the thread that learns, in order
+            receipts.append(receipt)
+            if len(receipts) >= due:
                 with suppress(RuntimeError):  # the loop has ended, and the client has gone
                     loop.call_soon_threadsafe(finish)
 
-        offered = [one._replace(acknowledge=acknowledge) for one in incoming]
-        taken = due = self.service.inbox.offer(offered)
-        if len(replies) < taken:
+        due = self.service.inbox.offer([reading.answered_by(acknowledge) for reading in incoming])
+        if len(receipts) < due:
             await done
-        kept = sum(reply.taken for reply in replies[:taken])
-        return replies[:taken], min(taken, kept)
+        return receipts[:due], sum(receipt.taken for receipt in receipts[:due])
 
     # ------------------------------------------------------------------ what is known
 
@@ -156,21 +177,21 @@ class _Interface:
         """The description of all this."""
         return JSONResponse(describe_interface(version("emphatic")))
 
-    async def stream(self, request: Request) -> Any:
+    async def stream(self, request: Request) -> Response | _Counted:
         """Rows and status as they come."""
         signal = request.query_params.get("signal")
         known = describe_signals(self.service)
         if signal is not None and signal not in known["signals"] and signal not in known["predicted"]:
             return _error(404, f"there is no signal {signal[:100]!r}")
-        if self._streams >= _STREAMS:
-            refused = _error(503, f"there are {_STREAMS} streams already")
-            refused.headers["retry-after"] = "5"
-            return refused
+        if self.streams >= _STREAMS:
+            busy = _error(503, f"there are {_STREAMS} streams already")
+            busy.headers["retry-after"] = "5"
+            return busy
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        last = request.headers.get("last-event-id", "")
-        after = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None
-        return _Counted(self, EventStream(self.service, signal, after, self._closing))
+        id = request.headers.get("last-event-id", "")
+        step = int(id) if id.isascii() and id.isdigit() and len(id) < 16 else None
+        return _Counted(self, EventStream(self.service, signal, step, self._closing))
 
     # ------------------------------------------------------------------ the page
 
@@ -200,12 +221,12 @@ class _Counted:
     def __init__(self, interface: _Interface, stream: EventStream) -> None:
         self._interface, self._stream = interface, stream
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self._interface._streams += 1
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._interface.streams += 1
         try:
             await self._stream(scope, receive, send)
         finally:
-            self._interface._streams -= 1
+            self._interface.streams -= 1
 
 
 async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
@@ -214,15 +235,15 @@ async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
     declared = request.headers.get("content-length", "0")
     if not declared.isdigit() or int(declared) > LONGEST:
         return too_long
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
 
     async def read() -> bool:
         size = 0
-        async for part in request.stream():
-            size += len(part)
+        async for chunk in request.stream():
+            size += len(chunk)
             if size > LONGEST:
                 return False
-            parts.append(part)
+            chunks.append(chunk)
         return True
 
     reading, ending = asyncio.create_task(read()), asyncio.create_task(closing.wait())
@@ -230,16 +251,16 @@ async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
     for task in (reading, ending):
         task.cancel()
     if reading not in done:
-        return _taken(0) if done else _error(408, f"the body took more than {_PATIENCE:g} seconds")
+        return _count_taken(0) if done else _error(408, f"the body took more than {_PATIENCE:g} seconds")
     try:
-        return b"".join(parts) if reading.result() else too_long
+        return b"".join(chunks) if reading.result() else too_long
     except ClientDisconnect:
         return _error(400, "the client has gone")
 
 
-def _lines(replies: Sequence[Receipt]) -> bytes:
+def _lines(receipts: Sequence[Receipt]) -> bytes:
     """A line for each reading."""
-    outcomes = [reply.outcome for reply in replies]
+    outcomes = [receipt.outcome for receipt in receipts]
     predicted = iter(format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)))
     lines = []
     for number, outcome in enumerate(outcomes, start=1):
@@ -252,8 +273,8 @@ def _lines(replies: Sequence[Receipt]) -> bytes:
     return b"".join(lines)
 
 
-def _taken(count: int) -> JSONResponse:
-    """So many readings were taken; the rest must be sent again."""
+def _count_taken(count: int) -> JSONResponse:
+    """The answer if only the first ``count`` readings were taken; the others must be sent again."""
     return JSONResponse({"taken": count}, 503, {"retry-after": "1"})
 
 
@@ -261,7 +282,8 @@ def _error(status: int, text: str) -> JSONResponse:
     return JSONResponse({"error": text}, status)
 
 
-async def _explain(request: Request, error: HTTPException) -> Response:
+async def _explain(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail.lower()}, error.status_code, error.headers)
 
 
@@ -271,3 +293,341 @@ def _text(path: str) -> str:
     if not file.is_file():
         raise HTTPException(404)
     return file.read_text("utf-8")
+
+
+# ---------------------------------------------------------------------- what a service tells of itself
+
+
+def describe_signals(service: Service) -> dict[str, Any]:
+    """The answer to ``/signals``."""
+    recent, latest = service.recent, service.latest
+    format = recent.format if recent is not None else None if latest is None else latest.format
+    predicted = {} if format is None else {name: list(at) for name, at in format.places.items()}
+    return {
+        "signals": list(predicted) if recent is None else list(recent.names),
+        "predicted": predicted,
+        "time": service.predictor.clock is not None,
+        "warming_up": service.warming_up,
+        "waiting": service.waiting,
+        "warm_up": service.warm_up,
+        "step": service.step,
+        "learning": service.learn,
+    }
+
+
+def describe_status(service: Service, signal: str | None = None) -> dict[str, Any]:
+    """How the service does; with a signal, the error of its predictions too."""
+    rate, lag = service.traffic.rate_and_lag()
+    status = {
+        "step": service.step,
+        "readings": service.readings,
+        "malformed": service.malformed,
+        "rate": round(rate, 3),
+        "lag": round(lag, 4),
+        "queue": len(service.inbox),
+        "saved_step": service.saved_step,
+        "warming_up": service.warming_up,
+        "waiting": service.waiting,
+        "warm_up": service.warm_up,
+        "trouble": service.trouble,
+    }
+    if signal is not None:
+        status["error"] = {horizon: error for name, horizon, error in service.rmse() if name == signal}
+    return status
+
+
+def write_metrics(service: Service) -> str:
+    """The answer to ``/metrics``, in the text format of Prometheus."""
+    rate, lag = service.traffic.rate_and_lag()
+    metrics = {
+        "readings_total": ("counter", "Readings taken since the service started.", service.readings),
+        "malformed_total": ("counter", "Readings that could not be used.", service.malformed),
+        "queue": ("gauge", "Readings that wait.", len(service.inbox)),
+        "lag_seconds": ("gauge", "The longest wait of a reading in the last five seconds.", lag),
+        "step": ("gauge", "Readings that the model has learned from.", service.step),
+        "saved_step": ("gauge", "Readings that the saved model has learned from.", service.saved_step),
+        "unacknowledged": ("gauge", "Readings that are not on the disk yet.", service.unacknowledged),
+        "rate": ("gauge", "Readings a second, over the last five seconds.", rate),
+        "warming_up": ("gauge", "1 while there is no model yet.", int(service.warming_up)),
+        "trouble": ("gauge", "1 while the disk takes nothing.", int(bool(service.trouble))),
+    }
+    lines = []
+    for name, (kind, text, value) in metrics.items():
+        lines += [f"# HELP emphatic_{name} {text}", f"# TYPE emphatic_{name} {kind}", f"emphatic_{name} {value}"]
+    errors = [(_label(name), _label(horizon), error) for name, horizon, error in service.rmse() if error is not None]
+    if errors:
+        lines += ["# HELP emphatic_rmse Root mean square error of recent predictions.", "# TYPE emphatic_rmse gauge"]
+    lines += [f'emphatic_rmse{{signal="{name}",horizon="{horizon}"}} {error}' for name, horizon, error in errors]
+    return "\n".join(lines) + "\n"
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+Schema = dict[str, Any]
+
+
+def describe_interface(version: str) -> dict[str, Any]:
+    """The answer to ``/openapi.json``."""
+    error = {"$ref": "#/components/schemas/Error"}
+    line = {"$ref": "#/components/schemas/Prediction"}
+    reading = {"$ref": "#/components/schemas/Reading"}
+
+    def answer(text: str, schema: Schema | None = None, kind: str = "application/json") -> dict[str, Any]:
+        return {"description": text} if schema is None else {"description": text, "content": {kind: {"schema": schema}}}
+
+    def get(text: str, kind: str, schema: Schema, **errors: Schema) -> dict[str, Any]:
+        return {"get": {"summary": text, "responses": {"200": answer(text, schema, kind), **errors}}}
+
+    by_horizon = {"type": "object", "additionalProperties": {"type": "object"}}
+    taken = {"type": "object", "properties": {"taken": {"type": "integer"}}}
+    anything = {"type": "object"}
+    refusals = {
+        "400": answer("The body is not JSON, or the Host header names another service.", error),
+        "401": answer("A token is required.", error),
+        "408": answer("The body took too long.", error),
+        "413": answer("The body is longer than 1 MiB.", error),
+        "415": answer("The body is of another type.", error),
+        "422": answer("A single reading that cannot be used, and why; nothing is learned from it.", error),
+        "503": answer("The queue is full: so many readings were taken. Send the rest again later.", taken),
+    }
+    forms = {
+        "application/json": {"schema": {"oneOf": [reading, {"type": "array", "items": reading}]}},
+        "application/x-ndjson": {"schema": {"type": "string", "description": "one JSON object a line"}},
+    }
+    lines = answer("The predictions; of a list or of lines, a line for each reading.", line)
+    lines["content"]["application/x-ndjson"] = {"schema": {"type": "string", "description": "a Prediction a line"}}
+    post = {
+        "summary": "Learn from readings; a line for each, once it is safe.",
+        "requestBody": {"required": True, "content": forms},
+        "responses": {"200": lines, **refusals},
+    }
+    which = {"name": "signal", "in": "query", "required": False, "schema": {"type": "string"}}
+    stream = get("Rows and status as they come: server-sent events.", "text/event-stream", {"type": "string"})
+    stream["get"]["parameters"] = [which]
+    stream["get"]["responses"] |= {"404": answer("No such signal.", error), "503": answer("Too many streams.", error)}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "emphatic serve", "version": version, "summary": "Predictions of readings, learned online."},
+        "paths": {
+            "/readings": {"post": post},
+            "/predictions": get("The latest predictions.", "application/json", line),
+            "/stream": stream,
+            "/signals": get("What is read and what is predicted.", "application/json", anything),
+            "/healthz": get("The service is alive.", "application/json", anything, **{"503": answer("It is not.")}),
+            "/readyz": get("There is a model.", "application/json", anything, **{"503": answer("It is warming up.")}),
+            "/metrics": get("Metrics, for Prometheus.", "text/plain", {"type": "string"}),
+        },
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {
+                "Reading": {
+                    "type": "object",
+                    "description": "names and readings; null or absent is missing",
+                    "additionalProperties": {"type": ["number", "string", "boolean", "null"]},
+                },
+                "Prediction": {
+                    "type": "object",
+                    "properties": {
+                        "step": {"type": ["integer", "null"]},
+                        "time": {"description": "as it was written"},
+                        "predictions": by_horizon,
+                        **dict.fromkeys(ENDS, by_horizon),
+                        **{kind: {"type": "object"} for kind in OF_A_SIGNAL},
+                    },
+                },
+                "Error": {"type": "object", "properties": {"error": {"type": "string"}}},
+            },
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+# ---------------------------------------------------------------------- server-sent events
+
+
+class EventStream:
+    """An answer that goes on until the client or the service ends: rows of one signal, and the status.
+
+    Args:
+        service: The service.
+        signal: The signal; None for the first.
+        after: The last step that the client has; None to begin with the oldest.
+        closing: The event that ends the stream.
+    """
+
+    def __init__(self, service: Service, signal: str | None, after: int | None, closing: asyncio.Event) -> None:
+        self._service, self._signal, self._after, self._closing = service, signal, after, closing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+        async def sent() -> None:
+            async for text in self._events():
+                body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
+                await asyncio.wait_for(send(body), _SLOW)
+
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        tasks = [asyncio.create_task(sent()), asyncio.create_task(gone())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = (await asyncio.gather(*tasks, return_exceptions=True))[0]
+        if ended is None:
+            await send({"type": "http.response.body", "body": b""})
+        elif not isinstance(ended, TimeoutError | asyncio.CancelledError):
+            raise ended
+
+    async def _events(self) -> AsyncIterator[str]:
+        service = self._service
+        signals = describe_signals(service)
+        signal = (
+            self._signal if self._signal is not None else next(iter(signals["signals"] or signals["predicted"]), None)
+        )
+        horizons = signals["predicted"].get(signal, [])
+        yield "retry: 1000\n\n" + _event("hello", signals | {"signal": signal, "horizons": horizons})
+        recent = service.recent
+        at = 0 if self._after is None else self._after + 1
+        if recent is not None and at > recent.end:  # a step of another model
+            at = 0
+        status_at = 0.0
+        while not self._closing.is_set():
+            if service.recent is not recent:
+                return  # there are other signals now
+            rows = None if recent is None or signal is None else recent.columns(signal, at, _ROWS)
+            if rows is not None:
+                at = rows["step"][-1] + 1
+                yield f"id: {at - 1}\n" + _event("rows", rows)
+            if time.monotonic() - status_at >= _STATUS:
+                status_at = time.monotonic()
+                yield _event("status", describe_status(service, signal or ""))
+            if rows is None or len(rows["step"]) < _ROWS:
+                await _pause(self._closing)
+
+
+async def _pause(closing: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(closing.wait(), _PAUSE)
+    except TimeoutError:
+        return
+
+
+def _event(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, allow_nan=False, default=str)}\n\n"
+
+
+# ---------------------------------------------------------------------- who may ask
+
+
+class Sessions:
+    """The token, and the sessions that were opened with it."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = None if token is None else token.encode()
+        self._open: dict[str, None] = {}
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is a token."""
+        return self._token is not None
+
+    def allow(self, headers: Headers, cookies: dict[str, str]) -> bool:
+        """Whether a request has the token, or a session."""
+        if self._token is None:
+            return True
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self._is_token(token.strip())
+        cookie = cookies.get(_COOKIE, "")
+        return any(hmac.compare_digest(cookie.encode(), known.encode()) for known in self._open)
+
+    async def login(self, request: Request, page: str) -> Response:
+        """Open a session for the one who knows the token."""
+        body = b""
+        try:
+            async with asyncio.timeout(_FORM_PATIENCE):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > 4096:
+                        return JSONResponse({"error": "the form is too long"}, 413)
+        except TimeoutError:
+            return JSONResponse({"error": f"the form took more than {_FORM_PATIENCE:g} seconds"}, 408)
+        token = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
+        if self._token is not None and not self._is_token(token.strip()):
+            wrong = page.replace("<!--wrong-->", '<p class="wrong">That is not the token.</p>')
+            return HTMLResponse(wrong, 401)
+        answer = RedirectResponse("/", 303)
+        if self._token is not None:
+            session = secrets.token_urlsafe(32)
+            while len(self._open) >= _SESSIONS:
+                del self._open[next(iter(self._open))]
+            self._open[session] = None
+            answer.set_cookie(_COOKIE, session, httponly=True, samesite="strict", path="/")
+        return answer
+
+    def _is_token(self, token: str) -> bool:
+        assert self._token is not None
+        return hmac.compare_digest(token.encode(), self._token)  # in a time that does not tell how much of it is right
+
+
+class Guarded:
+    """An application behind the checks that every request must pass, with the headers that every answer has."""
+
+    def __init__(self, app: ASGIApp, sessions: Sessions, hosts: Sequence[str]) -> None:
+        self._app, self._sessions = app, sessions
+        self._hosts = {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["content-security-policy"] = POLICY
+                headers["x-content-type-options"] = "nosniff"
+                headers["referrer-policy"] = "no-referrer"
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refusal = self._refuse(scope)
+        await (self._app if refusal is None else refusal)(scope, receive, send_with_headers)
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        """The answer to a request that does not pass."""
+        headers, path = Headers(scope=scope), scope["path"]
+        allowed = self._sessions.allow(headers, HTTPConnection(scope).cookies)
+        by_token = allowed and self._sessions.needed and "authorization" in headers
+        if not by_token and not self._is_host(_name(headers.get("host", ""))):
+            return JSONResponse({"error": "this service does not have the name in the Host header"}, 400)
+        if allowed or path in _OPEN or path.startswith("/static/"):
+            return None
+        wanted = {"error": "a token is needed: Authorization: Bearer TOKEN"}
+        return JSONResponse(wanted, 401, {"www-authenticate": "Bearer"})
+
+    def _is_host(self, name: str) -> bool:
+        """Whether the service goes by this name. (A client with the token may use any: a foreign page has none.)"""
+        return name in self._hosts or (NUMERIC_HOSTS in self._hosts and _is_numeric(name))
+
+
+def _is_numeric(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    if host.startswith("["):
+        return host.partition("]")[0][1:].lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()

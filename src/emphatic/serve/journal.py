@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emphatic.common.files import atomic_file
-from emphatic.tables.jsonlines import read_object
 from emphatic.tables.pipe import Reading
-from emphatic.tables.table_errors import Malformed
+from emphatic.tables.table import Malformed
+from emphatic.tables.text import read_object
 
 __all__ = ["Entry", "Journal"]
 
@@ -64,11 +64,11 @@ class Journal:
         self.first = segments[0][0] if segments else 1
         #: The number of the last reading.
         self.last = self.first - 1
-        for first, path in segments:
-            if first != self.last + 1:
+        for number, path in segments:
+            if number != self.last + 1:
                 raise ValueError(
-                    f"{folder}: readings {self.last + 1} to {first - 1} are missing from the journal. Move {path.name} "
-                    "and later files elsewhere to go on without them."
+                    f"{folder}: readings {self.last + 1} to {number - 1} are missing from the journal. "
+                    f"Move {path.name} and later files elsewhere to go on without them."
                 )
             self.last += _count_whole_lines(path)
 
@@ -124,23 +124,23 @@ class Journal:
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """The readings on the disk after this number, in order."""
-        for first, path in self._segments():
+        for start, path in self._segments():
             with open(path, "rb") as file:
-                for number, line in enumerate(file, start=first):
+                for number, line in enumerate(file, start=start):
                     if line.endswith(b"\n") and number > after:
                         yield _entry(number, line, path)
 
     def cut(self, number: int) -> None:
-        """Forget the readings up to this number, which the model holds, pending ones too."""
-        kept = max(0, self.last - number)
-        self._pending = self._pending[len(self._pending) - min(kept, len(self._pending)) :]
+        """Forget the readings up to this number, which the model has learned from, pending ones too."""
+        later = max(0, self.last - number)
+        self._pending = self._pending[len(self._pending) - min(later, len(self._pending)) :]
         self.last = max(self.last, number)
         end = self.last - len(self._pending)
-        for first, path in reversed(self._segments()):
+        for start, path in reversed(self._segments()):
             if end <= number:
                 self._close_if(path)
                 path.unlink()
-            end = first - 1
+            end = start - 1
         self.first = number + 1
 
     def close(self) -> None:
@@ -167,20 +167,19 @@ class Journal:
             self.close()
 
     def _segments(self) -> list[tuple[int, Path]]:
-        found = [(int(path.stem), path) for path in self.folder.glob("*.jsonl") if path.stem.isdigit()]
-        return sorted(found)
+        return sorted((int(path.stem), path) for path in self.folder.glob("*.jsonl") if path.stem.isdigit())
 
 
 def _count_whole_lines(path: Path) -> int:
     """The complete lines of a segment; what a crash has left of another is removed."""
-    count = whole = 0
+    count = size = 0
     with open(path, "rb") as file:
         for line in file:
             if line.endswith(b"\n"):
                 count += 1
-                whole += len(line)
-    if whole < path.stat().st_size:
-        os.truncate(path, whole)
+                size += len(line)
+    if size < path.stat().st_size:
+        os.truncate(path, size)
     return count
 
 

@@ -32,12 +32,12 @@ from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
 from emphatic.features import Bias, Features, Function, OneHot, Part, Tiles
 from emphatic.hordes.horde import NO, REWARD, YES, Horde, probability
-from emphatic.learning.active import Active
-from emphatic.learning.inputs import refusal, whole
+from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.evaluator import Behaviour
 from emphatic.questions.gvf import GVF
 from emphatic.rules import AnyRule
+from emphatic.stepsizes import StepSize
 from emphatic.tables import Block
 
 try:
@@ -100,7 +100,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         rule: str | AnyRule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         warm_up: int = 0,
         every: int = 1,
         record: bool = False,
@@ -131,7 +131,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         info["predictions"] = self.episodes.predictions[0]
         return observation, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         mu, self.mu = self.mu, None
         self._since += 1
@@ -176,15 +176,15 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
             mu: Must be passed again if it was a function.
             rule: Must be passed again if it was a rule of your own.
         """
-        horde, more = Horde.load_with(path, mu=mu, rule=rule)
+        horde, saved = Horde.load_with(path, mu=mu, rule=rule)
         space = env.observation_space
-        if "gymnasium" not in more:
+        if "gymnasium" not in saved:
             raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by LearnGVFs: Horde.load opens it.")
         signals = horde.features.signals
         if len(signals) != len(component_names(space)):
             raise refusal("env", "LearnGVFs.load", f"have observations of {len(signals)} components", repr(space))
         try:
-            every, since = (more["gymnasium"][name] for name in ("every", "since"))
+            every, since = (saved["gymnasium"][name] for name in ("every", "since"))
             if not (type(every) is int and every > 0 and type(since) is int and since >= 0):
                 raise ValueError(f"its counts of steps are {every!r} and {since!r}")
             episodes = Episodes.resume(horde, _flat(space), _unflat(space))
@@ -232,7 +232,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         rule: str | AnyRule = "true_online_etd",
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
-        stepsize: Any = None,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
         warm_up: int = 0,
         record: bool = False,
         dtype: str = "float64",
@@ -436,7 +436,7 @@ class Episodes:
     def step(
         self,
         i: int,
-        action: Any,
+        action: object,
         reward: Any,
         observation: Any,
         terminated: bool,
@@ -490,7 +490,7 @@ class Episodes:
         row[-1] = reward
         return row[None]
 
-    def _originals(self, observation: Any) -> list[Any] | None:
+    def _originals(self, observation: object) -> list[Any] | None:
         """A copy of an observation for functions, as an environment may reuse its array."""
         if not self._watched:
             return None
@@ -538,11 +538,11 @@ def tiles(
     # Bounds near the largest float mean no more than infinity does.
     known = {name: pair for name, pair in zip(names, pairs, strict=True) if max(map(abs, pair)) < 1e30}
     known |= dict(ranges or {})
-    parts: list[Part] = [Bias()]
+    coders: list[Part] = [Bias()]
     for group in [[name] for name in names] if of is None else of:
         span = [known[name] for name in group] if all(name in known for name in group) else None
-        parts.append(Tiles(list(group), tiles=tiles, tilings=tilings, hashed=hashed, range=span, spacing="equal"))
-    return Features(parts)
+        coders.append(Tiles(list(group), tiles=tiles, tilings=tilings, hashed=hashed, range=span, spacing="equal"))
+    return Features(coders)
 
 
 def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
@@ -563,7 +563,7 @@ def _unflat(space: spaces.Space[Any]) -> Callable[[Array], Any]:
     return lambda flat: spaces.unflatten(space, flat)
 
 
-def _features(features: Any, space: spaces.Space[Any], names: Sequence[str]) -> Any:
+def _features(features: object, space: spaces.Space[Any], names: Sequence[str]) -> Any:
     """A feature maker; for a function of the observation, one that calls it."""
     if not callable(features) or isinstance(features, Features):
         return features

@@ -12,9 +12,7 @@
 (60.0, 0, 3726, 3723)
 """
 
-from emphatic.tables.clock import Clock
-from emphatic.tables.hold import Hold
-from emphatic.tables.table import Block, Table, open_table
-from emphatic.tables.table_errors import TableError
+from emphatic.tables.clock import Clock, Hold
+from emphatic.tables.table import Block, Table, TableError, open_table
 
 __all__ = ["Block", "Clock", "Hold", "Table", "TableError", "open_table"]

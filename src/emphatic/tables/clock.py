@@ -1,4 +1,4 @@
-"""Time: the usual step, and where one row does not follow on the one before it."""
+"""What is carried from block to block: the time, by which gaps are found, and the last value of each signal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Clock"]
+__all__ = ["Clock", "Hold"]
 
-_LONGEST = 10  # gaps kept for the report
+#: Gaps that the report lists.
+_LONGEST = 10
 _COUNTS = ("rows", "gaps", "backwards", "repeats", "irregular", "missing")
 
 
 class Clock:
     """Watches the times of a log, block after block, for gaps.
+
+    Args:
+        first: The times of the log's first rows, which decide on the usual step.
+        joined: Whether the log was joined from several, so that rows may come in bursts.
 
     The usual step s is the median of the steps forward among the log's first times. A log is regular if nine
     of ten steps are within a tenth of s. A row does not follow on the one before it if
@@ -45,6 +50,7 @@ class Clock:
     """
 
     def __init__(self, first: NDArray[np.float64], joined: bool = False) -> None:
+        # Steps back and repeats tell nothing about the sampling rate.
         steps = np.diff(first[np.isfinite(first)])
         forward = steps[steps > 0]
         usual = float(np.median(forward)) if len(forward) else np.nan
@@ -53,6 +59,8 @@ class Clock:
         q = float(np.quantile(forward, 0.95)) if len(forward) else np.nan
         #: The usual step; NaN if no time was ever seen to go forward, and then no step is too long.
         self.step = usual
+        # Where a row is missing, the step of a regular log is twice as long. Random arrivals have exponential steps, of
+        # which 0.05³, about one in ten thousand, are longer than three times the 0.95 quantile.
         self.limit = 1.5 * usual if self.regular else max(5.0 * usual, 3.0 * q)
         if repeats > len(forward) or (joined and len(forward) and not self.regular):
             within = forward[forward <= self.limit]
@@ -71,7 +79,9 @@ class Clock:
     def find_gaps(self, time: NDArray[np.float64], after_drop: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """For each of the next rows, whether it does not follow on the one before it.
 
-        ``after_drop`` marks rows before which one was dropped.
+        Args:
+            time: The times of the rows (B,), NaN where missing.
+            after_drop: The rows (B,) before which a row was dropped.
         """
         if len(time) == 1:
             return np.array([self.find_gap(float(time[0]), after_drop is not None and bool(after_drop[0]))])
@@ -82,9 +92,10 @@ class Clock:
         self.gaps += int(gap.sum())
         self.missing += len(time) - len(known)
         if len(known):
-            before = np.concatenate([[self._last], time[known[:-1]]])
+            previous = np.concatenate([[self._last], time[known[:-1]]])
+            # Rows from one known time to the next: the step over rows without a time is shared among them.
             rows = np.diff(known, prepend=-1 - self._since)
-            step = (time[known] - before) / rows
+            step = (time[known] - previous) / rows
             back = step < 0  # NaN, before the first time of all, is neither
             far = step > self.limit
             self.gaps += int(((back | far) & ~gap[known]).sum())
@@ -92,9 +103,11 @@ class Clock:
             self.backwards += int(back.sum())
             self.repeats += int((step == 0).sum())
             self.irregular += int((np.abs(step - self.step) > 0.1 * self.step)[step > 0].sum())
-            found = [(self.rows + int(known[i]), float(before[i]), float(time[known[i]])) for i in np.flatnonzero(far)]
+            jumps = [
+                (self.rows + int(known[i]), float(previous[i]), float(time[known[i]])) for i in np.flatnonzero(far)
+            ]
             # Sorting is stable: of equal gaps the earlier stays, however the rows are cut in blocks.
-            self.longest = sorted(self.longest + found, key=lambda g: g[1] - g[2])[:_LONGEST]
+            self.longest = sorted(self.longest + jumps, key=lambda g: g[1] - g[2])[:_LONGEST]
             self._last = float(time[known[-1]])
         self._since = len(time) - 1 - int(known[-1]) if len(known) else self._since + len(time)
         self.rows += len(time)
@@ -115,13 +128,13 @@ class Clock:
             self._since += 1
             self.gaps += gap
             return gap
-        before = self._last
-        step = (time - before) / (1 + self._since)
+        previous = self._last
+        step = (time - previous) / (1 + self._since)
         if step > 0:
             self.irregular += abs(step - self.step) > 0.1 * self.step
             if step > self.limit:
                 gap = True
-                self.longest = sorted([*self.longest, (row, before, time)], key=lambda g: g[1] - g[2])[:_LONGEST]
+                self.longest = sorted([*self.longest, (row, previous, time)], key=lambda g: g[1] - g[2])[:_LONGEST]
         elif step < 0:  # NaN, before the first time of all, is neither
             gap = True
             self.backwards += 1
@@ -138,14 +151,14 @@ class Clock:
         return clock
 
     def state(self) -> dict[str, Any]:
-        """All of it, as JSON can hold it."""
+        """The whole state, as JSON can hold it."""
         numbers = {name: _or_none(getattr(self, name)) for name in ("step", "limit", "_last")}
         counts = {name: getattr(self, name) for name in (*_COUNTS, "_since", "regular")}
         return {**numbers, **counts, "longest": [list(gap) for gap in self.longest]}
 
     @classmethod
     def restore(cls, state: dict[str, Any]) -> Clock:
-        """The same again, to go on where it stood."""
+        """The clock of which this is the ``state``."""
         clock = cls(np.empty(0))
         for name in ("step", "limit", "_last"):
             setattr(clock, name, np.nan if state[name] is None else float(state[name]))
@@ -153,6 +166,85 @@ class Clock:
             setattr(clock, name, state[name])
         clock.longest = [(int(row), float(a), float(b)) for row, a, b in state["longest"]]
         return clock
+
+
+class Hold:
+    """Fills missing values with the last value of the same signal, block after block.
+
+    Args:
+        C: The number of signals.
+
+    Before a signal's first value there is nothing to hold, and NaN stays. ``missing`` counts the missing values
+    of each signal, ``longest`` is its longest run of them, ``last`` its last value; ``rows`` counts rows.
+
+    >>> hold = Hold(2)
+    >>> filled, missing = hold.fill(np.array([[1.0, np.nan], [np.nan, 5.0]]))
+    >>> filled.tolist(), missing.tolist()
+    ([[1.0, nan], [1.0, 5.0]], [[False, True], [True, False]])
+    >>> hold.fill(np.array([[np.nan, np.nan]]))[0].tolist()
+    [[1.0, 5.0]]
+    >>> hold.missing.tolist(), hold.longest.tolist()
+    ([2, 2], [2, 1])
+    """
+
+    def __init__(self, C: int) -> None:
+        self.rows = 0
+        self.last = np.full(C, np.nan)
+        self.missing = np.zeros(C, np.int64)
+        self.longest = np.zeros(C, np.int64)
+        self._run = self._no_run = np.zeros(C, np.int64)
+
+    def fill(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Fill the next rows.
+
+        Args:
+            values: The rows (B, C), NaN where a value is missing.
+
+        Returns:
+            The values (B, C) without missing ones after a signal's first, and which values were missing (B, C).
+        """
+        missing = np.isnan(values)
+        rows = len(values)
+        if not rows:
+            return values.copy(), missing
+        # Row 0 has the last values before this block; a missing value takes the nearest value above it.
+        above = np.vstack([self.last, values])
+        source = np.where(missing, 0, np.arange(1, rows + 1)[:, None])
+        np.maximum.accumulate(source, axis=0, out=source)
+        filled = np.take_along_axis(above, source, axis=0)
+        run = np.arange(1, rows + 1)[:, None] - source + np.where(source == 0, self._run, 0)
+        self.longest = np.maximum(self.longest, run.max(axis=0))
+        self._run = run[-1]
+        self.missing = self.missing + missing.sum(axis=0)
+        self.last = filled[-1].copy()
+        self.rows += rows
+        return filled, missing
+
+    def follow(self, row: NDArray[np.float64]) -> None:
+        """Advance by one row (C,) in which no value is missing."""
+        self.last, self._run = row, self._no_run
+        self.rows += 1
+
+    def copy(self) -> Hold:
+        """A hold at the same place, which goes on by itself."""
+        hold = Hold.__new__(Hold)
+        hold.__dict__.update(self.__dict__)  # arrays are replaced and never changed in place
+        return hold
+
+    def state(self) -> dict[str, Any]:
+        """The whole state, as JSON can hold it."""
+        counts = {name: getattr(self, name).tolist() for name in ("missing", "longest", "_run")}
+        return {"rows": self.rows, "last": [_or_none(value) for value in self.last], **counts}
+
+    @classmethod
+    def restore(cls, state: dict[str, Any]) -> Hold:
+        """The hold of which this is the ``state``."""
+        hold = cls(len(state["last"]))
+        hold.rows = int(state["rows"])
+        hold.last = np.array([np.nan if value is None else value for value in state["last"]], np.float64)
+        for name in ("missing", "longest", "_run"):
+            setattr(hold, name, np.array(state[name], np.int64))
+        return hold
 
 
 def _or_none(value: float) -> float | None:

@@ -1,33 +1,40 @@
-"""Files: recognised by their first bytes, not by their names."""
+"""Files: what a table is read from, recognised by its first bytes and not by its name.
+
+A format is one ``Format`` in a file of this package, or an entry point of the group ``emphatic.formats``; nothing else
+lists formats. Formats of the library that have a signature are asked first, then those of other distributions, then
+text: any text is CSV.
+"""
 
 from __future__ import annotations
 
 import codecs
+import functools
+import logging
 import lzma
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.dataset
-import pyarrow.ipc
-import pyarrow.parquet as pq
 
-from emphatic.tables.delimited import Delimited
-from emphatic.tables.dropped_rows import DroppedRows
-from emphatic.tables.fields import PLAIN, NumberStyle
-from emphatic.tables.jsonlines import JsonLines
-from emphatic.tables.recordings import MAGIC, is_bag
-from emphatic.tables.table_errors import TableError, reading
+from emphatic.common.discovery import discover
+from emphatic.tables.fields import NumberStyle
+from emphatic.tables.table import TableError, reading
 
-__all__ = ["File", "Source", "open_file"]
+__all__ = ["DroppedRows", "File", "Format", "OpenOptions", "ReadingPass", "Source", "formats", "open_file"]
+
+logger = logging.getLogger("emphatic.tables")
 
 #: How much of a text file is looked at to decide on delimiter, names and kinds of columns.
 LOOK = 1 << 22
 #: The same for typed files, in rows.
 LOOK_ROWS = 1 << 16
 
+#: The first bytes of compressed files.
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ": "xz"}
+#: The first bytes of files that are no tables, and what to do with them.
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or export it as CSV",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
@@ -37,173 +44,229 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
     b"\xfe\xff": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
 }
+#: Columns that the batches of a file of text have beside its own: the number of each row in the file, from 0 on, and
+#: whether a row was dropped since the one before it.
+ROW, AFTER_DROP = "\x1erow", "\x1eafter drop"
 
 
 class Source(Protocol):
-    """What a table is read from: its first rows to look at, then all of them in parts, from any row on."""
+    """What a table is read from: its first rows to look at, then all of them in batches, from any row on.
+
+    A source may also have: ``delimiter`` (of CSV), ``units`` (of columns), ``unnamed`` (columns without a name),
+    ``nested`` (names whose values are objects or lists), ``rare`` (other names that are no columns, and why) and
+    ``joined`` (whether its rows were joined from several streams, and so may come in bursts).
+    """
 
     @property
-    def rows(self) -> int | None: ...
+    def rows(self) -> int | None:
+        """The number of rows, where it is known without reading them."""
+
     @property
-    def style(self) -> NumberStyle: ...
+    def style(self) -> NumberStyle:
+        """How numbers are written in columns of text."""
+
     @property
-    def dropped(self) -> DroppedRows: ...
-    def look(self) -> Any: ...
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]: ...
+    def dropped(self) -> DroppedRows:
+        """The rows that the last pass could not use."""
+
+    def look(self) -> pa.Table:
+        """The first rows, which decide on the kinds of columns."""
+
+    def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows from row number ``start`` on, in batches of any length."""
 
 
 class File:
-    """A file of text, perhaps compressed: its first part, and a way to read it from the start."""
+    """A file or a folder, and what formats recognise it by.
 
-    def __init__(self, name: str, path: Path, compression: str | None) -> None:
-        self.name, self._path, self._compression = name, path, compression
+    Args:
+        name: The path as the user wrote it, for messages.
+
+    ``path`` is its path and ``start`` its first bytes, none of a folder. ``head`` is the beginning of its text, and
+    ``open`` reads its text from the start; both unpack gzip, zstd, xz and bz2.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.path, self.start = name, Path(name), b""
+        if self.path.exists() and not (self.path.is_dir() or self.path.is_file()):
+            raise TableError(
+                f"{name}: this is a pipe or a device, and a table is read more than once. Save it as a file."
+            )
+        if not self.path.is_dir():
+            with self.path.open("rb") as raw:
+                self.start = raw.read(8)
+            if not self.start:
+                raise TableError(f"{name}: the file is empty.")
+        self._compression = next((how for magic, how in _COMPRESSED.items() if self.start.startswith(magic)), None)
+
+    @functools.cached_property
+    def head(self) -> bytes:
+        """The beginning of its text, in complete lines."""
         with self.open() as stream:
-            parts = [stream.read(LOOK)]
-            while parts[-1] and sum(map(len, parts)) < LOOK:
-                parts.append(stream.read(LOOK - sum(map(len, parts))))
-        self.head = b"".join(parts)
-        if len(self.head) == LOOK:
-            self.head = self.head[: self.head.rfind(b"\n") + 1] or self.head[: self.head.rfind(b"\r") + 1]
+            chunks = [stream.read(LOOK)]
+            # A stream that unpacks may return less than it was asked for, long before its end.
+            while chunks[-1] and sum(map(len, chunks)) < LOOK:
+                chunks.append(stream.read(LOOK - sum(map(len, chunks))))
+        head = b"".join(chunks)
+        if len(head) == LOOK:
+            head = head[: head.rfind(b"\n") + 1] or head[: head.rfind(b"\r") + 1]
+        return head
 
-    def open(self) -> Any:
+    @functools.cached_property
+    def obstacle(self) -> str | None:
+        """Why it cannot be read as CSV or JSON lines; None if it can. A file that is not UTF-8 is an error."""
+        for magic, what in _FOREIGN.items():
+            if self.head.startswith(magic):
+                return f"this is {what}."
+        if self.head.startswith((b"PAR1", b"ARROW1")):
+            return "a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
+        if b"\0" in self.head:  # which no text has
+            return "this is a binary file that is not Parquet or Arrow. Export its table as CSV."
+        if not self.head:
+            return f"the file is empty, or its first line is longer than {LOOK >> 20} MB."
+        self.head.decode()
+        if self.first_sign == b"[":
+            return "one JSON array. Write one object a line instead: jq -c '.[]' FILE > FILE.jsonl"
+        return None
+
+    @property
+    def first_sign(self) -> bytes:
+        """The first byte of its text that is not blank."""
+        return self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+
+    def open(self) -> pa.NativeFile | lzma.LZMAFile:
         """The bytes of its text from the start."""
-        if self._compression == "xz":
-            return lzma.open(self._path)
-        return pa.input_stream(str(self._path), compression=self._compression)
+        if self._compression == "xz":  # the only one that Arrow does not unpack
+            return lzma.open(self.path)
+        return pa.input_stream(str(self.path), compression=self._compression)
 
     def not_utf8(self) -> int | None:
         """The first line that is not UTF-8."""
         decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
         with self.open() as stream:
-            while part := stream.read(1 << 16):
+            while chunk := stream.read(1 << 16):
                 try:
-                    line += decoder.decode(part).count("\n")
+                    line += decoder.decode(chunk).count("\n")
                 except UnicodeDecodeError as error:
                     return line + error.object[: error.start].count(b"\n")
         return None
 
 
+@dataclass
+class DroppedRows:
+    """Counts by reason, with the line (of a frame: the row) of the first of each; and rows that were filled up."""
+
+    reasons: dict[str, tuple[int, int]] = field(default_factory=dict)
+    short: int = 0
+
+    def add(self, why: str, line: int, count: int = 1) -> None:
+        """Count ``count`` rows, the first of them at this line."""
+        total, earliest = self.reasons.get(why, (0, line))
+        self.reasons[why] = total + count, earliest
+
+    @property
+    def count(self) -> int:
+        """How many there are, for any reason."""
+        return sum(count for count, _ in self.reasons.values())
+
+    def facts(self) -> list[dict[str, str | int]]:
+        """As JSON can hold it."""
+        return [{"why": why, "count": count, "first": line} for why, (count, line) in self.reasons.items()]
+
+
+class ReadingPass:
+    """One pass over the lines of a file: the number of the next line, and of the next row, dropped ones included."""
+
+    def __init__(self, line: int) -> None:
+        self.dropped = DroppedRows()
+        self.line = line
+        self._row = 0
+        self._last: int | None = None
+
+    def number_rows(self, batch: pa.RecordBatch, places: Sequence[int] | None = None, rows: int = 0) -> pa.RecordBatch:
+        """A batch with the columns ``ROW`` and ``AFTER_DROP``.
+
+        Args:
+            batch: The rows.
+            places: The place of each of them among the next ``rows`` rows of the file; None if none was dropped.
+            rows: The rows of the file, dropped ones included.
+        """
+        at = np.arange(len(batch)) if places is None else np.array(places, np.int64)
+        numbers = self._row + at
+        self._row += len(batch) if places is None else rows
+        after_drop = np.zeros(len(at), np.bool_)
+        if len(at):
+            # The first row of all has nothing before it to be cut from.
+            after_drop = np.diff(numbers, prepend=numbers[0] - 1 if self._last is None else self._last) > 1
+            self._last = int(numbers[-1])
+        return batch.append_column(ROW, pa.array(numbers)).append_column(AFTER_DROP, pa.array(after_drop))
+
+
+class OpenOptions(NamedTuple):
+    """What a user may say about a file: the delimiter of CSV, and the topics of a robot log to read."""
+
+    delimiter: str | None = None
+    topics: Collection[str] | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files.
+
+    Args:
+        name: The name of the format.
+        recognise: Whether a file has this format: by ``File.start``, its first bytes; ``File.path``, its suffix or what
+            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong.
+        open: Opens such a file as a ``Source``.
+        text: Whether the file is text, perhaps compressed. Formats of text are asked after all others.
+        topics: Whether the option ``topics`` applies.
+    """
+
+    name: str
+    recognise: Callable[[File], bool]
+    open: Callable[[File, OpenOptions], Source]
+    text: bool = False
+    topics: bool = False
+
+
+@functools.cache
+def formats() -> tuple[Format, ...]:
+    """All formats: first those of the library, then those of other distributions.
+
+    An entry point that is no format is reported once and left out, so that it keeps nobody from reading other files.
+    """
+    plugins = discover("emphatic.tables", "emphatic.formats")
+    known: list[Format] = []
+    for name in plugins:
+        try:
+            known += plugins.objects(name, lambda value: isinstance(value, Format), "an emphatic.tables.files.Format")
+        except (ImportError, TypeError) as error:
+            logger.warning("%s", error)
+    return tuple(known)
+
+
 def open_file(name: str, delimiter: str | None, topics: Collection[str] | None = None) -> tuple[Source, File | None]:
-    """The source a file is, and the file itself where it is text. ``topics`` are those of a robot log to read."""
-    path = Path(name)
-    if path.is_dir() and not is_bag(path):
+    """Open a file in the format that it has.
+
+    Args:
+        name: The path.
+        delimiter: That of CSV; None to find it.
+        topics: The topics of a robot log to read; None for all.
+
+    Returns:
+        The source, and the file itself where it is text.
+    """
+    file, options = File(name), OpenOptions(delimiter, topics)
+    format = next((format for format in formats() if not format.text and format.recognise(file)), None)
+    if format is None and file.path.is_dir():
         raise TableError(f"{name}: this is a folder, and no ROS 2 bag. Name one file in it.")
-    if path.is_dir():
-        return _robot_log(path, topics), None
-    if path.exists() and not path.is_file():
-        raise TableError(f"{name}: this is a pipe or a device, and a table is read more than once. Save it as a file.")
-    with path.open("rb") as raw:
-        start = raw.read(8)
-    if not start:
-        raise TableError(f"{name}: the file is empty.")
-    if start == MAGIC or (start.startswith(b"SQLite") and path.suffix == ".db3"):
-        return _robot_log(path, topics), None
-    if path.suffix == ".mcap":
-        raise TableError(f"{name}: this is not an MCAP file, whatever its name: its first bytes are others.")
-    if topics is not None:
+    if topics is not None and not (format and format.topics):
         raise TableError(f"{name}: this is no robot log (an MCAP file or the folder of a ROS 2 bag): it has no topics.")
-    if start.startswith(b"PAR1"):
-        return Parquet(name), None
-    if start.startswith(b"ARROW1"):
-        return Arrow(name), None
-    compression = next((how for magic, how in _COMPRESSED.items() if start.startswith(magic)), None)
-    file = File(name, path, compression)
+    if format is not None:
+        return format.open(file, options), None
     with reading(name, file.not_utf8):
-        return _text(file, delimiter), file
-
-
-def _robot_log(path: Path, topics: Collection[str] | None) -> Source:
-    from emphatic.tables.robot_logs import RobotLog
-
-    return RobotLog(path, topics)
-
-
-def _text(file: File, delimiter: str | None) -> Source:
-    head = file.head
-    if head.startswith(b"\xff\xff\xff\xff"):
-        return ArrowStream(file)
-    for magic, what in _FOREIGN.items():
-        if head.startswith(magic):
-            raise TableError(f"{file.name}: this is {what}.")
-    if head.startswith((b"PAR1", b"ARROW1")):
-        raise TableError(
-            f"{file.name}: a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
-        )
-    if b"\0" in head:
-        raise TableError(f"{file.name}: this is a binary file that is not Parquet or Arrow. Export its table as CSV.")
-    if not head:
-        raise TableError(f"{file.name}: the file is empty, or its first line is longer than {LOOK >> 20} MB.")
-    head.decode()
-    begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if begin == b"[":
-        raise TableError(f"{file.name}: one JSON array. Write one object a line instead: jq -c '.[]' FILE > FILE.jsonl")
-    return JsonLines(file) if begin == b"{" else Delimited(file, delimiter)
-
-
-class Parquet:
-    """A Parquet file, a row group after the other."""
-
-    style = PLAIN
-
-    def __init__(self, name: str) -> None:
-        self.dropped = DroppedRows()
-        # Read in parts of a row group: a file may be one single group.
-        self._file = pq.ParquetFile(name, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
-        self.rows = int(self._file.metadata.num_rows)
-
-    def look(self) -> Any:
-        first = next(self._file.iter_batches(LOOK_ROWS, use_threads=False), None)
-        return self._file.schema_arrow.empty_table() if first is None else pa.Table.from_batches([first])
-
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-        groups = list(range(self._file.num_row_groups))
-        while groups and start >= self._file.metadata.row_group(groups[0]).num_rows:
-            start -= self._file.metadata.row_group(groups.pop(0)).num_rows
-        if groups:
-            yield from _after(self._file.iter_batches(LOOK_ROWS, groups, list(names), use_threads=False), start)
-
-
-class Arrow:
-    """An Arrow (IPC, Feather) file, a record batch after the other, mapped into memory."""
-
-    style = PLAIN
-
-    def __init__(self, name: str) -> None:
-        self.dropped = DroppedRows()
-        self._file = pa.ipc.open_file(pa.memory_map(name))
-        self._parts = self._file.num_record_batches
-        self.rows = int(pyarrow.dataset.dataset(name, format="ipc").count_rows())  # from what stands around the values
-
-    def look(self) -> Any:
-        first = self._file.get_batch(0).slice(0, LOOK_ROWS) if self._parts else None
-        return self._file.schema.empty_table() if first is None else pa.Table.from_batches([first])
-
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-        return _after((self._file.get_batch(i).select(list(names)) for i in range(self._parts)), start)
-
-
-class ArrowStream:
-    """An Arrow stream in a file, perhaps compressed."""
-
-    rows = None
-    style = PLAIN
-
-    def __init__(self, file: File) -> None:
-        self.dropped = DroppedRows()
-        self._file = file
-
-    def look(self) -> Any:
-        with self._file.open() as stream:
-            reader = pa.ipc.open_stream(stream)
-            first = next(iter(reader), None)
-            return reader.schema.empty_table() if first is None else pa.Table.from_batches([first.slice(0, LOOK_ROWS)])
-
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-        with self._file.open() as stream:
-            yield from _after((batch.select(list(names)) for batch in pa.ipc.open_stream(stream)), start)
-
-
-def _after(batches: Iterator[Any], start: int) -> Iterator[Any]:
-    for batch in batches:
-        yield batch.slice(min(start, len(batch)))
-        start = max(0, start - len(batch))
+        # Any text is CSV: formats of other distributions come before those of the library, which stand first.
+        format = next((format for format in reversed(formats()) if format.text and format.recognise(file)), None)
+        if format is None:
+            raise TableError(f"{name}: {file.obstacle}")
+        return format.open(file, options), file

@@ -1,47 +1,67 @@
-"""Readings in lines of text: JSON, or CSV; whatever comes, in bounded memory."""
+"""Readings in lines of text, JSON or CSV, whatever comes and in bounded memory; and one of them as a row of a table."""
 
 from __future__ import annotations
 
 import csv
+import math
 import os
 import select
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from emphatic.tables import fields
-from emphatic.tables.csv_records import COMMENT, HEADER_AGAIN, QUOTE, is_blank, split_fields, too_many
-from emphatic.tables.delimited import (
+from emphatic.tables.fields import PLAIN, NumberStyle, TimeColumn, unix_units
+from emphatic.tables.frames import Frame
+from emphatic.tables.table import Malformed, Table, TableError, table_of
+from emphatic.tables.text import (
+    COMMENT,
     DELIMITERS,
+    HEADER_AGAIN,
     LOOK_LINES,
+    QUOTE,
     UNITS,
     Header,
     find_delimiter,
+    find_nested,
     find_repeated,
     find_units,
+    is_blank,
     read_header,
-)  # fmt: skip
-from emphatic.tables.frames import Frame
-from emphatic.tables.jsonlines import find_nested, read_object
-from emphatic.tables.notation import shorten
-from emphatic.tables.opening import table_of
-from emphatic.tables.table import Table
-from emphatic.tables.table_errors import Malformed, TableError
+    read_object,
+    split_fields,
+    too_many,
+)
 
 __all__ = [
-    "BLOCK", "JSON", "Malformed", "Reading", "Readings", "TextForm", "collect", "collect_readings", "line_blocks",
-]  # fmt: skip
+    "BLOCK",
+    "JSON",
+    "Malformed",
+    "Notation",
+    "ParsedRow",
+    "Reading",
+    "Readings",
+    "RowParser",
+    "TextForm",
+    "collect",
+    "collect_readings",
+    "line_blocks",
+]
 
-#: A longer line is skipped, without being held.
+#: A longer line is skipped, and never in memory as a whole.
 LONGEST = 1 << 23
 _CHUNK = 1 << 16
 #: The most readings that are learned from at once.
 BLOCK = 256
 
 Reading = dict[str, Any]
+
+
+# ---------------------------------------------------------------------- lines
 
 
 class TextForm(NamedTuple):
@@ -55,9 +75,11 @@ JSON = TextForm()
 
 
 def line_blocks(fd: int, wake: int | None = None) -> Iterator[list[bytes | None]]:
-    """The lines of a pipe as they come, at most ``BLOCK`` of those that wait at a time; None for one too long.
+    """The lines of a pipe as they come, at most ``BLOCK`` of the waiting lines at a time; None for a line too long.
 
-    Ends with the pipe, or when ``wake`` can be read.
+    Args:
+        fd: The descriptor to read from.
+        wake: A descriptor that ends the iteration as soon as it can be read; otherwise it ends with the pipe.
     """
     for lines in _chunks(fd, wake):
         for begin in range(0, len(lines), BLOCK):
@@ -66,22 +88,21 @@ def line_blocks(fd: int, wake: int | None = None) -> Iterator[list[bytes | None]
 
 def _chunks(fd: int, wake: int | None) -> Iterator[list[bytes | None]]:
     """All the lines that end in each chunk that is read."""
-    held, skipping = b"", False
-    watched = [fd] if wake is None else [fd, wake]
+    tail, skipping = b"", False  # the beginning of a line; whether that line is too long and its end is awaited
+    watched = [fd] if wake is None else [fd, wake]  # reading alone would block a thread that is to end
     while True:
         ready, _, _ = select.select(watched, [], [])
         if wake in ready:
             return
         chunk = os.read(fd, _CHUNK)
-        *whole, rest = (held + chunk).split(b"\n")
-        yield [None if (skipping and i == 0) or len(line) > LONGEST else line for i, line in enumerate(whole)]
-        skipping = skipping and not whole
-        held = rest
-        if len(held) > LONGEST:
-            held, skipping = b"", True
+        *lines, tail = (tail + chunk).split(b"\n")
+        yield [None if (skipping and i == 0) or len(line) > LONGEST else line for i, line in enumerate(lines)]
+        skipping = skipping and not lines
+        if len(tail) > LONGEST:
+            tail, skipping = b"", True
         if not chunk:
-            if held.strip() or skipping:
-                yield [None if skipping else held]
+            if tail.strip() or skipping:
+                yield [None if skipping else tail]
             return
 
 
@@ -108,11 +129,11 @@ class Readings:
         look: int = LOOK_LINES,
         header: Sequence[str] = (),
     ) -> None:
-        self._lines, self._known, self._given, self._look = lines, dict.fromkeys(known), delimiter, look
-        self._own = Header(tuple(header), (), False)
+        self._lines, self._known, self._preferred, self._look = lines, dict.fromkeys(known), delimiter, look
+        self._model_header = Header(tuple(header), (), False)
         self._number = 0
-        self._held: list[tuple[int, str]] = []
-        #: Of CSV, once it is found.
+        self._waiting: list[tuple[int, str]] = []
+        #: That of CSV, once it is known.
         self.delimiter: str | None = None
         self._header: Header | None = None
         self._json = False
@@ -130,7 +151,7 @@ class Readings:
         """The readings in the next lines."""
         for number, line in enumerate(lines, start=self._number + 1):
             self._number = number
-            if line is not None and not (self._json or self._header or self._held):
+            if line is not None and not (self._json or self._header or self._waiting):
                 _refuse_encoding(line, number)
             try:
                 text = _text(line, number)
@@ -139,24 +160,24 @@ class Readings:
                 continue
             if self._json or self._header:
                 yield from self._read(number, text)
-            elif self._held or not (text.startswith("#") or not text.strip()):
-                self._held.append((number, text))
-                if self._known or _is_json(self._held[0][1]) or len(self._held) >= self._look:
+            elif self._waiting or not (text.startswith("#") or not text.strip()):
+                self._waiting.append((number, text))
+                if self._known or _is_json(self._waiting[0][1]) or len(self._waiting) >= self._look:
                     yield from self.finish()
 
     def finish(self) -> Iterator[tuple[int, Reading | Malformed]]:
         """The readings in lines that were held back, which were the last or enough to tell how all are written."""
-        held, self._held = self._held, []
-        if held:
-            yield from self._begin(held)
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            yield from self._begin(waiting)
 
-    def _begin(self, held: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Reading | Malformed]]:
+    def _begin(self, waiting: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Reading | Malformed]]:
         """The first lines, now that they tell how all are written."""
-        self._json = 2 * sum(_is_json(text) for _, text in held) > len(held)
+        self._json = 2 * sum(_is_json(text) for _, text in waiting) > len(waiting)
         units = -1
-        for i, (number, text) in enumerate(held):
+        for i, (number, text) in enumerate(waiting):
             if not self._json and self._header is None:
-                texts = [text for _, text in held[i:]]
+                texts = [text for _, text in waiting[i:]]
                 try:
                     self.delimiter, self._header = self._find_header(texts)
                 except (csv.Error, Malformed) as error:
@@ -174,10 +195,10 @@ class Readings:
         """Whether the first of the rows below a header holds units, as in a file."""
         assert self._header is not None
         assert self.delimiter is not None
-        found = [r for _, r in (each for text in texts for each in self._read(0, text)) if isinstance(r, dict)]
-        if len(found) < 3 or not texts[0].strip():
+        rows = [row for text in texts for _, row in self._read(0, text) if isinstance(row, dict)]
+        if len(rows) < 3 or not texts[0].strip():
             return False
-        table = pa.table({name: pa.array([row[name] for row in found], pa.string()) for name in self._header.names})
+        table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in self._header.names})
         return bool(find_units(table, fields.find_style([c.combine_chunks() for c in table.columns], self.delimiter)))
 
     def _read(self, number: int, text: str) -> Iterator[tuple[int, Reading | Malformed]]:
@@ -191,22 +212,22 @@ class Readings:
             yield number, error
 
     def _find_header(self, texts: Sequence[str]) -> tuple[str, Header]:
-        first = texts[0]
+        line = texts[0]
         if self._known:
-            tried = {}
-            for delimiter in (self._given or ",", *DELIMITERS):
+            headers = {}
+            for delimiter in (self._preferred or ",", *DELIMITERS):
                 with suppress(csv.Error):  # a quoted field that is too long
-                    tried[delimiter] = read_header(first, delimiter, self._known)
-            delimiter = max(tried, key=lambda d: len(self._known.keys() & tried[d].names), default=",")
-            header = tried.get(delimiter, Header((), (), False))
+                    headers[delimiter] = read_header(line, delimiter, self._known)
+            delimiter = max(headers, key=lambda d: len(self._known.keys() & headers[d].names), default=",")
+            header = headers.get(delimiter, Header((), (), False))
             if not self._known.keys() & header.names:
-                if self._given and len(split_fields(first, self._given)[0]) == len(self._own.names) > 1:
-                    return self._given, self._own
-                some = ", ".join(list(self._known)[:6])
-                raise Malformed(f"{shorten(first)} is neither JSON nor a header of CSV with one of {some}")
+                if self._preferred and len(split_fields(line, self._preferred)[0]) == len(self._model_header.names) > 1:
+                    return self._preferred, self._model_header
+                columns = ", ".join(list(self._known)[:6])
+                raise Malformed(f"{shorten(line)} is neither JSON nor a header of CSV with one of {columns}")
         else:
-            delimiter = self._given or find_delimiter(texts)
-            header = read_header(first, delimiter)
+            delimiter = self._preferred or find_delimiter(texts)
+            header = read_header(line, delimiter)
             usual, lines = Counter(len(split_fields(text, delimiter)[0]) for text in texts).most_common(1)[0]
             if len(header.names) < usual and lines > len(texts) / 2:
                 raise Malformed(f"{len(header.names)} fields, where the lines that follow have {usual}")
@@ -228,10 +249,9 @@ class Readings:
             raise Malformed(COMMENT)
         if len(values) > len(names):
             raise Malformed(too_many(len(values), len(names)))
-        if header.present and names[0] in (values[0], values[0].strip()):
-            again = read_header(text, self.delimiter, names)
-            if again.names == names:
-                raise Malformed(HEADER_AGAIN)
+        repeats = header.present and names[0] in (values[0], values[0].strip())
+        if repeats and read_header(text, self.delimiter, names).names == names:
+            raise Malformed(HEADER_AGAIN)
         return dict(zip(names, values + [""] * (len(names) - len(values)), strict=True))
 
 
@@ -242,9 +262,16 @@ def collect(
     time: str | bool | None = None,
     words: Collection[str] = (),
 ) -> Table:
-    """A table of readings, as if they had been read from a file: of JSON lines, or of CSV with that delimiter.
+    """A table of readings, as if they had been read from a file of JSON lines or CSV.
 
     Names that only a few stray readings have are no columns.
+
+    Args:
+        rows: The readings.
+        delimiter: That of CSV; None for JSON.
+        unnamed: The columns of CSV without a name.
+        time: The time column, as in ``open_table``.
+        words: Columns that are text in any case, as in ``open_table``.
     """
     nested = find_nested(rows)
     rare = _stray(rows)
@@ -316,3 +343,174 @@ def _refuse_encoding(line: bytes, number: int) -> None:
         raise TableError(
             f"line {number} of the readings is not UTF-8. Convert them: iconv -f latin1 -t utf-8"
         ) from None
+
+
+# ---------------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
+    style of numbers, the columns that are switches or have percent signs, and the time."""
+
+    delimiter: str | None = None
+    style: NumberStyle = PLAIN
+    time: TimeColumn | None = None
+    switches: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    percents: tuple[str, ...] = ()
+
+    def style_of(self, column: str) -> NumberStyle:
+        """How the numbers of a column are written."""
+        return replace(self.style, switch=column in self.switches, percent=column in self.percents)
+
+    def config(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        time = self.time and {
+            "columns": list(self.time.names),
+            "formats": list(self.time.formats),
+            "units_per_second": self.time.a_second,
+            "dated": self.time.dated,
+            "zone": self.time.zone,
+        }
+        return {
+            "delimiter": self.delimiter,
+            "decimal_comma": self.style.comma,
+            "thousands": self.style.thousands,
+            "switches": list(self.switches),
+            "percents": list(self.percents),
+            "header": list(self.header),
+            "time": time,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Notation:
+        """The notation of which this is the ``config``; entries that it lacks have their defaults."""
+        try:
+            delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
+            style = NumberStyle(bool(config["decimal_comma"]), thousands)
+            names = ("switches", "header", "percents")
+            switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
+            if time is not None:
+                formats, units, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
+                time = TimeColumn(tuple(map(str, time["columns"])), formats, units, bool(time["dated"]), style, zone)
+                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and units > 0
+                if not valid or len(formats) not in (1, len(time.names)):
+                    raise ValueError
+            if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
+                raise ValueError
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
+        return cls(delimiter, style, time, switches, header, percents)
+
+
+class ParsedRow(NamedTuple):
+    """One row: its readings (NaN missing), labels (None missing), time in seconds and as it was written.
+
+    ``problems`` are what was there but could not be read, and so counts as missing: {what is wrong: the text}.
+    ``readable`` is whether anything was there that could, or nothing was wrong but that values are missing.
+    """
+
+    values: list[float]
+    labels: dict[str, str | None]
+    time: float
+    time_text: Any
+    problems: dict[str, str]
+    readable: bool
+
+
+class RowParser:
+    """Reads rows, {column: text or JSON value}, as the file reader would in a table of these columns.
+
+    Times are read in the table's own format. Where the first time of all is written otherwise, ISO and (for dates) Unix
+    time are tried, and the one that reads it is the format from then on.
+    """
+
+    def __init__(self, names: Sequence[str], categories: Sequence[str], notation: Notation) -> None:
+        self.names, self.categories, self.notation = tuple(names), tuple(categories), notation
+        self._styles = [notation.style_of(name) for name in self.names]
+        self._time_is_known = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that a row may have."""
+        time = self.notation.time
+        return (*self.names, *self.categories, *((time.name, *time.names) if time else ()))
+
+    def parse(self, row: Mapping[str, Any]) -> ParsedRow:
+        """One row."""
+        problems: dict[str, str] = {}
+        values = []
+        for name, style in zip(self.names, self._styles, strict=True):
+            field = row.get(name)
+            # A finite float is the most common case, and is recognised without a call.
+            if field.__class__ is float and field - field == 0.0:
+                values.append(field)
+                continue
+            value, readable = _as_float(field, style)
+            if not readable:
+                problems[f"{name!r} is not a number"] = shorten(row[name])
+            elif math.isinf(value):
+                problems[f"{name!r} is not finite"] = shorten(row[name])
+                value = math.nan
+            values.append(value)
+        labels = {name: fields.parse_label(fields.as_text(row.get(name))) for name in self.categories}
+        time, time_text, problem = self._time(row)
+        present = any(name in row for name in (*self.names, *self.categories))
+        usable = any(map(math.isfinite, values)) or any(labels.values()) or math.isfinite(time)
+        readable = present and (usable or not problems)
+        return ParsedRow(values, labels, time, time_text, problems | problem, readable)
+
+    def _time(self, row: Mapping[str, Any]) -> tuple[float, Any, dict[str, str]]:
+        """The time in seconds, NaN if there is none; as it was written; and what was wrong with it."""
+        column = self.notation.time
+        if column is None:
+            return math.nan, None, {}
+        names = (column.name,) if column.name in row else column.names  # a date and a time of day may come as one
+        cells = [row[name] for name in names if name in row]
+        if not cells:
+            return math.nan, None, {f"the time {column.name!r} is absent": "no such column"}
+        written = cells[0] if len(names) == 1 else " ".join(map(str, cells))
+        if (
+            self._time_is_known
+            and column.formats == (None,)
+            and written.__class__ is float
+            and written - written == 0.0
+        ):
+            return written / column.a_second, written, {}
+        texts = [fields.as_text(value) for value in cells]
+        if any(fields.is_missing(text) for text in texts):
+            return math.nan, written if isinstance(written, str) else None, {}
+        joined = " ".join(text or "" for text in texts)
+        for tried in (column,) if self._time_is_known else _formats(column, joined):
+            stamps = texts if len(texts) == len(tried.formats) else [joined]
+            time = tried.parse(stamps) if len(stamps) == len(tried.formats) else math.nan
+            if math.isfinite(time):
+                if not self._time_is_known:
+                    self._time_is_known, self.notation = True, replace(self.notation, time=tried)
+                return time, written, {}
+        return math.nan, None, {f"the time {column.name!r} cannot be read": shorten(written)}
+
+
+def _formats(column: TimeColumn, text: str) -> Iterator[TimeColumn]:
+    """The format of a time column, and others that may read this text."""
+    yield column
+    yield replace(column, formats=("iso",), a_second=1.0)
+    units = unix_units(fields.parse_number(text)[0]) if column.dated else None
+    if units is not None:
+        yield replace(column, formats=(None,), a_second=units)
+
+
+def _as_float(value: Any, style: NumberStyle) -> tuple[float, bool]:
+    if isinstance(value, bool | int | float):
+        try:
+            return float(value), True
+        except OverflowError:
+            return math.inf, True
+    return fields.parse_number(fields.as_text(value), style)
+
+
+def shorten(value: object) -> str:
+    """A value as a message can hold it."""
+    text = repr(value[:50] if isinstance(value, str) else value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,27 +1,71 @@
-"""Robot logs as tables: a column for each number in the messages of each topic, joined by time."""
+"""Robot logs, MCAP files and ROS 2 bags, as tables: a column for each number in a topic's messages, joined by time.
+
+MCAP is read by ``mcap``, a bag's folder by ``rosbags``, and both a part at a time. What a hostile file makes these
+raise becomes one ``TableError``.
+
+A message is read without building objects, and without running code made from a file's definitions: text and arrays
+that are not used are skipped. The layout is OMG's Common Data Representation (CDR) as ROS 2 writes it (XCDR1): four
+bytes with the byte order; then each number at a multiple of its size, counted from there; a text or a sequence begins
+with its length in four bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+import os
+import struct
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import compress, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from emphatic.common.names import suggestion
-from emphatic.tables.dropped_rows import DroppedRows
 from emphatic.tables.fields import PLAIN
-from emphatic.tables.recordings import Topic, open_recording, read_topic
-from emphatic.tables.table_errors import TableError
+from emphatic.tables.files import DroppedRows, File, Format
+from emphatic.tables.table import TableError
 
-__all__ = ["TIME", "RobotLog"]
+if TYPE_CHECKING:
+    from mcap.reader import McapReader
+    from mcap.records import Channel as McapChannel
+    from mcap.records import Schema as McapSchema
+    from rosbags.rosbag2 import Reader
 
+__all__ = ["MCAP", "ROS2_BAG", "MessageObjects", "MessageType", "RobotLog", "UnknownType"]
+
+#: The first bytes of an MCAP file, and its last.
+MAGIC = b"\x89MCAP0\r\n"
 #: The column of times: when messages were logged, which all messages have, and not the stamps in their headers.
 TIME = "log_time"
+#: Rows of a batch at most, and values.
 _ROWS, _CELLS = 1 << 13, 1 << 20
+#: The messages of a topic that decide on the fields of JSON and the lengths of arrays.
+_LOOK = 100
+#: The longest array that becomes columns.
+LONGEST = 16
+#: Why a field is no column.
+STAMP = "a time stamp: rows have the time of the log"
+TEXT = "text"
+#: The text that stands for a value that cannot be read, in a column that then is one of text.
 _UNREADABLE = "unreadable"
+#: The types of numbers in ROS 2, as ``struct`` writes them.
+_FORMATS = {"bool": "?", "byte": "B", "char": "B", "octet": "B", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H"}
+_FORMATS |= {"int32": "i", "uint32": "I", "int64": "q", "uint64": "Q", "float32": "f", "float64": "d"}
+_BASE, _NAME, _ARRAY = 1, 2, 3  # rosbags.interfaces.Nodetype; the fourth is a sequence
+_EMPTY = "structure_needs_at_least_one_member"  # the single byte of a message without fields
+#: A definition with more fields, or nested more deeply, is a hostile one.
+_MOST_FIELDS, _DEEPEST = 10_000, 50
+#: Objects of JSON that are a time; and the kinds of fields that become columns.
+_TIMES = ({"sec", "nsec"}, {"sec", "nanosec"}, {"secs", "nsecs"})
+_JSON_NUMBER, _JSON_ARRAY = "number", "array"
+
+#: The way to a value in a JSON object: names, and places in arrays.
+FieldPath = tuple[str | int, ...]
 
 
 class RobotLog:
@@ -40,66 +84,70 @@ class RobotLog:
         self.dropped = DroppedRows()
         self._recording = open_recording(path)
         known = sorted(self._recording.channels)
-        for topic in topics or ():
-            if topic not in known:
-                raise TableError(
-                    f"{path}: there is no topic {topic!r}.{suggestion(topic, known)} It has: {', '.join(known)}."
-                )
+        for name in topics or ():
+            if name not in known:
+                hint = suggestion(name, known)
+                raise TableError(f"{path}: there is no topic {name!r}.{hint} It has: {', '.join(known)}.")
         self.rare: dict[str, str] = {}
         self._topics: dict[str, Topic] = {}
         self._place: dict[str, slice] = {}
         self._names: list[str] = []  # all columns but the time
         for name in known if topics is None else dict.fromkeys(topics):
-            found = read_topic(self._recording, name)
-            if isinstance(found, str):
-                self.rare[name] = found
+            topic = read_topic(self._recording, name)
+            if isinstance(topic, str):
+                self.rare[name] = topic
                 continue
-            self.rare |= {f"{name}.{field}": why for field, why in found.left_out.items()}
-            if found.columns:
-                self._place[name] = slice(len(self._names), len(self._names) + len(found.columns))
-                self._names += [f"{name}.{field}" for field in found.columns]
-                self._topics[name] = found
+            self.rare |= {f"{name}.{field}": why for field, why in topic.left_out.items()}
+            if topic.columns:
+                self._place[name] = slice(len(self._names), len(self._names) + len(topic.columns))
+                self._names += [f"{name}.{field}" for field in topic.columns]
+                self._topics[name] = topic
         if not self._topics:
             why = "; ".join(f"{name}: {reason}" for name, reason in list(self.rare.items())[:8])
             raise TableError(f"{path}: no topic has numbers, so there is no signal to learn from. {why}")
-        self._batch = max(64, min(_ROWS, _CELLS // len(self._names)))
+        self._batch = max(64, min(_ROWS, _CELLS // len(self._names)))  # rows of a batch: thousands of columns need room
 
-    def look(self) -> Any:
+    def look(self) -> pa.Table:
         """The first rows, all columns as the numbers that they are."""
-        first = next(self.batches((TIME, *self._names), 0))
-        return pa.table({name: _numbers(first.column(name)) for name in first.schema.names})
+        batch = next(self.batches((TIME, *self._names), 0))
+        return pa.table({name: _without_text(batch.column(name)) for name in batch.schema.names})
 
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
+    def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
         """All rows from ``start`` on. Only topics that have a column among ``names`` are decoded."""
         wanted = {name for name, at in self._place.items() if not set(names).isdisjoint(self._names[at])}
-        held = np.full(len(self._names), np.nan)
-        grid, times = np.empty((self._batch, len(held))), np.empty(self._batch, np.int64)
+        latest = np.full(len(self._names), np.nan)
+        grid, times = np.empty((self._batch, len(latest))), np.empty(self._batch, np.int64)
         unreadable: dict[int, set[int]] = {}
-        rows, last, here = 0, -1, set[str]()
+        rows, row_time, in_row = 0, -1, set[str]()
         for time, name, data in self._recording.messages(list(self._topics)):
-            if time != last or name in here:
+            if time != row_time or name in in_row:
                 if rows == self._batch:
                     yield from self._rows(names, grid, times, rows, unreadable, start)
                     start, rows = max(0, start - rows), 0
                     unreadable.clear()
-                if not 0 <= time < 1 << 63:
+                if not 0 <= time < 1 << 63:  # MCAP's times are unsigned, Arrow's are not
                     raise TableError(f"{self._recording.name}: a message of {name!r} is of no possible time, {time}.")
-                grid[rows], times[rows], last = held, time, time
-                here.clear()
+                grid[rows], times[rows], row_time = latest, time, time
+                in_row.clear()
                 rows += 1
-            here.add(name)
+            in_row.add(name)
             if name in wanted:
-                at, found = self._place[name], self._topics[name].read(data)
-                held[at] = grid[rows - 1, at] = found
-                if None in found:
-                    for j in (at.start + i for i, value in enumerate(found) if value is None):
+                at, values = self._place[name], self._topics[name].read(data)
+                latest[at] = grid[rows - 1, at] = values
+                if None in values:
+                    for j in (at.start + i for i, value in enumerate(values) if value is None):
                         unreadable.setdefault(j, set()).add(rows - 1)
         yield from self._rows(names, grid, times, rows, unreadable, start)
 
     def _rows(
-        self, names: tuple[str, ...], grid: NDArray[np.float64], times: NDArray[np.int64], rows: int,
-        unreadable: dict[int, set[int]], start: int,
-    ) -> Iterator[Any]:  # fmt: skip
+        self,
+        names: tuple[str, ...],
+        grid: NDArray[np.float64],
+        times: NDArray[np.int64],
+        rows: int,
+        unreadable: dict[int, set[int]],
+        start: int,
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of one batch that are not before ``start``. A column with a value that is no number is one of text,
         where that value is counted."""
         if start >= rows:
@@ -112,15 +160,524 @@ class RobotLog:
             j = at[name]
             values = grid[start:rows, j]
             if bad := unreadable.get(j):
-                numbers = [None if np.isnan(value) else repr(value) for value in values.tolist()]
-                arrays.append(pa.array([_UNREADABLE if i in bad else text for i, text in enumerate(numbers, start)]))
+                texts = [None if np.isnan(value) else repr(value) for value in values.tolist()]
+                arrays.append(pa.array([_UNREADABLE if i in bad else text for i, text in enumerate(texts, start)]))
             else:
                 arrays.append(pa.array(values.copy()))
         yield pa.record_batch(arrays, list(names))
 
 
-def _numbers(column: Any) -> Any:
-    """A column of which some values may be text, without these."""
+def _without_text(column: pa.Array) -> pa.Array:
+    """A column of numbers, where a text among them is missing."""
     if not pa.types.is_string(column.type):
         return column
     return pa.array([None if text in (None, _UNREADABLE) else float(text) for text in column.to_pylist()], pa.float64())
+
+
+def _is_mcap(file: File) -> bool:
+    if file.start != MAGIC and file.path.suffix == ".mcap":
+        raise TableError(f"{file.name}: this is not an MCAP file, whatever its name: its first bytes are others.")
+    return file.start == MAGIC
+
+
+def _is_bag(file: File) -> bool:
+    """A folder with its metadata, or the database in such a folder."""
+    database = file.start.startswith(b"SQLite") and file.path.suffix == ".db3"
+    return database or (file.path / "metadata.yaml").is_file()
+
+
+MCAP = Format("MCAP", _is_mcap, lambda file, options: RobotLog(file.path, options.topics), topics=True)
+ROS2_BAG = Format("ROS 2 bag", _is_bag, lambda file, options: RobotLog(file.path, options.topics), topics=True)
+
+
+# ---------------------------------------------------------------------- recordings
+
+
+class Message(NamedTuple):
+    """A message: when it was logged, in nanoseconds since 1970, its topic and its bytes."""
+
+    time: int
+    topic: str
+    data: bytes
+
+
+class Topic(Protocol):
+    """The numbers in the messages of a topic."""
+
+    columns: list[str]
+    left_out: dict[str, str]
+
+    def read(self, data: bytes) -> list[float | None]: ...
+
+
+class Channel(NamedTuple):
+    """How the messages of a topic are written: ``cdr`` or ``json``, the name of their type and its definition."""
+
+    encoding: str
+    type: str
+    definition: str
+    language: str
+
+
+class Recording(Protocol):
+    """What a recording has: its topics, each with how it is written or why it cannot be read; and their messages."""
+
+    name: str
+    channels: dict[str, Channel | str]
+
+    def messages(self, topics: Collection[str]) -> Iterator[Message]: ...
+
+
+def open_recording(path: Path) -> Recording:
+    """The recording in an MCAP file, or in a ROS 2 bag: its folder, or its file of sqlite3."""
+    return _Bag(path) if path.is_dir() or path.suffix == ".db3" else _Mcap(path)
+
+
+def read_topic(recording: Recording, topic: str) -> Topic | str:
+    """The numbers of a topic, or why it has none."""
+    channel = recording.channels[topic]
+    if isinstance(channel, str):
+        return channel
+    messages = [message.data for message in islice(recording.messages([topic]), _LOOK)]
+    if not messages:
+        return "a topic without messages"
+    if channel.encoding == "json":
+        return MessageObjects(messages)
+    try:
+        with _parsing(recording.name):
+            return MessageType(_full_name(channel.type), _definitions(channel), messages)
+    except UnknownType as error:
+        return str(error)
+
+
+class _Mcap:
+    def __init__(self, path: Path) -> None:
+        self.name, self._path = str(path), path
+        with path.open("rb") as stream:
+            stream.seek(-min(len(MAGIC), path.stat().st_size), os.SEEK_END)
+            if stream.read() != MAGIC:
+                raise TableError(
+                    f"{path}: cut short: it does not end as MCAP does. What there is can be saved: "
+                    "mcap recover FILE -o WHOLE"
+                )
+        with _parsing(self.name), path.open("rb") as stream:
+            summary = self._reader(stream).get_summary()
+            self._indexed = bool(summary and summary.chunk_indexes)
+            if summary is not None and summary.channels:
+                schemas, channels = summary.schemas, list(summary.channels.values())
+            else:
+                schemas, channels = _scan(stream)
+        self.channels: dict[str, Channel | str] = {}
+        for channel in channels:
+            encoding = _encoding(channel, schemas.get(channel.schema_id))
+            if self.channels.setdefault(channel.topic, encoding) != encoding:
+                self.channels[channel.topic] = "a topic with messages of several types"
+
+    @staticmethod
+    def _reader(stream: BinaryIO) -> McapReader:
+        from mcap.reader import make_reader
+
+        return make_reader(stream, validate_crcs=True)
+
+    def messages(self, topics: Collection[str]) -> Iterator[Message]:
+        """Without an index they come as they stand in the file: sorting them would need all of them in memory."""
+        with _parsing(self.name), self._path.open("rb") as stream:
+            messages = self._reader(stream).iter_messages(topics, log_time_order=self._indexed)
+            for _, channel, message in messages:
+                yield Message(message.log_time, channel.topic, message.data)
+
+
+class _Bag:
+    def __init__(self, path: Path) -> None:
+        self.name, self._path = str(path), path
+        self.channels: dict[str, Channel | str] = {}
+        with _parsing(self.name), self._open() as reader:
+            for connection in reader.connections:
+                definition = connection.msgdef
+                channel = Channel("cdr", connection.msgtype, definition.data, definition.format.name)
+                if self.channels.setdefault(connection.topic, channel) != channel:
+                    self.channels[connection.topic] = "a topic with messages of several types"
+
+    def _open(self) -> Reader:
+        from rosbags.rosbag2 import Reader
+
+        return Reader(self._path)
+
+    def messages(self, topics: Collection[str]) -> Iterator[Message]:
+        with _parsing(self.name), self._open() as reader:
+            connections = [connection for connection in reader.connections if connection.topic in topics]
+            for connection, time, data in reader.messages(connections) if connections else ():
+                yield Message(time, connection.topic, data)
+
+
+def _scan(stream: BinaryIO) -> tuple[dict[int, McapSchema], list[McapChannel]]:
+    """The schemas and channels of a file without a summary."""
+    from mcap.records import Channel, Schema
+    from mcap.stream_reader import StreamReader
+
+    stream.seek(0)
+    schemas, channels = {}, {}
+    for record in StreamReader(stream).records:
+        if isinstance(record, Schema):
+            schemas[record.id] = record
+        elif isinstance(record, Channel):
+            channels[record.id] = record
+    return schemas, list(channels.values())
+
+
+def _encoding(channel: McapChannel, schema: McapSchema | None) -> Channel | str:
+    """How the messages of a topic are written, or why they cannot be read."""
+    encoding = channel.message_encoding
+    if encoding == "json":
+        return Channel("json", "", "", "")
+    languages = {"ros2msg": "MSG", "ros2idl": "IDL", "omgidl": "IDL"}
+    if encoding == "cdr" and schema is not None and schema.encoding in languages:
+        return Channel("cdr", schema.name, schema.data.decode(), languages[schema.encoding])
+    if encoding == "cdr":
+        return "a topic without a definition of its messages"
+    return f"messages written as {encoding or 'unknown'}, not as cdr (ROS 2) or json"
+
+
+def _full_name(name: str) -> str:
+    """The name of a type with its package and ``msg``: std_msgs/Header is std_msgs/msg/Header."""
+    package, *_, message = name.split("/")
+    return name if name.count("/") == 2 else f"{package}/msg/{message}"
+
+
+def _definitions(channel: Channel) -> dict[str, Any]:
+    """The fields of a channel's type and of the types in it. Old bags have no definitions: there ROS's apply."""
+    from rosbags.typesys import Stores, TypesysError, get_types_from_idl, get_types_from_msg, get_typestore
+
+    known: dict[str, Any] = dict(get_typestore(Stores.LATEST).fielddefs)
+    try:
+        if channel.language == "MSG":
+            known |= get_types_from_msg(channel.definition, _full_name(channel.type))
+        elif channel.language == "IDL":
+            known |= get_types_from_idl(channel.definition)
+    except (TypesysError, RecursionError) as error:
+        raise UnknownType("messages whose definition cannot be read") from error
+    return known
+
+
+@contextmanager
+def _parsing(name: str) -> Iterator[None]:
+    """Whatever the readers of foreign files raise becomes a ``TableError``."""
+    try:
+        yield
+    except (TableError, UnknownType, GeneratorExit, MemoryError, FileNotFoundError, PermissionError):
+        raise
+    except ImportError as error:
+        raise TableError(f"{name}: MCAP files and ROS 2 bags need pip install 'emphatic[mcap]'") from error
+    except Exception as error:  # these readers raise whatever their parts do
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
+        raise TableError(f"{name}: damaged or cut short ({reason}). Record or fetch it again, whole.") from None
+
+
+# ---------------------------------------------------------------------- messages of ROS 2
+
+
+class UnknownType(ValueError):
+    """A type of message that cannot be read, and why."""
+
+
+def usual_length(lengths: Counter[int]) -> tuple[int, str]:
+    """The length that more than half of the arrays have; or 0, and why the array is left out."""
+    length, count = lengths.most_common(1)[0] if lengths else (0, 1)
+    if 2 * count <= lengths.total():
+        return 0, "an array whose length varies"
+    if length > LONGEST:
+        return 0, f"an array of {length:,} values"
+    return length, "" if length else "an array without values"
+
+
+class _Numbers:
+    """Consecutive numbers; those without a path are read and dropped."""
+
+    def __init__(self) -> None:
+        self.formats = ""
+        self.paths: list[str | None] = []
+        self._layouts: dict[tuple[str, int], struct.Struct] = {}
+        self._all = True
+
+    @property
+    def columns(self) -> list[str]:
+        return [path for path in self.paths if path is not None]
+
+    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
+        layout = self._layouts.get((order, at % 8)) or self._lay_out(order, at % 8)
+        numbers = layout.unpack_from(data, 4 + at)
+        values.extend(numbers if self._all else compress(numbers, self.paths))
+        return at + layout.size
+
+    def _lay_out(self, order: str, start: int) -> struct.Struct:
+        """With the gaps that these numbers have where they begin at ``start``, counted from a multiple of 8."""
+        text, at = order, start
+        for form in self.formats:
+            size = struct.calcsize(f"={form}")
+            text += "x" * (-at % size) + form
+            at += -at % size + size
+        self._all = None not in self.paths
+        return self._layouts.setdefault((order, start), struct.Struct(text))
+
+
+class _Array:
+    """A sequence of numbers, or an array of ``count``: read if ``length`` is set, else skipped."""
+
+    def __init__(self, path: str, form: str, count: int | None = None) -> None:
+        self.path, self._form, self._count = path, form, count
+        self._size = struct.calcsize(f"={form}")
+        self.length = 0
+        self.seen: Counter[int] | None = Counter()
+
+    @property
+    def columns(self) -> list[str]:
+        return [f"{self.path}[{i}]" for i in range(self.length)]
+
+    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
+        count = self._count
+        if count is None:
+            at, count = _read_length(data, at, order)
+        if self.seen is not None:
+            self.seen[count] += 1
+        if not count:
+            values.extend([None] * self.length)
+            return at
+        at += -at % self._size
+        if self.length and count == self.length:
+            values.extend(struct.unpack_from(f"{order}{count}{self._form}", data, 4 + at))
+        else:
+            values.extend([None] * self.length)
+        return _check_end(data, at + count * self._size)
+
+
+class _Text:
+    """A text, which is skipped."""
+
+    columns: tuple[str, ...] = ()
+
+    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
+        at, length = _read_length(data, at, order)
+        return _check_end(data, at + length)
+
+
+class _Sequence:
+    """Messages or texts that are skipped one by one: a sequence, or an array of ``count``."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, steps: list[_Step], count: int | None) -> None:
+        self._steps, self._count = steps, count
+
+    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
+        count = self._count
+        if count is None:
+            at, count = _read_length(data, at, order)
+        for _ in range(count):
+            start = at
+            for step in self._steps:
+                at = step.read(data, at, order, [])
+            if at == start:
+                raise ValueError("messages without content")
+        return at
+
+
+_Step = _Numbers | _Array | _Text | _Sequence
+
+
+class MessageType:
+    """The numbers of one type of message: ``columns`` are their names, ``left_out`` other fields and the reasons.
+
+    ``types`` has the fields of each type, as ``rosbags.typesys`` parses them. A sequence has the length that it has in
+    more than half of the ``first`` messages, and is left out if there is no such length.
+    """
+
+    def __init__(self, name: str, types: Mapping[str, Any], first: Iterable[bytes]) -> None:
+        self.left_out: dict[str, str] = {}
+        self._types, self._fields = types, 0
+        self._steps: list[_Step] = []
+        self._plan(name, "", self._steps, 0)
+        sequences = [step for step in self._steps if isinstance(step, _Array)]
+        for data in first if sequences else ():
+            self.read(data)
+        for step in sequences:
+            step.length, why = usual_length(step.seen or Counter())
+            step.seen = None
+            if why:
+                self.left_out[step.path] = why
+        self.columns = [column for step in self._steps for column in step.columns]
+
+    def read(self, data: bytes) -> list[float | None]:
+        """The numbers of a message; None for what cannot be read, such as an array that has another length."""
+        values: list[float | None] = []
+        try:
+            if len(data) < 4 or data[0] != 0 or data[1] > 1:
+                raise ValueError("not XCDR1")
+            at = 0
+            for step in self._steps:
+                at = step.read(data, at, "><"[data[1]], values)
+            if len(data) - 4 - at > 3:  # padding may follow, but no more fields
+                raise ValueError("longer than its type")
+        except (struct.error, ValueError):
+            return [None] * sum(len(step.columns) for step in self._steps)
+        return values
+
+    def _plan(self, name: str, path: str, steps: list[_Step], depth: int, keep: bool = True) -> None:
+        """The steps that read a message of this type, whose fields begin with ``path``."""
+        if name not in self._types:
+            raise UnknownType(f"messages of an unknown type, {name}")
+        if depth > _DEEPEST:
+            raise UnknownType("messages nested too deeply")
+        fields = self._types[name][1] or [(_EMPTY, (_BASE, ("uint8", 0)))]
+        for field, (kind, what) in fields:
+            here = f"{path}.{field}" if path else field
+            if kind in (_BASE, _NAME):
+                self._plan_element(kind, what, here, steps, depth, keep and field != _EMPTY)
+                continue
+            (element_kind, element), size = what
+            count = size if kind == _ARRAY else None
+            form = _FORMATS.get(element[0]) if element_kind == _BASE else None
+            if count is not None and count <= LONGEST and keep:
+                for i in range(count):
+                    self._plan_element(element_kind, element, f"{here}[{i}]", steps, depth, keep)
+            elif form is not None:
+                self._count_field()
+                array = _Array(here, form, count)
+                array.seen = array.seen if keep else None
+                steps.append(array)
+            else:
+                inner: list[_Step] = []
+                self._plan_element(element_kind, element, here, inner, depth, False)
+                steps.append(_Sequence(inner, count))
+                if keep:
+                    self.left_out[here] = TEXT if element_kind == _BASE else "a list of messages"
+
+    def _plan_element(self, kind: int, what: Any, path: str, steps: list[_Step], depth: int, keep: bool) -> None:
+        self._count_field()
+        if kind == _NAME:
+            stamp = what == "builtin_interfaces/msg/Time"
+            if stamp and keep:
+                self.left_out[path] = STAMP
+            self._plan(what, path, steps, depth + 1, keep and not stamp)
+        elif what[0] == "string":
+            steps.append(_Text())
+            if keep:
+                self.left_out[path] = TEXT
+        elif what[0] in _FORMATS:
+            numbers = steps[-1] if steps else None
+            if not isinstance(numbers, _Numbers):
+                numbers = _Numbers()
+                steps.append(numbers)
+            numbers.formats += _FORMATS[what[0]]
+            numbers.paths.append(path if keep else None)
+        else:
+            raise UnknownType(f"messages with a field of type {what[0]}, which is not supported")
+
+    def _count_field(self) -> None:
+        self._fields += 1
+        if self._fields > _MOST_FIELDS:
+            raise UnknownType(f"messages of more than {_MOST_FIELDS:,} fields")
+
+
+def _read_length(data: bytes, at: int, order: str) -> tuple[int, int]:
+    at += -at % 4
+    return at + 4, struct.unpack_from(f"{order}I", data, 4 + at)[0]
+
+
+def _check_end(data: bytes, at: int) -> int:
+    if 4 + at > len(data):
+        raise ValueError("cut short")
+    return at
+
+
+# ---------------------------------------------------------------------- messages of JSON
+
+
+class MessageObjects:
+    """The numbers in a topic's messages, JSON objects: ``columns`` are their names, ``left_out`` other fields and why.
+
+    The fields are those of the ``first`` messages, each of the kind that it most often is there. An array counts if it
+    has numbers, and one length more often than not.
+    """
+
+    def __init__(self, first: Iterable[bytes]) -> None:
+        kinds_by_path: dict[FieldPath, Counter[str]] = {}
+        lengths: dict[FieldPath, Counter[int]] = {}
+        for data in first:
+            for path, value in _walk(_object(data)):
+                if kind := _kind(value):
+                    kinds_by_path.setdefault(path, Counter())[kind] += 1
+                if isinstance(value, list):
+                    lengths.setdefault(path, Counter())[len(value)] += 1
+        self.left_out: dict[str, str] = {}
+        self._paths: list[FieldPath] = []
+        self._lengths: dict[FieldPath, int] = {}
+        for path, kinds in kinds_by_path.items():
+            kind = kinds.most_common(1)[0][0]
+            if kind == _JSON_NUMBER:
+                self._paths.append(path)
+            elif kind == _JSON_ARRAY:
+                length, why = usual_length(lengths[path])
+                self._lengths[path] = length
+                self._paths += [(*path, i) for i in range(length)]
+                self.left_out |= {_name(path): why} if why else {}
+            else:
+                self.left_out[_name(path)] = kind
+        self.columns = [_name(path) for path in self._paths]
+
+    def read(self, data: bytes) -> list[float | None]:
+        """The numbers of a message, NaN where it has none; None for what cannot be read as one."""
+        message = _object(data)
+        return [None if message is None else self._value(message, path) for path in self._paths]
+
+    def _value(self, message: dict[str, Any], path: FieldPath) -> float | None:
+        """The number at a path, NaN where the message has none, None where it is something else."""
+        value: Any = message
+        for i, key in enumerate(path):
+            if isinstance(key, int):
+                if not isinstance(value, list) or len(value) != self._lengths[path[:i]]:
+                    return float("nan") if value is None else None
+                value = value[key]
+            elif isinstance(value, dict):
+                value = value.get(key)
+            else:
+                return float("nan") if value is None else None
+        if value is None:
+            return float("nan")
+        try:
+            return float(value) if isinstance(value, int | float) else None
+        except OverflowError:
+            return None
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    """The object that a message is, or None."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _walk(value: dict[str, Any] | None, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+    """The fields of an object, and those of objects in it."""
+    for key, inner in (value or {}).items():
+        if isinstance(inner, dict) and inner and set(inner) not in _TIMES and len(path) < _DEEPEST:
+            yield from _walk(inner, (*path, key))
+        else:
+            yield (*path, key), inner
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        numeric = all(isinstance(element, int | float | None) for element in value)
+        return _JSON_ARRAY if numeric else "a list of other than numbers"
+    if isinstance(value, dict):
+        return STAMP if value else "an object without fields"
+    return "" if value is None else TEXT if isinstance(value, str) else _JSON_NUMBER
+
+
+def _name(path: FieldPath) -> str:
+    name = ""
+    for key in path:
+        name += f"[{key}]" if isinstance(key, int) else f".{key}" if name else key
+    return name

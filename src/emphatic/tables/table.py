@@ -1,31 +1,251 @@
-"""Tables: rows of readings, from a file of any size or a frame in memory, as blocks of numbers."""
+"""Tables: rows of readings, from a file of any size or a frame in memory, as blocks of numbers.
+
+Opening a table imports pyarrow, importing this module does not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import csv
+import lzma
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
-from emphatic.tables.block import Block
 from emphatic.tables.clock import Clock
-from emphatic.tables.table_errors import CALLER, TableError, reading
 
 if TYPE_CHECKING:
-    from emphatic.tables.dropped_rows import DroppedRows
-    from emphatic.tables.files import File, Source
-    from emphatic.tables.notation import Notation
+    import pyarrow as pa
 
-__all__ = ["Block", "Table", "open_table"]
+    from emphatic.tables.files import DroppedRows, File, Source
+    from emphatic.tables.pipe import Notation, ParsedRow
+
+__all__ = ["Block", "Caller", "Malformed", "Table", "TableError", "open_source", "open_table", "table_of"]
 
 #: The kinds of column that are signals.
 NUMERIC = ("number", "percent", "switch")
 _IGNORED = {"date": "another date", "clock": "a time of day", "other": "neither numbers nor text"}
 
 
+# ---------------------------------------------------------------------- errors
+
+
+class Caller(NamedTuple):
+    """The function that was called with a table, and its parameter for it: what an error names."""
+
+    function: str = "open_table"
+    source: str = "source"
+
+
+CALLER = Caller()
+
+
+class TableError(ValueError):
+    """A table that cannot be read as one; the message names it, the place in it and the remedy."""
+
+
+class Malformed(ValueError):
+    """A line of a pipe that is not a reading, and why. The run goes on without it."""
+
+
+@contextmanager
+def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+    """Turn any error of the readers underneath into a ``TableError`` in one sentence.
+
+    Args:
+        name: The name of the table.
+        find_line: Gives the first line that is not UTF-8, once it is known that there is one.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except TableError:
+        raise
+    except FileNotFoundError:
+        raise TableError(f"{name}: there is no such file.") from None
+    except PermissionError:
+        raise TableError(f"{name}: this file may not be read; look at its permissions.") from None
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        reason = _one_line(error)
+        raise TableError(f"{name}: a column's type cannot be read ({reason}). Store it as numbers.") from None
+    except (pa.ArrowException, csv.Error, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
+        reason = _one_line(error)
+        if isinstance(error, UnicodeDecodeError) or "invalid utf8" in reason.lower():
+            line = find_line()
+            place = f"line {line}" if line else "some of its text"
+            remedy = f"Convert it: iconv -f latin1 -t utf-8 {name} > converted.csv"
+            raise TableError(f"{name}: {place} is not UTF-8. {remedy}") from None
+        raise TableError(f"{name}: damaged or cut short ({reason}). Write or fetch it again, whole.") from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+# ---------------------------------------------------------------------- tables and their blocks
+
+
+_NO_COUNTS = np.zeros(0, np.int64)
+_NO_FLAGS = np.zeros(0, np.bool_)
+
+
+@dataclass(eq=False, slots=True, init=False)  # (an initialiser by hand is quicker, where a block has one row)
+class Block:
+    """Consecutive rows of a stream, the first of them row number ``row``.
+
+    A source decides once which rows do not follow the row before and says so in ``gap``. Whoever learns from a block,
+    scores it or writes it reads ``gap`` and never looks at times itself.
+
+    Args:
+        row: The number of the first row in the stream, counted from 0.
+        values: The signals (B, C), NaN where a value is missing.
+        time: The time of each row (B,), in seconds since the epoch or in the time column's own unit, NaN where it is
+            missing; None without a time column.
+        labels: Each text column by name, None where a label is missing.
+        unreadable: For each signal, the number of values that could not be parsed; they are missing in ``values``.
+        infinite: For each signal, the number of infinite values; they are missing in ``values``.
+        numbers: The number of each row in its file (B,), counted from 0 and including rows that were dropped.
+        after_drop: The rows (B,) before which a row of the file was dropped.
+        gap: The rows (B,) that do not follow the row before: time jumped, a row was dropped, or a sequence was cut. An
+            empty array means that every row follows.
+        actions: The action chosen in each row (B,), None where it is unknown; None without actions.
+        mu: The probability (or density) with which the behaviour chose each of ``actions``, (B,), or None.
+        terminated: The rows (B,) in which an episode terminated; None for rows of a log, which has no episodes. Where
+            it is not None the rows are those of an agent, and a row in ``gap`` is the first of an episode.
+        truncated: Whether the episode ends with the last row without having terminated.
+        action_before: The action that led to the first row; the row before came without it.
+        mu_before: The probability (or density) with which ``action_before`` was chosen, as a list of one, or None.
+        originals: The observations (B,) of which an agent's rows were made, for functions that are given them.
+    """
+
+    row: int
+    values: NDArray[np.float64]
+    time: NDArray[np.float64] | None
+    labels: dict[str, Any]
+    unreadable: NDArray[np.int64] = field(repr=False)
+    infinite: NDArray[np.int64] = field(repr=False)
+    numbers: NDArray[np.int64] | None = field(repr=False)
+    after_drop: NDArray[np.bool_] | None = field(repr=False)
+    gap: NDArray[np.bool_]
+    actions: Sequence[Any] | None = field(repr=False)
+    mu: Sequence[float | None] | None = field(repr=False)
+    terminated: NDArray[np.bool_] | None = field(repr=False)
+    truncated: bool = field(repr=False)
+    action_before: Any = field(repr=False)
+    mu_before: Sequence[float] | None = field(repr=False)
+    originals: Sequence[Any] | None = field(repr=False)
+
+    def __init__(
+        self,
+        row: int,
+        values: NDArray[np.float64],
+        time: NDArray[Any] | None,
+        labels: dict[str, Any],
+        unreadable: NDArray[np.int64] = _NO_COUNTS,
+        infinite: NDArray[np.int64] = _NO_COUNTS,
+        numbers: NDArray[np.int64] | None = None,
+        after_drop: NDArray[np.bool_] | None = None,
+        gap: NDArray[np.bool_] = _NO_FLAGS,
+        actions: Sequence[Any] | None = None,
+        mu: Sequence[float | None] | None = None,
+        terminated: NDArray[np.bool_] | None = None,
+        truncated: bool = False,
+        action_before: Any = None,
+        mu_before: Sequence[float] | None = None,
+        originals: Sequence[Any] | None = None,
+    ) -> None:
+        self.row, self.values, self.time, self.labels = row, values, time, labels
+        self.unreadable, self.infinite, self.numbers, self.after_drop = unreadable, infinite, numbers, after_drop
+        self.gap, self.actions, self.mu, self.terminated, self.truncated = gap, actions, mu, terminated, truncated
+        self.action_before, self.mu_before, self.originals = action_before, mu_before, originals
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def agent_row(self, t: int) -> Block:
+        """Row t of an agent's block as a block of its own, with the action that led to it."""
+        row, labels = slice(t, t + 1), {name: column[t : t + 1] for name, column in self.labels.items()}
+        assert self.terminated is not None
+        block = Block(self.row + t, self.values[row], None if self.time is None else self.time[row], labels)
+        block.gap, block.terminated = self.gap[row], self.terminated[row]
+        block.truncated = self.truncated and t == len(self) - 1
+        block.originals = None if self.originals is None else self.originals[row]
+        if t == 0:
+            block.action_before, block.mu_before = self.action_before, self.mu_before
+        else:
+            block.action_before = None if self.actions is None else self.actions[t - 1]
+            mu = None if self.mu is None else self.mu[t - 1]
+            block.mu_before = None if mu is None else [mu]
+        return block
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Sequence[ParsedRow],
+        names: Sequence[str],
+        categories: Sequence[str] = (),
+        clock: Clock | None = None,
+        row: int = 0,
+    ) -> Block:
+        """The block of the next readings of a live stream.
+
+        Args:
+            rows: The readings, as ``RowParser.parse`` gives them.
+            names: The signals, in the order of ``ParsedRow.values``.
+            categories: The text columns.
+            clock: Finds the gaps, and is advanced by these rows; None for a stream without times. Pass ``clock.copy()``
+                if the block may be rejected.
+            row: The number of the first row in the stream.
+        """
+        count, C = len(rows), len(names)
+        unreadable, infinite = np.zeros(C, np.int64), np.zeros(C, np.int64)
+        if count == 1:  # a reading at a time: a few microseconds
+            (reading,) = rows
+            values = np.array([reading.values])
+            labels = {name: np.array([reading.labels[name]], object) for name in categories}
+            troubled: Sequence[ParsedRow] = rows if reading.problems else ()
+        else:
+            values = np.array([reading.values for reading in rows]).reshape(count, C)
+            labels = {name: np.array([reading.labels[name] for reading in rows], object) for name in categories}
+            troubled = [reading for reading in rows if reading.problems]
+        for reading in troubled:
+            for j, name in enumerate(names):
+                unreadable[j] += f"{name!r} is not a number" in reading.problems
+                infinite[j] += f"{name!r} is not finite" in reading.problems
+        if clock is None:
+            return cls(row, values, None, labels, unreadable, infinite, gap=np.zeros(count, np.bool_))
+        time = np.array([reading.time for reading in rows])
+        gap = np.array([clock.find_gap(rows[0].time)]) if count == 1 else clock.find_gaps(time)
+        return cls(row, values, time, labels, unreadable, infinite, gap=gap)
+
+    def find_gaps(self, clock: Clock | None) -> NDArray[np.bool_]:
+        """The rows that do not follow the row before by a clock, or because a row between the two was dropped.
+
+        Args:
+            clock: Is advanced by these rows; None to look at dropped rows alone.
+        """
+        after_drop = np.zeros(len(self), np.bool_) if self.after_drop is None else self.after_drop
+        return after_drop if clock is None or self.time is None else clock.find_gaps(self.time, after_drop)
+
+
 class Table:
     """A table of readings; ``open_table`` makes it.
+
+    Args:
+        name: The name of the table, for messages.
+        source: What its rows are read from.
+        file: The file of text that the source reads, if it reads one.
+        time: The time column, as in ``open_table``.
+        sort: Whether to sort the rows by time.
+        long: Whether long format is accepted as it is.
+        ordered: Whether rows that are not in the order of time are rejected.
+        words: The columns that are text even if they hold switches or percentages.
 
     - ``names``: the signals, all columns of numbers (True is 1) but the time, in their order;
     - ``categories``: the columns of text;
@@ -40,37 +260,46 @@ class Table:
     """
 
     def __init__(
-        self, name: str, source: Source, file: File | None, time: str | bool | None, sort: bool = False,
-        long: bool = False, ordered: bool = True, words: Collection[str] = (),
-    ) -> None:  # fmt: skip
-        from emphatic.tables import arrangement, columns, times
+        self,
+        name: str,
+        source: Source,
+        file: File | None,
+        time: str | bool | None,
+        sort: bool = False,
+        long: bool = False,
+        ordered: bool = True,
+        words: Collection[str] = (),
+    ) -> None:
+        from emphatic.tables import frames
+        from emphatic.tables.fields import as_plain, find_kind, find_time
 
         self.name = name
         self._source = source
         self._find_line = file.not_utf8 if file else lambda: None
         look = source.look()
-        first = {column: columns.plain(look.column(i)) for i, column in enumerate(look.column_names)}
-        if len(first) < len(look.column_names):
+        arrays = {column: as_plain(look.column(i)) for i, column in enumerate(look.column_names)}
+        if len(arrays) < len(look.column_names):
             repeated = next(c for c in look.column_names if look.column_names.count(c) > 1)
             raise TableError(f"{name}: more than one column is named {repeated!r}. Give each its own name.")
-        if not first:
+        if not arrays:
             raise TableError(f"{name}: the table has no columns.")
         if look.num_rows == 0:
             raise TableError(f"{name}: the table has columns but no rows.")
-        kinds = {column: columns.kind(array, source.style) for column, array in first.items()}
+        kinds = {column: find_kind(array, source.style) for column, array in arrays.items()}
         kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent")}
-        when, self._no_time, disorder = times.find(name, look, kinds, time, source.style)
-        found = None if long or time is False else arrangement.find_long(look, kinds, when, source.style)
-        if found is not None:
+        when, self._no_time, disorder = find_time(name, look, kinds, time, source.style)
+        long_format = None if long or time is False else frames.find_long(look, kinds, when, source.style)
+        if long_format is not None:
+            sensor, value = long_format
             raise TableError(
-                f"{name}: this is long format, with a row for each reading: {found[0]!r} names the sensor, "
-                f'{found[1]!r} has its value. Give each sensor a column: pivot="{found[0]},{found[1]}"; or pass '
+                f"{name}: this is long format, with a row for each reading: {sensor!r} names the sensor, "
+                f'{value!r} has its value. Give each sensor a column: pivot="{sensor},{value}"; or pass '
                 "pivot=False to take the rows as they are."
             )
         if sort:
             if when is None:
                 raise TableError(f"{name}: there is no time to sort by: {self._no_time}. Name the column: time=…")
-            self._source = source = arrangement.sort(source, look.column_names, when)
+            self._source = source = frames.sort(source, look.column_names, when)
             look = source.look()
         elif disorder is not None and ordered:
             raise disorder
@@ -86,15 +315,15 @@ class Table:
                 continue
             if kind in _IGNORED:
                 self.ignored[column] = _IGNORED[kind]
-            elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(first[column]):
+            elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(arrays[column]):
                 self.ignored[column] = "without a name, and empty or a count of rows"
-        kept = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]
-        self.names = tuple(column for column in kept if kinds[column] in NUMERIC)
+        used = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]
+        self.names = tuple(column for column in used if kinds[column] in NUMERIC)
         self._switches, self._percents = (
             tuple(column for column in self.names if kinds[column] == kind) for kind in ("switch", "percent")
         )
         self._styles = [self.notation.style_of(column) for column in self.names]
-        self.categories = tuple(column for column in kept if kinds[column] == "text")
+        self.categories = tuple(column for column in used if kinds[column] == "text")
         if not self.names:
             what = ", ".join(f"{c!r} ({'the time' if when and c in when.names else kinds[c]})" for c in list(kinds)[:8])
             raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
@@ -113,7 +342,7 @@ class Table:
     @property
     def notation(self) -> Notation:
         """How its text is written, for reading more of the same line by line."""
-        from emphatic.tables.notation import Notation
+        from emphatic.tables.pipe import Notation
 
         delimiter = getattr(self._source, "delimiter", None)
         header = () if delimiter is None else self._header
@@ -127,9 +356,9 @@ class Table:
         columns whose numbers have a percent sign, which is left out (50% is 50).
         """
         when, style = self._when, self._source.style
-        time = {"why": self._no_time} if when is None else {
-            "columns": list(when.names), "format": when.format, "zone": when.zone,
-        }  # fmt: skip
+        time: dict[str, Any] = {"why": self._no_time}
+        if when is not None:
+            time = {"columns": list(when.names), "format": when.format, "zone": when.zone}
         return {
             "time": time,
             "rows_dropped": self.dropped.facts(),
@@ -147,10 +376,14 @@ class Table:
         return f"Table({self.name!r}, {counts}, time={self.time!r}, rows={self.rows})"
 
     def blocks(self, rows: int = 65536, start: int = 0, clock: Clock | None = None) -> Iterator[Block]:
-        """The rows from row number ``start`` on, in blocks of ``rows`` (the last may be shorter).
+        """The rows in blocks. What a row gives does not depend on ``rows`` or ``start``.
 
-        What a row gives does not depend on ``rows`` or ``start``. Only a few blocks are in memory at any time.
-        ``clock`` finds the gaps, and must stand at row ``start``; by default it is a new one, ``Table.clock``.
+        Only a few blocks are in memory at any time.
+
+        Args:
+            rows: The rows of a block; the last may have fewer.
+            start: The number of the first row, from 0.
+            clock: Finds the gaps, and must stand at row ``start``; by default it is a new one, ``Table.clock``.
         """
         rows = whole("rows", rows, "blocks")
         if isinstance(start, bool) or not isinstance(start, int | np.integer) or start < 0:
@@ -158,7 +391,7 @@ class Table:
         return self._blocks(rows, int(start), self.clock() if clock is None else clock)
 
     def lengths(self) -> Iterator[int]:
-        """How many rows the parts of the table have, read through for their number alone (one column, not parsed)."""
+        """The number of rows of each batch, from a pass over a single column that is not parsed."""
         batches = self._source.batches(self.names[:1], 0)
         while True:
             with reading(self.name, self._find_line):
@@ -169,61 +402,85 @@ class Table:
 
     def _blocks(self, rows: int, row: int, clock: Clock | None) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
-        waiting: list[Any] = []
-        have = 0
+        waiting: list[pa.RecordBatch] = []
+        available = 0
         batches = self._source.batches(names, row)
         while True:
             with reading(self.name, self._find_line):
                 batch = next(batches, None)
             if batch:  # one without rows would keep the rows it was cut from in memory
                 waiting.append(batch)
-                have += len(batch)
-            while have >= rows or (batch is None and have):
-                parts = _split_off(waiting, min(rows, have))
-                have -= sum(len(part) for part in parts)
+                available += len(batch)
+            while available >= rows or (batch is None and available):
+                batches_of_block = _split_off(waiting, min(rows, available))
+                available -= sum(map(len, batches_of_block))
                 with reading(self.name, self._find_line):
-                    block = self._block(row, parts)
+                    block = self._block(row, batches_of_block)
                 block.gap = block.find_gaps(clock)
                 yield block
                 row += len(block)
             if batch is None:
                 return
 
-    def _block(self, row: int, parts: list[Any]) -> Block:
-        """Parts are converted one by one: their types may differ (text, where a part did not keep to its type)."""
-        from emphatic.tables import columns, fields
-        from emphatic.tables.dropped_rows import AFTER_DROP, ROW
+    def _block(self, row: int, batches: list[pa.RecordBatch]) -> Block:
+        """Batches are converted one by one: their types may differ (text, where a batch did not keep to its type)."""
+        from emphatic.tables.fields import as_floats, as_plain, parse_labels
+        from emphatic.tables.files import AFTER_DROP, ROW
 
-        C, B = len(self.names), sum(len(part) for part in parts)
+        C, B = len(self.names), sum(map(len, batches))
         values = np.empty((B, C))
         unreadable, infinite = np.zeros(C, np.int64), np.zeros(C, np.int64)
         at = 0
-        for part in parts:
+        for batch in batches:
             for j, name in enumerate(self.names):
-                column, bad = columns.numbers(columns.plain(part.column(name)), self._styles[j])
-                values[at : at + len(part), j] = column
+                column, bad = as_floats(as_plain(batch.column(name)), self._styles[j])
+                values[at : at + len(batch), j] = column
                 unreadable[j] += bad
-            at += len(part)
+            at += len(batch)
+        # Features and returns need finite numbers; an infinite one is counted and treated as missing.
         endless = np.isinf(values)
         if endless.any():
             infinite += endless.sum(axis=0)
             values[endless] = np.nan
-        time = np.concatenate([self._when.seconds(part) for part in parts]) if self._when else None
+        time = np.concatenate([self._when.seconds(batch) for batch in batches]) if self._when else None
         labels = {
-            name: np.concatenate([fields.labels(columns.plain(part.column(name))) for part in parts])
+            name: np.concatenate([parse_labels(as_plain(batch.column(name))) for batch in batches])
             for name in self.categories
         }
         numbers, after_drop = np.arange(row, row + B), np.zeros(B, np.bool_)
-        if ROW in parts[0].schema.names:
-            numbers = np.concatenate([part.column(ROW).to_numpy() for part in parts])
-        if AFTER_DROP in parts[0].schema.names:
-            after_drop = np.concatenate([part.column(AFTER_DROP).to_numpy(zero_copy_only=False) for part in parts])
+        if ROW in batches[0].schema.names:
+            numbers = np.concatenate([batch.column(ROW).to_numpy() for batch in batches])
+        if AFTER_DROP in batches[0].schema.names:
+            after_drop = np.concatenate([batch.column(AFTER_DROP).to_numpy(zero_copy_only=False) for batch in batches])
         return Block(row, values, time, labels, unreadable, infinite, numbers, after_drop)
 
     def clock(self) -> Clock | None:
         """A clock that knows this table's usual step from its first rows, or None without a time column."""
         joined = getattr(self._source, "joined", False)
         return None if self._first_times is None else Clock(self._first_times, joined)
+
+
+def _idle(array: pa.Array) -> bool:
+    """A column of nothing, or of row numbers."""
+    from emphatic.tables.fields import as_floats
+
+    values, _ = as_floats(array)
+    return bool(np.isnan(values).all() or (len(values) > 1 and (np.diff(values) == 1).all()))
+
+
+def _split_off(waiting: list[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
+    """Remove the first rows from the batches that wait, and return them."""
+    batches = []
+    while rows:
+        batch = waiting.pop(0)
+        batches.append(batch.slice(0, rows))
+        if len(batch) > rows:
+            waiting.insert(0, batch.slice(rows))
+        rows -= len(batches[-1])
+    return batches
+
+
+# ---------------------------------------------------------------------- opening
 
 
 def open_table(
@@ -239,23 +496,29 @@ def open_table(
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
-    ``source`` is the path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd, xz or
-    bz2; recognised by its content), of an MCAP file or a ROS 2 bag's folder, or in memory a pyarrow, pandas or polars
-    frame, a dict of arrays, a NumPy structured array, or an array (T, C) with ``names``. ``time`` names the time
-    column (``"Date+Time"`` for a pair); by default it is the one that is obviously so, and False is none. ``delimiter``
-    is that of CSV; by default it is found.
+    Args:
+        source: The path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd, xz or bz2), of
+            an MCAP file or a ROS 2 bag's folder; its content tells which. In memory: a pyarrow, pandas or polars
+            frame, a dict of arrays, a NumPy structured array, or an array (T, C).
+        time: The time column, or ``"Date+Time"`` for a date and a time of day. By default it is the column that is
+            obviously the time; False for none.
+        delimiter: That of CSV. By default the first lines tell.
+        names: The columns of an array (T, C).
+        sort: Whether to sort the rows by time, in memory. Otherwise they must be in the order of time.
+        pivot: The columns of sensors and values, "sensor,value", of a table in long format, with a row for each
+            reading: each sensor becomes a column, in memory. Without it long format is rejected; False takes the rows
+            as they are.
+        words: Columns that stay text. Otherwise a column of ON and OFF (yes and no, open and closed) is one of
+            numbers, 1 and 0, and so is one of percentages (50% is 50).
+        topics: The topics of a robot log (MCAP, ROS 2 bag) to read; by default all. Each number in a topic's messages
+            is a column, ``topic.field``, and each time at which a message was logged a row, with the last value of
+            every column.
 
-    Rows must be in the order of time; ``sort`` sorts them, in memory. A table in long format, with a row for each
-    reading, is refused unless ``pivot``, "sensor,value", names its columns of sensors and values: then each sensor
-    becomes a column, in memory. (``pivot=False`` takes the rows as they are.)
+    A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
+    missing, and counted.
 
-    Of a robot log (MCAP, ROS 2 bag) each number in a topic's messages is a column, ``topic.field``, and each time at
-    which a message was logged a row, with the last value of every column; ``topics`` names the topics to read.
-
-    A column of ON and OFF (yes and no, open and closed) is one of numbers, 1 and 0, and so is one of percentages (50%
-    is 50), unless ``words`` names it.
-    A column of text counts as numbers if most of its first values are; what is later not a number is missing, and
-    counted. A bad table raises a ``TableError``.
+    Raises:
+        TableError: if the table cannot be read. The message names the place and the remedy.
 
     >>> table = open_table({"time": [0.0, 1.0, 2.0], "power": [4.2, None, 5.4], "door": ["open", "shut", "shut"]})
     >>> table.names, table.categories, table.time, table.rows
@@ -265,28 +528,106 @@ def open_table(
     0 [0.0, 1.0] [[4.2], [nan]] ['open', 'shut']
     2 [2.0] [[5.4]] ['shut']
     """
-    from emphatic.tables.opening import open_source
-
     return open_source(
         source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words, topics=topics
     )
 
 
-def _idle(array: Any) -> bool:
-    """A column of nothing, or of row numbers."""
-    from emphatic.tables import columns
+def open_source(
+    source: Any,
+    caller: Caller,
+    *,
+    time: str | bool | None = None,
+    delimiter: str | None = None,
+    names: Sequence[str] | None = None,
+    sort: bool = False,
+    pivot: str | Sequence[str] | bool | None = None,
+    words: Collection[str] = (),
+    topics: str | Sequence[str] | None = None,
+) -> Table:
+    """``open_table``; errors name what the user called."""
+    function = caller.function
+    if time is True or not isinstance(time, str | bool | None):
+        raise refusal("time", function, "be the name of a column, False or None", repr(time))
+    if not isinstance(sort, bool):
+        raise refusal("sort", function, "be True or False", repr(sort))
+    if delimiter is not None and not _is_delimiter(delimiter):
+        raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
+    columns, chosen = pivot_columns(pivot, function), topic_names(topics, function)
+    if not isinstance(source, str | os.PathLike):
+        from emphatic.tables.frames import Frame
 
-    values, _ = columns.numbers(array)
-    return bool(np.isnan(values).all() or (len(values) > 1 and (np.diff(values) == 1).all()))
+        if chosen is not None:
+            raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
+        return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns, words=words)
+    if names is not None:
+        raise refusal("names", function, "be left out for a file", repr(list(names)))
+    from emphatic.tables.files import open_file
+
+    name = os.fspath(source)
+    with reading(name):
+        opened, file = open_file(name, delimiter, chosen)
+    return table_of(name, opened, time, file, sort, columns, words=words)
 
 
-def _split_off(waiting: list[Any], rows: int) -> list[Any]:
-    """Remove the first rows from the batches that wait, and return them."""
-    parts = []
-    while rows:
-        batch = waiting.pop(0)
-        parts.append(batch.slice(0, rows))
-        if len(batch) > rows:
-            waiting.insert(0, batch.slice(rows))
-        rows -= len(parts[-1])
-    return parts
+def table_of(
+    name: str,
+    source: Source,
+    time: str | bool | None = None,
+    file: File | None = None,
+    sort: bool = False,
+    pivot: Sequence[str] | None = None,
+    ordered: bool = True,
+    words: Collection[str] = (),
+) -> Table:
+    """The table that a source holds.
+
+    Args:
+        name: The name of the table, for messages.
+        source: What its rows are read from.
+        time: The time column, as in ``open_table``.
+        file: The file of text that the source reads, if it reads one.
+        sort: Whether to sort the rows by time.
+        pivot: The columns of sensors and values to pivot, () to take the rows as they are.
+        ordered: Whether rows that are not in the order of time are rejected.
+        words: The columns that are text even if they hold switches or percentages.
+    """
+    with reading(name, file.not_utf8 if file else lambda: None):
+        if pivot:
+            from emphatic.tables import frames
+
+            source = frames.pivot(name, source, pivot, time)
+        return Table(name, source, file, time, sort, pivot is not None, ordered, words)
+
+
+def _is_delimiter(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 1 and text.isascii() and text not in '"\r\n\0'
+
+
+def _split_names(text: str) -> list[str]:
+    """The names in a list with commas; a name with a comma is quoted."""
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def pivot_columns(pivot: str | Sequence[str] | bool | None, function: str) -> tuple[str, ...] | None:
+    """The columns to pivot; () to take the rows as they are, None if nothing was said."""
+    if pivot is None or pivot is False:
+        return None if pivot is None else ()
+    if isinstance(pivot, str):
+        pivot = _split_names(pivot)
+    names = () if pivot is True else tuple(pivot)
+    if len(names) < 2 or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        raise refusal("pivot", function, "name two columns, 'sensor,value', or be False", repr(pivot))
+    return names
+
+
+def topic_names(topics: str | Sequence[str] | None, function: str) -> tuple[str, ...] | None:
+    """The topics of a robot log to read; None for all."""
+    if topics is None:
+        return None
+    if isinstance(topics, str):
+        topics = _split_names(topics)
+    names = tuple(topics)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise refusal("topics", function, "name topics of a robot log, '/odom,/imu'", repr(topics))
+    return names

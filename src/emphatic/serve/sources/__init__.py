@@ -1,1 +1,223 @@
-"""Sources of readings other than HTTP: each a thread of its own, which reads no further than there is room."""
+"""Sources of readings beside HTTP, and where predictions go.
+
+A source is one ``StreamSource``: in a file of this package that has the source's name, or an entry point of the group
+``emphatic.sources``; nothing else lists sources. Standard input is declared here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from emphatic.common.discovery import discover
+from emphatic.serve.service import Incoming, Publisher, Service, StreamConnection
+from emphatic.tables.pipe import JSON, Readings, line_blocks
+from emphatic.tables.table import TableError
+from emphatic.tables.text import LOOK_LINES
+
+__all__ = ["STANDARD_INPUT", "Address", "Feed", "StreamSource", "find_source", "make_publisher", "make_source"]
+
+logger = logging.getLogger("emphatic.serve")
+
+_PLUGINS = discover(__name__, "emphatic.sources")
+
+
+class Address(NamedTuple):
+    """Where readings come from or predictions go to.
+
+    >>> Address.parse("mqtt://user:secret@broker/plant/+/readings")
+    mqtt://broker:1883/plant/+/readings
+    >>> Address.parse("http://x/y")
+    Traceback (most recent call last):
+    ...
+    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM.
+    """
+
+    kind: str
+    host: str = ""
+    port: int = 0
+    name: str = ""
+    encrypted: bool = False
+    user: str | None = None
+    password: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """The fields of an address; ValueError if it is none. A topic may have +, # and escapes such as %20."""
+        scheme, separator, location = text.partition("://")
+        source = find_source(scheme) or (find_source(scheme[:-1]) if scheme.endswith("s") else None)
+        if source is None or bool(separator) != bool(source.form):
+            raise _not_an_address(text)
+        if not source.form:
+            return cls(source.name)
+        encrypted = scheme != source.name
+        place, _, name = location.partition("/")
+        try:
+            url = urlsplit(f"//{place}")
+            port = url.port or (source.encrypted_port if encrypted else source.port)
+        except ValueError:
+            raise _not_an_address(text) from None
+        if not url.hostname or not name:
+            raise _not_an_address(text)
+        user, password = (None if field is None else unquote(field) for field in (url.username, url.password))
+        return cls(source.name, url.hostname, port, unquote(name), encrypted, user, password)
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        place = f"://{self.host}:{self.port}/{self.name}" if self.host else ""
+        return f"{self.kind}{'s' if self.encrypted else ''}{place}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSource:
+    """A kind of source, by the scheme of its addresses.
+
+    Args:
+        name: The scheme. An s behind it asks for an encrypted connection, as in mqtts://HOST/TOPIC.
+        read: Connects a service to an address. The connection puts what comes into ``service.inbox``: a ``Feed`` does
+            so with an iterator of readings.
+        publish: Opens an address for the predictions of a model; None if there is no way to send any.
+        form: How an address is written, such as mqtt://HOST:PORT/TOPIC; without it the name is all there is to write.
+        port: The port of an address that has none.
+        encrypted_port: The same of an encrypted connection.
+        title: The name of the protocol, as messages write it.
+        package: The package that its client is in; it is imported by ``read`` and ``publish`` only.
+        extra: What pip installs that package by, such as emphatic[mqtt].
+    """
+
+    name: str
+    read: Callable[[Address, Service], StreamConnection]
+    publish: Callable[[Address, Path], Publisher] | None = None
+    form: str = ""
+    port: int = 0
+    encrypted_port: int = 0
+    title: str = ""
+    package: str = ""
+    extra: str = ""
+
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """Name the command that installs the client, if it is missing."""
+        try:
+            yield
+        except ImportError as error:
+            if not self.extra:
+                raise
+            raise ImportError(f"{self.title} needs {self.package}: pip install '{self.extra}'") from error
+
+
+def find_source(name: str) -> StreamSource | None:
+    """The source of this name, or None."""
+    if name == STANDARD_INPUT.name:
+        return STANDARD_INPUT
+    if name not in _PLUGINS:
+        return None
+    wanted = f"an emphatic.serve.sources.StreamSource with the name {name!r}"
+    source: StreamSource = _PLUGINS.objects(
+        name, lambda value: isinstance(value, StreamSource) and value.name == name, wanted
+    )[0]
+    return source
+
+
+def make_source(text: str | None, service: Service) -> StreamConnection | None:
+    """The source of readings that an argument names; None for HTTP alone."""
+    if text is None:
+        return None
+    address = Address.parse(text)
+    source = find_source(address.kind)
+    assert source is not None
+    with source.importing():
+        return source.read(address, service)
+
+
+def make_publisher(text: str | None, model: Path) -> Publisher | None:
+    """Where predictions go, besides HTTP."""
+    if text is None:
+        return None
+    address = Address.parse(text)
+    source = find_source(address.kind)
+    if source is None or source.publish is None:
+        raise _not_an_address(text)
+    with source.importing():
+        return source.publish(address, model)
+
+
+def _not_an_address(text: str) -> ValueError:
+    forms = []
+    for name in _PLUGINS:
+        try:
+            source = find_source(name)
+        except (ImportError, TypeError) as error:  # of another distribution
+            logger.warning("%s", error)
+        else:
+            forms += [source.form] if source and source.form else []
+    return ValueError(f"{text!r} is not an address of the form {' or '.join(forms)}.")
+
+
+class Feed:
+    """A thread that puts the readings of an iterator into the inbox of a service, and no further than there is room.
+
+    When the iterator ends, the service goes on without it.
+
+    Args:
+        service: The service.
+        readings: Yields readings as they come. ``Incoming.origin`` may say where to go on after a restart.
+        name: The name of the thread.
+        wake: Makes an iterator that waits for a reading return.
+    """
+
+    def __init__(
+        self, service: Service, readings: Iterator[Incoming], name: str, wake: Callable[[], object] = lambda: None
+    ) -> None:
+        self._service, self._readings, self._wake = service, readings, wake
+        self._thread = threading.Thread(target=self._run, name=f"emphatic {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._wake()
+        self._thread.join(2.0)
+
+    def _run(self) -> None:
+        for incoming in self._readings:
+            if not self._service.inbox.put(incoming):
+                return
+
+
+def _read_lines(service: Service, descriptor: int, wake: int) -> Iterator[Incoming]:
+    """The readings in JSON lines or CSV, as ``emphatic nexting -`` reads them."""
+    predictor = service.predictor
+    look = min(LOOK_LINES, service.warm_up)
+    readings = Readings((), predictor.columns, predictor.delimiter, look, predictor.header)
+
+    def origin() -> dict[str, object] | None:
+        form = readings.form
+        return None if form == JSON else {"delimiter": form.delimiter, "unnamed": list(form.unnamed)}
+
+    try:
+        for lines in line_blocks(descriptor, wake):
+            for _, reading in readings.feed(lines):
+                yield Incoming(reading, origin=origin())
+        for _, reading in readings.finish():
+            yield Incoming(reading, origin=origin())
+        logger.info("standard input has ended.")
+    except (TableError, OSError) as error:
+        logger.error("standard input is read no further: %s", error)
+
+
+def _feed_lines(_: Address, service: Service) -> Feed:
+    wake, waker = os.pipe()
+    return Feed(service, _read_lines(service, 0, wake), "standard input", lambda: os.write(waker, b"x"))
+
+
+STANDARD_INPUT = StreamSource(name="-", read=_feed_lines)

@@ -9,15 +9,19 @@ from __future__ import annotations
 import hashlib
 import logging
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from emphatic.serve.addresses import Address
-from emphatic.serve.bodies import NotJson, read_json
-from emphatic.serve.inbox import Incoming, Receipt
-from emphatic.serve.service import Service
-from emphatic.tables.table_errors import Malformed
+from emphatic.serve.service import Incoming, NotJson, Receipt, Service, read_json
+from emphatic.serve.sources import Address, StreamSource
+from emphatic.tables.table import Malformed
 
-__all__ = ["MqttPublisher", "MqttSource", "import_paho"]
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
+    from paho.mqtt.properties import Properties
+    from paho.mqtt.reasoncodes import ReasonCode
+
+__all__ = ["MQTT", "MqttPublisher", "MqttSource", "import_paho"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -27,31 +31,31 @@ _QUEUED = 10_000
 _LONGEST = 1 << 23
 
 
-def import_paho() -> Any:
-    """The client; ``ImportError`` with the command that installs it."""
-    try:
-        import paho.mqtt.client as client
-    except ImportError as error:
-        raise ImportError("MQTT needs paho-mqtt: pip install 'emphatic[mqtt]'") from error
+def import_paho() -> ModuleType:
+    """The client; it is imported only where an address asks for it."""
+    import paho.mqtt.client as client
+
     return client
 
 
-def _connect(address: Address, name: str, model: Path, purpose: str, **options: Any) -> Any:
+def _connect(address: Address, name: str, model: Path, purpose: str, **options: bool) -> Client:
     """A client that connects, and connects again, by itself; its name is always the same for the same model."""
     paho = import_paho()
     digest = hashlib.sha256(str(model.absolute()).encode()).hexdigest()[:12]
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=f"emphatic-{name}-{digest}", **options)
+    client: Client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=f"emphatic-{name}-{digest}", **options)
     if address.user is not None:
         client.username_pw_set(address.user, address.password)
     if address.encrypted:
         client.tls_set()
     client.reconnect_delay_set(1, 10)
 
-    def lost(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+    def lost(
+        _client: Client, _data: object, _flags: DisconnectFlags, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
         if reason.is_failure:
             logger.warning("%r: the connection is lost: %s; trying again.", address, reason)
 
-    def failed(_client: Any, _data: Any) -> None:
+    def failed(_client: Client, _data: object) -> None:
         logger.warning("%r cannot be reached: is a broker running there? Trying again.", address)
 
     client.on_disconnect, client.on_connect_fail = lost, failed
@@ -79,32 +83,34 @@ class MqttSource:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def _subscribe(self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+    def _subscribe(
+        self, client: Client, _data: object, _flags: ConnectFlags, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
         if reason.is_failure:
             logger.error("%r refuses the connection: %s.", self._address, reason)
         else:
             client.subscribe(self._address.name, qos=1)
             logger.info("%r: connected.", self._address)
 
-    def _receive(self, client: Any, _data: Any, message: Any) -> None:
+    def _receive(self, client: Client, _data: object, message: MQTTMessage) -> None:
         """A message. While the inbox is full this waits, and nothing more is read."""
-        mid, qos, payload = message.mid, message.qos, message.payload
+        mid, qos, payload = message.mid, message.qos, bytes(message.payload)
         try:
-            found = [Incoming(Malformed("too long"))] if len(payload) > _LONGEST else read_json(payload)[0]
+            readings = [Incoming(Malformed("too long"))] if len(payload) > _LONGEST else read_json(payload)[0]
         except NotJson as error:
-            found = [Incoming(Malformed(str(error)))]
-        left = len(found)
+            readings = [Incoming(Malformed(str(error)))]
+        unacknowledged = len(readings)
 
-        def acknowledge(reply: Receipt) -> None:  # in the thread that learns
-            nonlocal left
-            left -= 1
-            if not left and reply.taken:
+        def acknowledge(receipt: Receipt) -> None:  # in the thread that learns
+            nonlocal unacknowledged
+            unacknowledged -= 1
+            if not unacknowledged and receipt.taken:
                 client.ack(mid, qos)
 
-        for one in found:
-            if not self._service.inbox.put(one._replace(acknowledge=acknowledge)):
+        for incoming in readings:
+            if not self._service.inbox.put(incoming.answered_by(acknowledge)):
                 return
-        if not found:  # an empty list
+        if not readings:  # an empty list
             client.ack(mid, qos)
 
 
@@ -134,3 +140,16 @@ class MqttPublisher:
             self._lost += 1
             if self._lost in (1, 10, 100) or self._lost % 1000 == 0:
                 logger.warning("%r: %d predictions could not be sent so far.", self._address, self._lost)
+
+
+MQTT = StreamSource(
+    name="mqtt",
+    read=MqttSource,
+    publish=MqttPublisher,
+    form="mqtt://HOST:PORT/TOPIC",
+    port=1883,
+    encrypted_port=8883,
+    title="MQTT",
+    package="paho-mqtt",
+    extra="emphatic[mqtt]",
+)

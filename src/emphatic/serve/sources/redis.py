@@ -8,40 +8,41 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from emphatic.serve.addresses import Address
-from emphatic.serve.inbox import Incoming
-from emphatic.serve.service import Service
+from emphatic.serve.service import Incoming, Service
+from emphatic.serve.sources import Address, StreamSource
 from emphatic.tables.fields import as_name
-from emphatic.tables.jsonlines import read_object
 from emphatic.tables.pipe import BLOCK, Reading
-from emphatic.tables.table_errors import Malformed
+from emphatic.tables.table import Malformed
+from emphatic.tables.text import read_object
 
-__all__ = ["RedisPublisher", "RedisSource", "import_redis"]
+if TYPE_CHECKING:
+    from redis import Redis
+
+__all__ = ["REDIS", "RedisPublisher", "RedisSource"]
 
 logger = logging.getLogger("emphatic.serve")
 
 #: Seconds between two attempts, and for a single answer; milliseconds for which a read waits.
 _RETRY, _PATIENCE, _WAIT = 1.0, 10.0, 500
 #: Lines that the publisher keeps for a server that is away, and those that the stream keeps.
-_QUEUED, _KEPT = 10_000, 100_000
+_QUEUED, _STREAM_LENGTH = 10_000, 100_000
 
 
-def import_redis() -> Any:
-    """The client; ``ImportError`` with the command that installs it."""
-    try:
-        import redis
-    except ImportError as error:
-        raise ImportError("Redis needs redis-py: pip install 'emphatic[redis]'") from error
-    return redis
+def _connect(address: Address) -> Redis:
+    from redis import Redis
 
-
-def _connect(address: Address) -> Any:
-    return import_redis().Redis(
-        host=address.host, port=address.port, username=address.user, password=address.password,
-        ssl=address.encrypted, socket_timeout=_PATIENCE, socket_connect_timeout=_PATIENCE,
-    )  # fmt: skip
+    return Redis(
+        host=address.host,
+        port=address.port,
+        username=address.user,
+        password=address.password,
+        ssl=address.encrypted,
+        socket_timeout=_PATIENCE,
+        socket_connect_timeout=_PATIENCE,
+    )
 
 
 class _Worker:
@@ -49,7 +50,7 @@ class _Worker:
 
     def __init__(self, address: Address, purpose: str) -> None:
         self._address, self._redis = address, _connect(address)
-        self._stopped, self._error = threading.Event(), import_redis().RedisError
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"emphatic {address!r}", daemon=True)
         logger.info("%s %r.", purpose, address)
 
@@ -64,6 +65,8 @@ class _Worker:
         self._redis.close()
 
     def _run(self) -> None:
+        from redis import RedisError
+
         trouble = ""
         while not self._stopped.is_set():
             try:
@@ -71,7 +74,7 @@ class _Worker:
                 if trouble:
                     logger.info("%r: connected again.", self._address)
                 trouble = ""
-            except self._error as error:
+            except RedisError as error:
                 if str(error) != trouble:
                     logger.warning("%r: %s; trying again.", self._address, error)
                 trouble = str(error) or type(error).__name__
@@ -94,22 +97,22 @@ class RedisSource(_Worker):
         super().start()
 
     def _work(self) -> None:
-        found = self._redis.xread({self._address.name: self._last}, count=BLOCK, block=_WAIT)
-        for _, entries in found or ():
+        streams: Any = self._redis.xread({self._address.name: self._last}, count=BLOCK, block=_WAIT)
+        for _, entries in streams or ():
             for id, fields in entries:
-                last = id.decode()
-                if not self._service.inbox.put(Incoming(_reading(fields), origin={self._key: last})):
+                position = id.decode()
+                if not self._service.inbox.put(Incoming(_reading(fields), origin={self._key: position})):
                     self._stopped.set()
                     return
-                self._last = last
+                self._last = position
 
 
 def _reading(fields: dict[bytes, bytes]) -> Reading | Malformed:
     try:
         texts = {as_name(name.decode()): value.decode() for name, value in fields.items()}
-        first = next(iter(texts.values()), "")
-        if len(texts) == 1 and first.lstrip().startswith("{"):
-            return read_object(first)
+        text = next(iter(texts.values()), "")
+        if len(texts) == 1 and text.lstrip().startswith("{"):
+            return read_object(text)
         return dict(texts)
     except UnicodeDecodeError:
         return Malformed("not UTF-8 text")
@@ -120,7 +123,7 @@ def _reading(fields: dict[bytes, bytes]) -> Reading | Malformed:
 class RedisPublisher(_Worker):
     """Predictions to a stream, which keeps about the last hundred thousand: a field ``json`` with a line."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, _model: Path) -> None:
         super().__init__(address, "predictions go to")
         self._lines: deque[bytes] = deque()
         self._filled, self._lost = threading.Event(), 0
@@ -136,18 +139,33 @@ class RedisPublisher(_Worker):
         self._filled.set()
 
     def _work(self) -> None:
+        from redis import RedisError
+
         if not self._filled.wait(0.2):
             return
         self._filled.clear()
         while self._lines:
-            some = [self._lines[i] for i in range(min(BLOCK, len(self._lines)))]
+            lines = [self._lines[i] for i in range(min(BLOCK, len(self._lines)))]
             pipe = self._redis.pipeline(transaction=False)
-            for line in some:
-                pipe.xadd(self._address.name, {"json": line}, maxlen=_KEPT, approximate=True)
+            for line in lines:
+                pipe.xadd(self._address.name, {"json": line}, maxlen=_STREAM_LENGTH, approximate=True)
             try:
                 pipe.execute()
-            except self._error:
+            except RedisError:
                 self._filled.set()
                 raise
-            for _ in some:
+            for _ in lines:
                 self._lines.popleft()
+
+
+REDIS = StreamSource(
+    name="redis",
+    read=RedisSource,
+    publish=RedisPublisher,
+    form="redis://HOST:PORT/STREAM",
+    port=6379,
+    encrypted_port=6379,
+    title="Redis",
+    package="redis-py",
+    extra="emphatic[redis]",
+)

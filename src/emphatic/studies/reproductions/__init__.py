@@ -1,47 +1,61 @@
-"""Published results run again: each study is a module with a ``TITLE``, a ``SOURCE`` and a function ``run``.
-
-    run(conditions) -> Outcome
+"""Published results run again.
 
 Every published number becomes a ``Check`` with a tolerance and a verdict, and the published figure is drawn with the
 printed numbers as marks beside our lines. ``quick`` means the same questions with fewer runs, and states how much wider
-its tolerances are.
+its tolerances are. A study is a ``Study``; its module has it in ``STUDIES``.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import math
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from emphatic.common import versions
+from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_folder
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
-from emphatic.studies.agreement import Outcome
-from emphatic.studies.conditions import Conditions, Progress, silent
-from emphatic.studies.grid import find_rule
+from emphatic.report import Figure, Line, Marks, Panel
+from emphatic.studies.grid import SweptRule, find_rule
+from emphatic.studies.sweeps import on_one_thread
 
-__all__ = ["find", "names", "reproduce"]
+if TYPE_CHECKING:
+    from emphatic.studies.pages import ReproductionPage
 
-_NAMES = (
-    "random-walk",
-    "collision",
-    "four-rooms",
-    "four-rooms-high-variance",
-    "chain",
-    "two-theta",
-    "baird",
-    "followon-variance",
-    "true-online-vs-accumulating",
-    "step-sizes",
-    "alarms",
-)
+__all__ = ["Check", "Outcome", "RunOptions", "Study", "find", "names", "reproduce", "write_index"]
 
-
+#: The studies, and the module of each.
+_MODULES = {
+    "random-walk": "small_problems",
+    "collision": "comparisons",
+    "four-rooms": "comparisons",
+    "four-rooms-high-variance": "comparisons",
+    "chain": "small_problems",
+    "two-theta": "small_problems",
+    "baird": "small_problems",
+    "followon-variance": "small_problems",
+    "true-online-vs-accumulating": "open_questions",
+    "step-sizes": "open_questions",
+    "alarms": "open_questions",
+}
+_NAMES = tuple(_MODULES)
 #: The studies that sweep a grid.
 SWEPT = ("collision", "four-rooms", "four-rooms-high-variance")
+
+#: Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def names() -> tuple[str, ...]:
@@ -53,6 +67,10 @@ def names() -> tuple[str, ...]:
     return _NAMES
 
 
+def silent(phase: str, done: int, total: int) -> None:
+    """A progress callback that does nothing."""
+
+
 def reproduce(
     name: str,
     quick: bool = False,
@@ -61,20 +79,24 @@ def reproduce(
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = silent,
-    rule: Any = None,
+    rule: str | SweptRule | Sequence[str | SweptRule] | None = None,
 ) -> Outcome:
-    """Run a published study; given ``out``, also write ``<out>/<name>/report.html`` and ``results.json``.
+    """Run a published study.
 
-    That folder is locked meanwhile: another run into it is refused.
+    Args:
+        name: One of ``names()``.
+        quick: The same questions with fewer runs, and wider tolerances for that.
+        out: A folder: ``<out>/<name>/report.html`` and ``results.json`` are written. ``<out>/<name>`` is locked
+            meanwhile: another run into it is rejected with an error.
+        seed: Seed of all streams.
+        jobs: Number of processes (-1: one per core); the results do not depend on it.
+        progress: Called with what is being done, how much of it is done, and how much there is.
+        rule: A rule of your own, or several: studies that sweep a grid try it in addition to theirs, and report it.
 
-    ``jobs`` is the number of processes (-1: one per core); the results do not depend on it. ``rule`` is a rule of your
-    own, or several: studies that sweep a grid try it in addition to theirs, and report it.
+    Returns:
+        Every number as published and as found here, and the figures.
     """
-    study = find(name)
-    own = () if rule is None else tuple(map(find_rule, rule if isinstance(rule, list | tuple) else [rule]))
-    if own and name not in SWEPT:
-        wanted = f"be left out of {name!r}; it can be given to {', '.join(SWEPT)}"
-        raise refusal("rule", "reproduce", wanted, repr([one.name for one in own]))
+    study, added = find(name), _find_added(rule, name)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise refusal("seed", "reproduce", "be a whole number of 0 or more", repr(seed))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
@@ -83,26 +105,271 @@ def reproduce(
     # The folder is made, and locked against other runs, before anything is computed.
     with nullcontext() if folder is None else hold_folder(folder):
         begin = time.perf_counter()
-        found: Outcome = study.run(Conditions(quick, seed, jobs, progress, folder, own))
+        outcome = study.run(RunOptions(quick, seed, jobs, progress, folder, added))
         outcome = replace(
-            found,
+            outcome,
             name=name,
-            title=study.TITLE,
-            source=study.SOURCE,
+            title=study.title,
+            source=study.source,
             seconds=time.perf_counter() - begin,
-            settings={**found.settings, "seed": seed, "quick": quick},
+            settings={**outcome.settings, "seed": seed, "quick": quick},
         )
         if folder is not None:
-            from emphatic.studies.reproductions.files import write
-
-            write(outcome, folder)
+            _write(outcome, folder)
     return outcome
 
 
-def find(name: str) -> Any:
-    """The module of a study, by the name that the command takes."""
+def _find_added(rule: str | SweptRule | Sequence[str | SweptRule] | None, name: str) -> tuple[SweptRule, ...]:
+    """The rules that a user adds to a study."""
+    added = () if rule is None else tuple(map(find_rule, rule if isinstance(rule, list | tuple) else [rule]))
+    if added and name not in SWEPT:
+        wanted = f"be left out of {name!r}; it can be given to {', '.join(SWEPT)}"
+        raise refusal("rule", "reproduce", wanted, repr([item.name for item in added]))
+    return added
+
+
+def find(name: str) -> Study:
+    """The study of a name."""
     if name not in _NAMES:
         hint = suggestion(str(name).replace("_", "-"), _NAMES)
         wanted = f"be one of {', '.join(_NAMES)}"
         raise ValueError(f"{refusal('name', 'reproduce', wanted, repr(name))}{hint}")
-    return importlib.import_module(f"emphatic.studies.reproductions.{name.replace('-', '_')}")
+    studies: Mapping[str, Study] = importlib.import_module(f"{__name__}.{_MODULES[name]}").STUDIES
+    return studies[name]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a study is run: how thorough it is, its seed, its processes, and its progress report.
+
+    ``quick`` means the same questions with fewer runs; ``jobs`` is the number of processes (-1: one per core). In
+    ``folder`` a long study stores finished work, to resume from there if it is stopped. ``rules`` are tried in addition
+    to the study's own, over its step sizes and λ.
+    """
+
+    quick: bool = False
+    seed: int = 0
+    jobs: int = 1
+    progress: Progress = silent
+    folder: Path | None = None
+    rules: tuple[SweptRule, ...] = ()
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item], phase: str) -> list[Result]:
+        """``[function(item) for item in items]`` on these processes, in the order of the items."""
+        results: Iterable[Result]
+        if self.jobs == 1:
+            results = (on_one_thread(function, item) for item in items)
+        else:
+            from joblib import Parallel, delayed
+
+            tasks = (delayed(on_one_thread)(function, item) for item in items)
+            results = Parallel(n_jobs=self.jobs, return_as="generator")(tasks)
+        gathered: list[Result] = []
+        for result in results:
+            gathered.append(result)
+            self.progress(phase, len(gathered), len(items))
+        return gathered
+
+
+class Study(Protocol):
+    """A published study: what it is called, where it was published, and how it is run."""
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+
+    @property
+    def source(self) -> str:
+        """Where it was published."""
+
+    def run(self, options: RunOptions) -> Outcome:
+        """Run it."""
+
+
+# ---------------------------------------------------------------------- a published number compared with ours
+
+#: Where a published number comes from: printed as such; digitised, that is read off a figure; replayed, that is
+#: computed by the authors' own updates; or derived, as it follows exactly from what is printed.
+Origin = Literal["", "printed", "digitised", "replayed", "derived"]
+ORIGINS: tuple[Origin, ...] = ("printed", "digitised", "replayed", "derived")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number (or a few, or a claim in words): as published, as found here, and how far apart the two may be.
+
+    ``agree`` is None where nothing was published to be compared with: such a row is only reported. ``number`` names the
+    published number where several checks are about the same one.
+    """
+
+    name: str
+    published: float | str | None
+    ours: float | str
+    tolerance: float | str | None = None
+    agree: bool | None = None
+    note: str = ""
+    origin: Origin = ""
+    number: str = ""
+
+
+def compare(
+    name: str,
+    published: ArrayLike,
+    ours: ArrayLike,
+    tolerance: ArrayLike,
+    note: str = "",
+    origin: Origin = "derived",
+    number: str = "",
+) -> Check:
+    """Numbers agree if all of them are within the tolerance.
+
+    >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
+    Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='', origin='derived', number='')
+    """
+    allowed = np.vectorize(lambda value: float(f"{value:.2g}"))(tolerance)  # what is shown is what decides
+    agree = bool(np.all(np.abs(np.subtract(ours, published)) <= allowed))
+    least = float(np.min(allowed))
+    decimals = min(7, max(0, 1 - math.floor(math.log10(least)))) if 0.0 < least < math.inf else 7
+    texts = _format(published, decimals), _format(ours, decimals), _format(allowed, 15)
+    return Check(name, *texts, agree, note, origin, number)
+
+
+def claim(
+    name: str, published: str, ours: float | str, agree: bool, note: str = "", origin: Origin = "printed"
+) -> Check:
+    """A published statement, such as that a method diverges, and what was found; ``note`` is the criterion."""
+    return Check(name, published, ours, None, bool(agree), note, origin)
+
+
+def finding(name: str, ours: float | str, note: str = "") -> Check:
+    """A result with no published number to compare it with."""
+    return Check(name, None, ours, note=note)
+
+
+def count_numbers(checks: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many different published numbers agree, and how many are judged: one agrees if all checks of it do.
+
+    >>> count_numbers([{"name": "a", "agree": True}, {"name": "a again", "number": "a", "agree": False}])
+    (0, 1)
+    """
+    verdicts: dict[object, bool] = {}
+    for i, check in enumerate(checks):
+        if check.get("agree") is not None:
+            key = check.get("number") or check.get("name") or i
+            verdicts[key] = verdicts.get(key, True) and bool(check["agree"])
+    return sum(verdicts.values()), len(verdicts)
+
+
+def _format(values: ArrayLike, decimals: int) -> float | str:
+    """A number unchanged; several as text, to this many decimals."""
+    array = np.asarray(values, np.float64)
+    if array.ndim == 0:
+        return float(array)
+    return ", ".join(f"{round(value, decimals) + 0.0:.12g}".replace("-", "−") for value in array.ravel().tolist())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study found: its checks, its figures, and what a reader should know about them.
+
+    ``reproduce`` adds its name, title and source and how long it took.
+    """
+
+    checks: Sequence[Check]
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    title: str = ""
+    source: str = ""
+    seconds: float = 0.0
+
+    @property
+    def agree(self) -> bool:
+        """Whether no number disagrees."""
+        return all(check.agree is not False for check in self.checks)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def _write(outcome: Outcome, folder: Path) -> None:
+    """``report.html`` and ``results.json`` of one study, in a folder that exists; the latter has its curves too."""
+    from emphatic.studies.pages import reproduction_page
+
+    with atomic_file(folder / "report.html") as file:
+        file.write(reproduction_page(_page(outcome)).encode())
+    results = {
+        "study": outcome.name,
+        "title": outcome.title,
+        "source": outcome.source,
+        "agree": outcome.agree,
+        "seconds": outcome.seconds,
+        "checks": [vars(check) for check in outcome.checks],
+        "notes": list(outcome.notes),
+        "settings": dict(outcome.settings),
+        "figures": [_figure_numbers(figure) for figure in outcome.figures],
+    }
+    text = json.dumps(_finite(results), indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_file(folder / "results.json") as file:
+        file.write(f"{text}\n".encode())
+
+
+def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
+    """``index.html``, which leads to the page of each study."""
+    from emphatic.studies.pages import reproductions_index
+
+    pages = {f"{outcome.name}/report.html": _page(outcome) for outcome in outcomes}
+    intro = (
+        "Published studies run again: each number as published, as found here, and whether the two agree. Some were "
+        "read off figures, some follow exactly from what is printed; each page says which."
+    )
+    if any(outcome.settings["quick"] for outcome in outcomes):
+        intro += " Quick mode: fewer runs, and wider tolerances for that."
+    with atomic_file(folder / "index.html") as file:
+        file.write(reproductions_index(pages, intro=intro).encode())
+
+
+def _page(outcome: Outcome) -> ReproductionPage:
+    from emphatic.studies.pages import ReproductionPage
+
+    return ReproductionPage(
+        title=outcome.title,
+        intro=outcome.source,
+        figures=outcome.figures,
+        checks=[vars(check) for check in outcome.checks],
+        notes=outcome.notes,
+        settings=outcome.settings,
+        seconds={"the whole study": outcome.seconds},
+        versions=versions(),
+    )
+
+
+def _figure_numbers(figure: Figure) -> dict[str, Any]:
+    """All that a figure draws, as numbers: lines with their bands, marks with their errors, levels."""
+
+    def series(drawn: Line | Marks, *attributes: str) -> dict[str, Any]:
+        values = {name: getattr(drawn, name) for name in attributes if getattr(drawn, name) is not None}
+        return {"name": drawn.name} | {name: np.asarray(value, np.float64).tolist() for name, value in values.items()}
+
+    def panel_numbers(panel: Panel) -> dict[str, Any]:
+        return {
+            "title": panel.title,
+            "lines": [series(line, "x", "y", "low", "high") for line in panel.lines],
+            "marks": [series(marks, "x", "y", "error") for marks in panel.marks],
+            "levels": [{"name": level.name, "y": level.y} for level in panel.levels],
+        }
+
+    plot = figure.plot
+    views = {name: [panel_numbers(panel) for panel in panels] for name, panels in plot.views.items()}
+    x = plot.x.title if plot.x is not None else ""
+    return {"title": figure.title, "x": x, "y": plot.y.title, "caption": figure.caption, "views": views}
+
+
+def _finite(value: object) -> object:
+    """JSON has no infinity: such a number is written as text."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

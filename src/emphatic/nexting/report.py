@@ -1,0 +1,781 @@
+"""The report of a run of ``emphatic nexting``: one page about what comes next and how well each signal was predicted.
+
+``ReportInput`` is what the run knows, ``NextingPage`` what the page shows, and ``nexting_page`` fills the template
+``nexting.html`` from it. A function here makes the tables or the plots of one section; the words are in the template.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.common import versions
+from emphatic.learning.inputs import refusal
+from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
+from emphatic.nexting.settings import Settings
+from emphatic.questions.durations import format_duration
+from emphatic.report.page import (
+    NONE,
+    Column,
+    Html,
+    Key,
+    Plots,
+    amount,
+    count,
+    known,
+    percent,
+    piece,
+    render_page,
+    seconds,
+    share,
+    table,
+    text,
+    time_table,
+)
+from emphatic.report.plots import Line, Panel, Plot
+from emphatic.tables import Clock
+
+__all__ = ["FILES", "NextingPage", "ReportInput", "nexting_page", "render_report"]
+
+Array = NDArray[np.float64]
+Row = Mapping[str, Any]
+
+FILES = {
+    "predictions.parquet": "for each row, the predictions and their intervals, anomaly scores and alarms",
+    "summary.json": "the scores, as numbers",
+    "report.html": "this page",
+    "model.safetensors": "all that was learned, to go on from",
+}
+
+#: The four that are compared: where a score keeps each ("" is the score itself), and its name on the page.
+RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", "mean": "running mean"}
+
+#: The ink of rows in alarm.
+ALARM = "c1"
+#: Signals whose plots stand open; those after them are folded.
+OPEN = 8
+#: A signal is called predictable if this share of a return's variance is explained at some horizon.
+PREDICTABLE = 0.5
+
+
+# ---------------------------------------------------------------------- from a run
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """What a finished run knows and its report needs.
+
+    Attributes:
+        name: The table's name; its last part becomes the title.
+        settings: The settings, filled in.
+        signals: The names of the numeric columns.
+        categories: How many columns of words there are.
+        dated: Whether the time column holds dates; otherwise it holds numbers.
+        rows: How many rows were read.
+        span: The first and the last time; None where there is no time.
+        learners: How many there are.
+        features: The largest number of features that a learner has.
+        frozen: How many learners diverged and were frozen.
+        summary: The scores, as ``summary.json`` has them; the first may hold ``reading``.
+        curves: The errors along the log, one mapping a score.
+        plots: The signals to draw.
+        upcoming: The predictions from the last row.
+        worst: The largest errors.
+        alarms: The alarms with the highest scores.
+        constant: The signals that never change.
+        clock: The steps and gaps of the time column; None where there is no time.
+        missing: Of each signal, how many readings are missing and the longest run of them.
+        clipped: Of each source, how many values lay below and above its range.
+        unreadable: Of each signal, how many fields were no finite number.
+        ignored: The columns that were not used, and why.
+        broken: How many malformed lines were skipped.
+        seconds: How long each stage took.
+    """
+
+    name: str
+    settings: Settings
+    signals: Sequence[str]
+    categories: int
+    dated: bool
+    rows: int
+    span: tuple[float | None, float | None]
+    learners: int
+    features: int
+    frozen: int
+    summary: Sequence[Row]
+    curves: Sequence[Row]
+    plots: Sequence[SignalPlot]
+    upcoming: Sequence[Row]
+    worst: Sequence[Row]
+    alarms: Sequence[Row]
+    constant: Sequence[str]
+    clock: Clock | None
+    missing: Mapping[str, tuple[int, int]]
+    clipped: Mapping[str, tuple[int, int]]
+    unreadable: Mapping[str, int]
+    ignored: Mapping[str, str]
+    broken: int
+    seconds: Mapping[str, float]
+
+    @classmethod
+    def of(cls, scored: Scored, seconds: Mapping[str, float]) -> ReportInput:
+        """What the report needs of a log that has been scored; ``seconds`` says how long each phase took."""
+        learned = scored.learned
+        log, counts, hold, makers = learned.log, learned.counts, learned.horde.hold, learned.horde.makers
+        table = log.table
+        held = zip(table.names, hold.missing, hold.longest, strict=True)
+        fields = zip(table.names, counts.unreadable, counts.infinite, strict=True)
+        return cls(
+            name=table.name,
+            settings=log.settings,
+            signals=list(table.names),
+            categories=len(table.categories),
+            dated=table.dated,
+            rows=log.rows,
+            span=scored.span,
+            learners=learned.learners,
+            features=max(maker.n for maker in makers),
+            frozen=learned.frozen,
+            summary=scored.summary,
+            curves=scored.curves,
+            plots=scored.plots,
+            upcoming=scored.upcoming,
+            worst=scored.worst,
+            alarms=scored.alarms,
+            constant=scored.constant,
+            clock=learned.clock,
+            missing={name: (int(missing), int(longest)) for name, missing, longest in held},
+            clipped={name: ends for maker in makers for name, ends in maker.clipped.items()},
+            unreadable={name: unreadable + infinite for name, unreadable, infinite in fields},
+            ignored=table.ignored | learned.unused_columns(),
+            broken=table.broken,
+            seconds=seconds,
+        )
+
+
+def render_report(record: ReportInput) -> str:
+    """The whole page of a finished run."""
+    settings, summary = record.settings, record.summary
+    rule = "true online emphatic TD(λ)" if settings.rule == "true_online_etd" else settings.rule
+    learners = f"{count(record.learners, 'learner')} on {count(record.features, 'feature')}"
+    errors = {"ours": "rmse", "persistence": "persistence", "mean": "mean"}
+    return nexting_page(
+        NextingPage(
+            title=record.name.replace("\\", "/").split("/")[-1],
+            intro=f"{_describe_span(record)} Learned online in one pass by {rule}: {learners}.",
+            scores=summary,
+            curves={"rows": record.curves[0]["rows"]}
+            | {name: [curve[key] for curve in record.curves] for name, key in errors.items()},
+            signals=record.plots,
+            quality=_quality(record),
+            settings=settings.table(),
+            seconds=record.seconds,
+            versions=versions("pyarrow"),
+            upcoming=record.upcoming,
+            when=_moment(record, record.span[1]),
+            worst=_with_moments(record, record.worst),
+            reading=summary[0].get("reading", {}) if summary else {},
+            files=FILES,
+            command="tail -f READINGS | emphatic nexting - --model model.safetensors",
+            toml=settings.toml(),
+            coverage=settings.coverage,
+            alarms=_with_moments(record, record.alarms),
+            false_alarm_rate=settings.false_alarm_rate,
+        )
+    )
+
+
+def _describe_span(record: ReportInput) -> str:
+    """From when to when, how many rows and which columns."""
+    begin, end = (_moment(record, time) for time in record.span)
+    signals = record.signals
+    listed = ", ".join(signals[:8]) + (f" and {len(signals) - 8:,} more" if len(signals) > 8 else "")
+    words = f" and {count(record.categories, 'column')} of words" if record.categories else ""
+    span = f"{begin} to {end}, " if begin and end else ""
+    return f"{span}{count(record.rows, 'row')}; {count(len(signals), 'signal')} ({listed}){words}."
+
+
+def _quality(record: ReportInput) -> dict[str, Any]:
+    quality: dict[str, Any] = {"rows": record.rows}
+    clock = record.clock
+    if clock is not None and np.isfinite(clock.step):
+        quality["usual step"] = format_duration(clock.step) if record.dated else f"{clock.step:g}"
+        quality["gaps"] = clock.gaps
+        quality["longest gaps"] = [(row, _when(record, begin), _when(record, end)) for row, begin, end in clock.longest]
+        quality["irregular steps"] = clock.irregular
+        quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
+    quality["missing"] = {name: counts for name, counts in record.missing.items() if counts[0]}
+    quality["clipped"] = {name: counts for name, counts in record.clipped.items() if any(counts)}
+    quality["unreadable"] = {name: unreadable for name, unreadable in record.unreadable.items() if unreadable}
+    quality["constant"] = record.constant
+    quality["ignored columns"] = record.ignored
+    if record.broken:
+        quality["malformed lines skipped"] = record.broken
+    if record.frozen:
+        quality["learners frozen after diverging"] = record.frozen
+    return quality
+
+
+def _with_moments(record: ReportInput, rows: Sequence[Row]) -> list[Row]:
+    return [{**row, "when": _moment(record, row["time"]) or f"row {row['row']:,}"} for row in rows]
+
+
+def _moment(record: ReportInput, time: float | None) -> str:
+    """A time as it is written on the page; "" if there is none."""
+    return "" if time is None or not np.isfinite(time) else _when(record, time)
+
+
+def _when(record: ReportInput, time: float) -> str:
+    if not record.dated:
+        return f"{time:g}"
+    return str(np.datetime64(int(time * 1000), "ms")).replace("T", " ").removesuffix(".000")
+
+
+# ---------------------------------------------------------------------- the page
+
+
+@dataclass(frozen=True)
+class NextingPage:
+    """All that the page shows, as plain data; what is empty is left out.
+
+    - ``scores``: one mapping per signal × horizon, with ``signal``, ``horizon`` (a text, or a number of steps),
+      ``gamma``, ``rmse``, ``variance_explained``, the same two under ``first_half``, ``persistence``, ``mean`` and
+      ``offline``, ``ratio_to_offline`` (of the variances explained), ``known`` (rows scored), and of the intervals
+      ``coverage``, ``interval_score`` and ``calibrated``. Any number may be None or missing.
+    - ``curves``: ``rows``, where each piece of the log ends, and under ``ours``, ``persistence`` and ``mean`` for each
+      score in turn the RMSE in each piece, None or NaN where unknown.
+    - ``signals``: see ``signal_plot``; their horizons are those of the scores.
+    - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
+      longest run)}, ``clipped`` {source: (below, above)}, ``unreadable`` {signal: count}, ``constant`` [names] and
+      ``ignored columns`` {name: why}; whatever else is in it is shown as it is.
+    - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
+      {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
+    - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
+    - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows`` and ``anomaly``;
+      ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
+    - ``reading``: how the table was read, as ``summary.json`` has it.
+    - ``files``: the files beside the page and what they hold; ``command``: how to go on live.
+    - ``toml``: the settings as they can be pasted; otherwise ``settings``: nested mappings. ``seconds``: how long each
+      stage took. ``versions``: of what took part. ``coverage``: the one that intervals are to have.
+    """
+
+    title: str
+    intro: str
+    scores: Sequence[Row]
+    curves: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    signals: Sequence[SignalPlot] = ()
+    quality: Row = field(default_factory=dict)
+    settings: Row = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    upcoming: Sequence[Row] = ()
+    when: str = ""
+    worst: Sequence[Row] = ()
+    reading: Row = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+    toml: str = ""
+    coverage: float | None = None
+    alarms: Sequence[Row] = ()
+    false_alarm_rate: float | None = None
+
+    @cached_property
+    def horizons(self) -> list[Any]:
+        """The horizons in their order, from the shortest."""
+        return list(dict.fromkeys(score["horizon"] for score in self.scores))
+
+    @cached_property
+    def shades(self) -> dict[Any, float]:
+        """Each horizon with its shade, from 0 (the shortest) to 1 (the longest)."""
+        return {horizon: i / max(1, len(self.horizons) - 1) for i, horizon in enumerate(self.horizons)}
+
+    @cached_property
+    def score_of(self) -> dict[tuple[str, Any], Row]:
+        """The score of each signal and horizon."""
+        return {(score["signal"], score["horizon"]): score for score in self.scores}
+
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """The number of each signal's plot."""
+        return {signal.name: i for i, signal in enumerate(self.signals)}
+
+    def link(self, signal: str) -> str:
+        """A signal's name, which leads to its plot where there is one."""
+        place = self.place_of.get(signal)
+        return signal if place is None else piece("link", f"#signal-{place}", signal)
+
+
+def nexting_page(page: NextingPage) -> str:
+    """The page as HTML, complete in itself."""
+    for name, many in page.curves.items():
+        if name != "rows" and len(many) != len(page.scores):
+            wanted = f"have one curve for each of the {len(page.scores)} scores"
+            raise refusal(f"curves[{name!r}]", "nexting_page", wanted, str(len(many)))
+    plots = Plots()
+    sections: dict[str, tuple[str, Any]] = {
+        "next": ("What comes next", _upcoming(page)),
+        "predictable": ("Predictable", _predictable(page)),
+        "failures": ("Failures", _failures(page)),
+        "alarms": ("Alarms", _alarms(page)),
+        "summary": ("Summary", _summary(page)),
+        "signals": ("Signals", _signals(page, plots)),
+        "curves": ("Learning curves", _curves(page, plots)),
+        "scores": ("Scores", _scores(page)),
+        "quality": ("Data quality", _quality_tables(page.quality, page.reading)),
+        "files": ("Files", _files(page)),
+        "settings": ("Settings", page.settings or page.versions),
+        "time": ("Time", time_table(page.seconds)),
+    }
+    return render_page(
+        "nexting.html",
+        page.title,
+        page.intro,
+        {name: words for name, (words, shown) in sections.items() if shown},
+        plots,
+        coverage=None if page.coverage is None else percent(page.coverage),
+        versions=page.versions,
+        toml=page.toml,
+        upcoming=sections.pop("next")[1],
+        times=sections.pop("time")[1],
+        **{name: shown for name, (_, shown) in sections.items()} | {"settings": page.settings},
+    )
+
+
+def _horizon_label(horizon: Any) -> str:
+    """A horizon as text: a number is of steps."""
+    return count(horizon, "step") if known(horizon) else str(horizon)
+
+
+def _median(values: Iterable[Any]) -> float | None:
+    """The median of the numbers that are known, None if none is."""
+    numbers = [value for value in values if known(value)]
+    return statistics.median(numbers) if numbers else None
+
+
+def _of(score: Row, rival: str, what: str) -> Any:
+    """A number of a score, or of one of its baselines; None if there is none."""
+    return ((score.get(rival) or {}) if rival else score).get(what)
+
+
+# ---------------------------------------------------------------------- what a person looks for first
+
+
+def _upcoming(page: NextingPage) -> Row | None:
+    """The prediction of each signal from the last row, at every horizon, with its interval, beside the last reading."""
+    if not page.upcoming:
+        return None
+    unsure = {(score["signal"], score["horizon"]) for score in page.scores if score.get("calibrated") is False}
+    rows = []
+    for entry in page.upcoming:
+        row: dict[str, Any] = {"signal": page.link(entry["signal"]), "now": entry.get("now")}
+        for i, horizon in enumerate(page.horizons):
+            row[f"value {i}"] = entry["predictions"].get(horizon)
+            row[str(i)] = _with_interval(entry, horizon, (entry["signal"], horizon) in unsure)
+        rows.append(row)
+    columns = [Column("signal", "signal"), Column("last reading", "now", _precisely)]
+    columns += [
+        Column(_horizon_label(h), str(i), Html, "weighted mean of what follows, by horizon", order=f"value {i}")
+        for i, h in enumerate(page.horizons)
+    ]
+    shown = {entry["signal"] for entry in page.upcoming}
+    return {
+        "when": page.when,
+        "unsure": any(signal in shown for signal, _ in unsure),
+        "rows": len(rows),
+        "table": table(columns, rows, sort=True, tall=True),
+    }
+
+
+def _with_interval(entry: Row, horizon: Any, unsure: bool) -> Html | None:
+    """A prediction, and below it the interval; one that is not calibrated yet has a question mark."""
+    value, low, high = ((entry.get(kind) or {}).get(horizon) for kind in ("predictions", "low", "high"))
+    if value is None:
+        return None
+    if not (known(low) and known(high)):
+        return text(_precisely(value))
+    digits = 2 - math.floor(math.log10(high - low)) if high > low else 400
+    ends = " to ".join(_precisely(round(end, digits) + 0.0) for end in (low, high))
+    return piece("interval", _precisely(value), ends, unsure)
+
+
+def _precisely(value: Any) -> str:
+    """Five digits: predictions of a large number differ in the last ones."""
+    if not known(value) or not 1e-4 <= abs(value) < 1e15 or value == int(value):
+        return amount(value)
+    return f"{float(f'{value:.5g}'):,.10g}".replace("-", "−") if abs(value) < 1e5 else f"{value:,.0f}".replace("-", "−")
+
+
+def _predictable(page: NextingPage) -> Row | None:
+    """The signals in the order of how well they were predicted; those that never change are folded away."""
+    horizons, names = page.horizons, list(dict.fromkeys(score["signal"] for score in page.scores))
+    score_of, constant = page.score_of, page.quality.get("constant") or ()
+    still = [name for name in names if name in constant]
+    rows: list[dict[str, Any]] = []
+    for name in (name for name in names if name not in still):
+        scores = [score_of.get((name, horizon), {}) for horizon in horizons]
+        explained = [score.get("variance_explained") for score in scores]
+        reasons = [(score.get("reasons") or {}).get("variance_explained", "") for score in scores]
+        row = {"signal": page.link(name), "mean": _median(explained), "why": max(reasons)}
+        row |= {str(i): value for i, value in enumerate(explained)}
+        rows.append(row | {"skill": _median(score.get("skill") for score in scores)})
+    if not rows and not still:
+        return None
+    rows.sort(key=lambda row: -row["mean"] if known(row["mean"]) else float("inf"))
+    well = sum(any(known(row[str(i)]) and row[str(i)] >= PREDICTABLE for i in range(len(horizons))) for row in rows)
+    columns = [Column("signal", "signal")]
+    columns += [Column(_horizon_label(h), str(i), share, "variance explained") for i, h in enumerate(horizons)]
+    columns.append(
+        Column("skill", "skill", share, hint="1 − MSE / MSE(persistence), median over the horizons: above 0 is better")
+    )
+    if any(row["why"] for row in rows):
+        columns.append(Column("why there is no number", "why"))
+    return {
+        "lead": f"{well} of {count(len(rows), 'signal')}" if len(rows) != 1 else "The signal" if well else "No signal",
+        "table": table(columns, rows, sort=True, tall=True) if rows else Html(),
+        "rows": len(rows),
+        "still": still,
+        "still_count": count(len(still), "signal"),
+    }
+
+
+def _failures(page: NextingPage) -> Html | None:
+    """The largest errors: when, which signal, what was predicted and what followed."""
+    if not page.worst:
+        return None
+    rows = [
+        {**row, "signal": page.link(row["signal"]), "horizon": _horizon_label(row["horizon"])} for row in page.worst
+    ]
+    columns = [
+        Column("signal", "signal"),
+        Column("when", "when"),
+        Column("horizon", "horizon"),
+        Column("predicted", "prediction", _precisely),
+        Column("actual return", "actual", _precisely),
+        Column("off by", "off", amount, hint="in standard deviations of the return"),
+    ]
+    return table(columns, rows, tall=True)
+
+
+def _alarms(page: NextingPage) -> Row | None:
+    """A row for each alarm, in the order of time; nothing if none were looked for."""
+    if page.false_alarm_rate is None:
+        return None
+    total = sum({score["signal"]: score.get("alarms", 0) for score in page.scores}.values())
+    columns = [
+        Column("signal", "signal"),
+        Column("when", "when"),
+        Column("rows", "rows", amount, hint="how long it lasted"),
+        Column("score", "anomaly", amount),
+    ]
+    rows = [{**alarm, "signal": page.link(alarm["signal"])} for alarm in page.alarms]
+    return {
+        "total": count(total, "alarm") if total else "",
+        "rows_per_false_alarm": f"{1.0 / page.false_alarm_rate:,.0f}",
+        "highest": len(rows) if len(rows) < total else 0,
+        "table": table(columns, rows, sort=True, tall=True) if rows else Html(),
+    }
+
+
+# ---------------------------------------------------------------------- scores
+
+
+def _summary(page: NextingPage) -> Row:
+    """A sentence or two, the median over signals for each horizon, and why numbers are missing."""
+    lines = []
+    for horizon in page.horizons:
+        scores = [score for score in page.scores if score["horizon"] == horizon]
+        line: dict[str, Any] = {"horizon": _horizon_label(horizon)}
+        line |= {
+            name: _median(_of(score, rival, "variance_explained") for score in scores) for rival, name in RIVALS.items()
+        }
+        line["meter"] = piece("meter", min(max(line["online"] or 0.0, 0.0), 1.0))
+        line["coverage"] = _coverage(scores)
+        lines.append(line)
+    columns = [Column("horizon", "horizon")]
+    columns += [Column(name, name, share, rival="best") for name in RIVALS.values()]
+    columns.insert(2, Column("", "meter"))
+    if page.coverage is not None:
+        hint = "share of the actual returns inside the intervals, median over the signals"
+        columns.append(Column(f"in the {percent(page.coverage)} interval", "coverage", str, hint=hint))
+    signals = len({score["signal"] for score in page.scores})
+    rows, learning = page.quality.get("rows"), page.seconds.get("learning")
+    passed = f" of {amount(rows)} rows" if rows is not None else ""
+    took = f", in {seconds(learning)}" if learning is not None else ""
+    questions = f"{count(signals, 'signal')} predicted at {count(len(lines), 'horizon')}"
+    lead = f"{questions}, learned in one pass over a log{passed}{took}."
+    explained = [f"{percent(line['online'])} at {line['horizon']}" for line in lines if line["online"] is not None]
+    if explained:
+        lead += f" Variance explained{' for the median signal' if signals > 1 else ''}: {', '.join(explained)}."
+    return {"lead": lead, "table": table(columns, lines), "reasons": _reasons(page.scores)}
+
+
+def _coverage(scores: Sequence[Row]) -> str | None:
+    """The median coverage of a horizon's intervals, unless those of most signals are not calibrated yet."""
+    middle = _median(score.get("coverage") for score in scores)
+    if middle is None:
+        return None
+    calibrated = [score.get("calibrated") for score in scores if known(score.get("coverage"))]
+    return percent(middle) if 2 * sum(map(bool, calibrated)) > len(calibrated) else "not calibrated yet"
+
+
+def _reasons(scores: Sequence[Row]) -> list[str]:
+    """Why a column is empty, where it is so for some signals at least."""
+    concerned: dict[str, list[Row]] = {}
+    for score in scores:
+        for name, why in (score.get("reasons") or {}).items():
+            if name in ("variance_explained", "offline"):
+                shown = "Offline fit" if name == "offline" else "Variance explained"
+                concerned.setdefault(f"{shown}: {why}", []).append(score)
+    return [f"– {why} ({_describe_scores(subset, scores)})." for why, subset in concerned.items()]
+
+
+def _describe_scores(subset: Sequence[Row], scores: Sequence[Row]) -> str:
+    """Which of the scores these are: "all", or the signals and, where not all of theirs, the horizons."""
+    if len(subset) == len(scores):
+        return "all"
+    names = list(dict.fromkeys(score["signal"] for score in subset))
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    horizons = {score["horizon"] for score in scores}
+    if len(names) * len(horizons) == len(subset):
+        return listed
+    return f"{listed} at {', '.join(map(_horizon_label, dict.fromkeys(score['horizon'] for score in subset)))}"
+
+
+def _scores(page: NextingPage) -> Html | None:
+    """Every signal and horizon beside its baselines; a signal's name leads to its plot."""
+    if not page.scores:
+        return None
+    rows = []
+    for score in page.scores:
+        row = {
+            "signal": page.link(score["signal"]),
+            "horizon": _horizon_label(score["horizon"]),
+            "first": _of(score, "first_half", "variance_explained"),
+            "calibrated": {None: None, True: "yes", False: "not yet"}[score.get("calibrated")],
+        }
+        row |= {
+            name: score.get(name)
+            for name in ("gamma", "ratio_to_offline", "skill", "known", "coverage", "interval_score")
+        }
+        row |= {what + rival: _of(score, rival, what) for what in ("variance_explained", "rmse") for rival in RIVALS}
+        rows.append(row)
+    explained, error = "variance explained", "RMSE"
+    skill = "1 − MSE / MSE(persistence): above 0 is better than persistence"
+    columns = [Column("signal", "signal"), Column("horizon", "horizon", order="gamma")]
+    columns += [Column(name, "variance_explained" + r, share, explained, "explained") for r, name in RIVALS.items()]
+    columns += [
+        Column("÷ offline", "ratio_to_offline", share, explained, hint="online divided by the offline fit"),
+        Column("skill", "skill", share, explained, hint=skill),
+        Column("first half", "first", share, explained, hint="online, in the first half of the log"),
+    ]
+    columns += [Column(name, "rmse" + rival, amount, error, "error", -1) for rival, name in RIVALS.items()]
+    if page.coverage is not None:
+        over = f"{percent(page.coverage)} interval"
+        columns += [
+            Column("coverage", "coverage", share, over, hint="share of the actual returns inside"),
+            Column("interval score", "interval_score", amount, over, hint="width, and a penalty for returns outside"),
+            Column("calibrated", "calibrated", str, over),
+        ]
+    columns.append(Column("rows scored", "known", amount))
+    return table(columns, rows, sort=True, tall=True)
+
+
+# ---------------------------------------------------------------------- plots
+
+
+def _signals(page: NextingPage, plots: Plots) -> Row | None:
+    """For each signal a column of panels: its readings, then for each horizon the prediction and the actual return."""
+    if not page.signals:
+        return None
+    shades, score_of = page.shades, page.score_of
+    ours = "prediction, short to long horizon"
+    if page.coverage is not None:
+        ours += f", with its {percent(page.coverage)} interval"
+    keys = [("reading", "reading"), ("truth", "actual return"), ("hue", ours)]
+    stretches = [stretch for signal in page.signals for stretch in (signal.close, signal.whole)]
+    if any(stretch is not None and stretch.alarm is not None for stretch in stretches):
+        keys.append((ALARM, "alarm"))
+    rows_per_point = max((signal.whole.each for signal in page.signals if signal.whole), default=1)
+    cards = []
+    for signal in page.signals:
+        views = {"close": signal.close, "whole": signal.whole or signal.close}
+        scores = {horizon: score_of.get((signal.name, horizon), {}) for horizon in shades}
+        plot = Plot({name: _signal_panels(stretch, shades, scores) for name, stretch in views.items()}, "signals")
+        explained = (f"{_horizon_label(h)} {share(score.get('variance_explained'))}" for h, score in scores.items())
+        drawing = plots(plot, f"{signal.name}: readings, predictions and actual returns")
+        cards.append((signal.name, " · ".join(explained), drawing))
+    return {
+        "keys": [Key(*key) for key in keys],
+        "cards": cards,
+        "open": OPEN,
+        "rows_per_point": amount(rows_per_point) if rows_per_point > 1 else "",
+    }
+
+
+def _signal_panels(stretch: Stretch, shades: Mapping[Any, float], scores: Mapping[Any, Row]) -> list[Panel]:
+    readings = [Line(stretch.x, stretch.reading, "reading", "reading", width=1.2)]
+    if stretch.alarm is not None:
+        readings.append(Line(stretch.x, stretch.alarm, "alarm", ALARM, width=3.0))
+    panels = [Panel("reading", readings)]
+    for horizon, shade in shades.items():
+        lines = []
+        if horizon in stretch.predictions:  # broad, below: where the two agree, both are seen
+            ours, low, high = stretch.predictions[horizon], stretch.low.get(horizon), stretch.high.get(horizon)
+            lines.append(Line(stretch.x, ours, "prediction", "hue", shade, width=3.2, low=low, high=high))
+        if horizon in stretch.returns:
+            lines.append(Line(stretch.x, stretch.returns[horizon], "actual return", "truth", width=1.1))
+        panels.append(Panel(f"{_horizon_label(horizon)} · {_describe_score(scores[horizon])}", lines))
+    return panels
+
+
+def _describe_score(score: Row) -> str:
+    """How good the predictions of a panel are, and their intervals."""
+    explained = f"variance explained {share(score.get('variance_explained'))}"
+    if score.get("calibrated") is False:
+        return f"{explained} · interval not calibrated yet"
+    if known(score.get("coverage")):
+        return f"{explained} · {percent(score['coverage'])} inside the interval"
+    return explained
+
+
+def _curves(page: NextingPage, plots: Plots) -> Row | None:
+    """A panel for each horizon: the error in each piece of the log, for all signals or for a chosen one."""
+    if not page.curves:
+        return None
+    rows = np.array(page.curves["rows"], np.float64)
+    shape = (len(page.scores), len(rows))
+    errors = {name: np.array(page.curves[name], np.float64).reshape(shape) for name in ("ours", "persistence", "mean")}
+    signals = list(dict.fromkeys(score["signal"] for score in page.scores))
+    shades = page.shades
+    place = {(score["signal"], score["horizon"]): i for i, score in enumerate(page.scores)}
+    of_horizon = {h: [i for (_, horizon), i in place.items() if horizon == h] for h in shades}
+    views = {"all": [_all_signals(rows, errors, of_horizon[h], h, shade) for h, shade in shades.items()]}
+    for j, signal in enumerate(signals):
+        horizons = [h for h in shades if (signal, h) in place]
+        views[str(j)] = [_single_signal(rows, errors, place[signal, h], h, shades[h]) for h in horizons]
+    across = min(4, len(shades))
+    drawing = plots(
+        Plot(views, "curves", across, min(2, across)), "Learning curves: the error of the predictions along the log"
+    )
+    options = {"all": "All signals, relative to the running mean"}
+    options |= {str(j): f"{signal}, RMSE in its own unit" for j, signal in enumerate(signals)}
+    keys = [Key("hue", "online"), Key("baseline", "persistence (dashed), running mean (dotted)")]
+    return {"pieces": len(rows), "keys": keys, "options": options, "plot": drawing}
+
+
+def _all_signals(rows: Array, errors: Mapping[str, Array], places: list[int], horizon: Any, shade: float) -> Panel:
+    mean = np.where(errors["mean"][places] > 0, errors["mean"][places], np.nan)
+    ours, persistence = errors["ours"][places] / mean, errors["persistence"][places] / mean
+    middles = [_medians(ours), _medians(persistence)]
+    lines = [Line(rows, signal, "", "hue", shade, width=1, opacity=0.22, hover=False) for signal in ours]
+    lines.append(Line(rows, np.ones(len(rows)), "running mean", "baseline", dash="dot", width=1.2))
+    lines.append(Line(rows, middles[1], "persistence", "baseline", dash="dash"))
+    lines.append(Line(rows, middles[0], "online", "hue", shade, width=2.4))
+    # The first pieces of a slow start would flatten all the rest.
+    top = max([1.0, *(float(v) for middle in middles for v in middle if not math.isnan(v))])
+    return Panel(_horizon_label(horizon), lines, (0.0, 1.08 * min(top, 2.0)))
+
+
+def _medians(many: Array) -> list[float]:
+    """Down the columns, of what is not NaN; NaN where all is."""
+    if not np.isnan(many).any():
+        return np.median(many, axis=0).tolist() if len(many) else [math.nan] * many.shape[1]
+    numbers = [column[~np.isnan(column)] for column in many.T]
+    return [float(np.median(column)) if len(column) else math.nan for column in numbers]
+
+
+def _single_signal(rows: Array, errors: Mapping[str, Array], i: int, horizon: Any, shade: float) -> Panel:
+    lines = [
+        Line(rows, errors["mean"][i], "running mean", "baseline", dash="dot", width=1.2),
+        Line(rows, errors["persistence"][i], "persistence", "baseline", dash="dash"),
+        Line(rows, errors["ours"][i], "online", "hue", shade, width=2.4),
+    ]
+    return Panel(_horizon_label(horizon), lines)
+
+
+# ---------------------------------------------------------------------- data, files
+
+
+def _quality_tables(quality: Row, reading: Row) -> Row | None:
+    """What was found in the table, and how it was read: gaps, missing and unreadable readings, values out of range,
+    rows dropped, columns not used."""
+    if not quality and not reading:
+        return None
+    detailed = ("longest gaps", "missing", "clipped", "unreadable", "ignored columns")
+    rows = quality.get("rows")
+    missing, unreadable = (quality.get(name) or {} for name in ("missing", "unreadable"))
+    holes = [
+        {"signal": name, "missing": n, "share": n / rows if rows else None, "run": run, "odd": unreadable.get(name)}
+        for name, (n, run) in {**dict.fromkeys(unreadable, (0, 0)), **missing}.items()
+        if n or unreadable.get(name)
+    ]
+    clipped = [
+        {"source": name, "below": below, "above": above}
+        for name, (below, above) in (quality.get("clipped") or {}).items()
+        if below or above
+    ]
+    gaps = [{"row": row, "from": start, "to": end} for row, start, end in quality.get("longest gaps") or ()]
+    left_out = {entry["name"]: entry["why"] for entry in reading.get("columns_left_out") or ()}
+    ignored = {**(quality.get("ignored columns") or {}), **left_out}
+    tables = {
+        "missing": (
+            [
+                Column("signal", "signal"),
+                Column("missing", "missing", amount),
+                Column("share", "share", _hundredths),
+                Column("longest run", "run", amount),
+                Column("unreadable", "odd", amount),
+            ],
+            holes,
+        ),
+        "gaps": ([Column("row", "row", amount), Column("from", "from"), Column("to", "to")], gaps),
+        "clipped": (
+            [Column("source", "source"), Column("below", "below", amount), Column("above", "above", amount)],
+            clipped,
+        ),
+        "dropped": (
+            [Column("why", "why"), Column("rows", "count", amount), Column("first", "first", amount)],
+            [dict(entry) for entry in reading.get("rows_dropped") or ()],
+        ),
+        "ignored": (
+            [Column("column", "column"), Column("why", "why")],
+            [{"column": name, "why": why} for name, why in ignored.items()],
+        ),
+    }
+    facts = _how_it_was_read(reading) | {name: value for name, value in quality.items() if name not in detailed}
+    return {"facts": facts} | {
+        name: table(columns, entries, tall=True) if entries else "" for name, (columns, entries) in tables.items()
+    }
+
+
+def _how_it_was_read(reading: Row) -> dict[str, Any]:
+    """The time column or why there is none, and what else was found out about the table."""
+    facts: dict[str, Any] = {}
+    time = reading.get("time") or {}
+    if time.get("why"):
+        facts["time column"] = f"none: {time['why']}"
+    elif time:
+        facts["time column"] = " + ".join(map(str, time.get("columns") or ()))
+        facts |= {f"time {name}": time[name] for name in ("format", "zone") if time.get(name)}
+    known_elsewhere = ("time", "step", "step_text", "gaps", "rows", "rows_dropped", "columns_left_out", "unscored")
+    remaining = {name: value for name, value in reading.items() if name not in known_elsewhere and value}
+    return facts | {name.replace("_", " "): value for name, value in remaining.items()}
+
+
+def _hundredths(value: Any) -> str:
+    return f"{100 * value:.2f}%" if known(value) else NONE
+
+
+def _files(page: NextingPage) -> Row | None:
+    """The files beside the page, and how to go on live: a command for a pipe, or a service."""
+    if not page.files:
+        return None
+    rows = [{"file": piece("code", name), "what": what} for name, what in page.files.items()]
+    return {"table": table([Column("file", "file"), Column("what it holds", "what")], rows), "command": page.command}

@@ -1,0 +1,650 @@
+"""The pages of studies: a sweep, a published result beside ours, and the index that leads to each reproduction.
+
+``SweepPage`` and ``ReproductionPage`` are what a page shows; ``sweep_page`` and ``reproduction_page`` fill the
+templates ``sweep.html`` and ``reproduction.html``. ``page`` gathers the numbers of a sweep.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.common import versions
+from emphatic.report.page import (
+    NONE,
+    Column,
+    Figure,
+    Html,
+    Key,
+    Plots,
+    amount,
+    known,
+    piece,
+    plus_minus,
+    render_page,
+    seconds,
+    table,
+    time_table,
+)
+from emphatic.report.plots import Axis, category, shades
+from emphatic.studies.figures import (
+    ALONG,
+    best_along,
+    confidence_width,
+    error_range,
+    lambda_plot,
+    learning_plots,
+    parameter_text,
+    sensitivity_plot,
+    step_range,
+)
+from emphatic.studies.grid import GridSettings
+from emphatic.studies.reproductions import ORIGINS, count_numbers
+from emphatic.studies.results import over_runs
+
+if TYPE_CHECKING:
+    from emphatic.studies.results import Sweep
+
+__all__ = [
+    "ReproductionPage",
+    "SweepPage",
+    "format_value",
+    "page",
+    "reproduction_page",
+    "reproductions_index",
+    "sweep_page",
+    "verdict",
+]
+
+Row = Mapping[str, Any]
+
+#: The parameter of the lines in a rule's panel: the first of these that it has.
+_LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: At most this many differing numbers are named at the top.
+MOST = 6
+
+
+# ---------------------------------------------------------------------- the numbers of a sweep
+
+
+def page(sweep: Sweep) -> str:
+    """The whole page of a sweep."""
+    plan, source = sweep.plan, sweep.plan.source
+    runs = "one run" if plan.runs == 1 else f"{plan.runs} runs"
+    steps = "all steps" if plan.every == 1 else f"one step in {plan.every}"
+    over = steps if plan.runs == 1 else f"{runs} and {steps}"
+    weighted = "by d_μ·I" if getattr(source, "d", None) is None else "as given"
+    averaged = f"weighted {weighted}, mean over" if source.metric == "RMSVE" else "the root mean square over"
+    rules = dict.fromkeys(sweep.labels)
+    return sweep_page(
+        SweepPage(
+            title=source.name,
+            intro=f"{len(sweep.mean):,} settings of {len(rules)} {'rules' if len(rules) > 1 else 'rule'}, "
+            f"{runs} of {source.steps:,} steps each.",
+            metric=source.metric,
+            unit=f"{averaged} {over}",
+            counts={
+                "settings": len(sweep.mean),
+                "runs": plan.runs,
+                "steps": source.steps,
+                "learner_steps": plan.learner_steps,
+                "diverged_settings": int(sweep.diverged.any(axis=1).sum()),
+                "diverged_runs": int(sweep.diverged.sum()),
+            },
+            sensitivity=list(_sensitivity(sweep)),
+            along=list(_along(sweep)),
+            learning={"points": sweep.points.tolist()}
+            | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
+            best=_bests(sweep),
+            baseline=source.baselines(plan.runs),
+            settings={name: value for name, value in sweep.about().items() if value is not None}
+            | {"points": len(sweep.points), "grid": _grid(plan.settings)},
+            seconds={"learning": sweep.seconds},
+            versions=versions(),
+        )
+    )
+
+
+def format_value(value: float) -> str:
+    """A parameter's value: powers of two as such.
+
+    >>> [format_value(v) for v in (2.0**-8, 0.9, 0.5, 0.0, 16.0)]
+    ['2⁻⁸', '0.9', '0.5', '0', '16']
+    """
+    fraction, exponent = math.frexp(value)
+    if fraction == 0.5 and exponent < 0:
+        return "2" + str(exponent - 1).translate(_RAISED)
+    return f"{value:.6g}"
+
+
+def _words(parameters: Row) -> str:
+    texts = {name: value if isinstance(value, str) else format_value(value) for name, value in parameters.items()}
+    return ", ".join(f"{name} = {value}" for name, value in texts.items())
+
+
+def _values_or_words(column: NDArray[np.float64]) -> list[float | str]:
+    """The values of a parameter; where one of several grids of a rule does not set it, words."""
+    return ["not set" if math.isnan(value) else value for value in column.tolist()]
+
+
+def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    """For each rule the errors over α: a line for each λ, a panel for each choice of the other parameters."""
+    mean, se = sweep.over_runs("mean")
+    diverged = sweep.diverged.mean(axis=1)
+    rules = np.array(sweep.labels)
+    for rule in dict.fromkeys(sweep.labels):
+        # A logarithmic axis has no 0.
+        settings = np.flatnonzero((rules == rule) & (sweep.parameters["alpha"] > 0.0))
+        if not len(settings):
+            continue
+        columns = {name: column[settings] for name, column in sweep.parameters.items()}
+        values = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+        alpha = values.pop("alpha")
+        line_name = next((name for name in _LINES if name in values), "")
+        along = _values_or_words(values.pop(line_name) if line_name else np.full(len(settings), np.nan))
+        choices = list(zip(*map(_values_or_words, values.values()), strict=True)) if values else [()] * len(settings)
+        panels = []
+        for choice in dict.fromkeys(choices):
+            chosen = [i for i, candidate in enumerate(choices) if candidate == choice]
+            lines = []
+            for value in dict.fromkeys(along[i] for i in chosen):
+                places = np.array([i for i in chosen if along[i] == value])
+                order = places[np.argsort(alpha[places])]
+                at = settings[order]
+                line = {"alpha": alpha[order], "mean": mean[at], "se": se[at], "diverged": diverged[at]}
+                lines.append({"value": value} | line)
+            panels.append({"choice": _words(dict(zip(values, choice, strict=True))), "lines": lines})
+        yield {"rule": rule, "x_name": "alpha", "line_name": line_name, "panels": panels}
+
+
+def _along(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    """For each rule its least error at each λ, or at each ζ or ξ."""
+    mean, se = sweep.over_runs("mean")
+    for rule in dict.fromkeys(sweep.labels):
+        for name in ALONG:
+            values, best = best_along(sweep, rule, name)
+            if len(values):
+                words = [_describe_setting(sweep, number) for number in best]
+                yield {"rule": rule, "x_name": name, "x": values, "mean": mean[best], "se": se[best], "settings": words}
+                break
+
+
+def _describe_setting(sweep: Sweep, number: int) -> str:
+    values = {name: float(column[number]) for name, column in sweep.parameters.items()}
+    return _words({name: value for name, value in values.items() if not math.isnan(value)})
+
+
+def _learning(sweep: Sweep, best: Sequence[Row]) -> list[dict[str, Any]]:
+    curves = []
+    for i, row in enumerate(best):
+        # Those that were chosen by their mean have fresh runs, if there are any.
+        fresh = sweep.rerun is not None and "chosen_runs" in row
+        curve = sweep.rerun.curve[i] if fresh and sweep.rerun is not None else sweep.curve[row["setting"]]
+        mean, se = over_runs(curve.T)
+        setting = _words({name: row[name] for name in sweep.parameters if name in row})
+        curves.append({"rule": sweep.labels[row["setting"]], "setting": setting, "mean": mean, "se": se})
+    return curves
+
+
+def _bests(sweep: Sweep) -> list[dict[str, Any]]:
+    """The rows of the table: α and λ, and the other parameters in words."""
+    others = set(sweep.parameters) - {"alpha", "lambda"}
+    rows = []
+    for row in sweep.best:
+        second = {name: value for name, value in row.items() if name in others}
+        shown = {name: value for name, value in row.items() if name not in second}
+        rows.append({"alpha": None, "lambda": None} | shown | {"second": _words(second)})
+    return rows
+
+
+def _grid(settings: Sequence[GridSettings]) -> dict[str, Any]:
+    """The grid of each rule; a rule that is in several grids has several entries."""
+    grids: dict[str, Any] = {}
+    for grid in settings:
+        same = sum(earlier.label == grid.label for earlier in settings[: len(grids)])
+        spans = {name: _span(list(dict.fromkeys(column.tolist()))) for name, column in grid.values.items()}
+        grids[f"{grid.label}, grid {same + 1}" if same else grid.label] = spans
+    return grids
+
+
+def _span(values: list[float]) -> str:
+    """The values of a parameter; a long geometric series by its ends.
+
+    >>> _span([2.0**k for k in range(-18, 1)])
+    '2⁻¹⁸ … 1, by a factor of 2'
+    """
+    factor = values[1] / values[0] if len(values) > 3 and min(values) > 0.0 else 0.0
+    if factor and np.allclose(np.divide(values[1:], values[:-1]), factor, rtol=1e-9):
+        return f"{format_value(values[0])} … {format_value(values[-1])}, by a factor of {factor:g}"
+    return ", ".join(map(format_value, values))
+
+
+# ---------------------------------------------------------------------- the page of a sweep
+
+
+@dataclass(frozen=True)
+class SweepPage:
+    """All that the page shows, as plain data; what is empty is left out. Numbers may be None, NaN or infinite.
+
+    - ``metric``: what is measured, less being better ("RMSVE"); ``unit``: about it, a sentence or a part of one
+      ("weighted by d_μ, mean over 20,000 steps and 50 runs").
+    - ``counts``: any of ``settings``, ``runs`` (of each setting), ``steps`` (of each run), ``learner_steps`` (of all
+      together), ``diverged_settings`` (in which some run diverged) and ``diverged_runs``.
+    - ``sensitivity``: one mapping per rule, with ``rule``, ``x_name`` (default "alpha"), ``line_name`` ("lambda",
+      "zeta") and ``panels``: one for each choice of the other parameters, {``choice``: "eta = 1/16", or "" where there
+      is no other, ``lines``: one for each λ: {``value``: λ, ``alpha``, ``mean``, ``se``, ``diverged``}}, the last four
+      of one length. ``se`` and ``diverged`` (the share of runs) may be left out. A mean that is not finite, or that of
+      runs all diverged, leaves the frame.
+    - ``along``: one mapping per rule with ``rule``, ``x_name`` ("lambda", "zeta"), ``x``, ``mean``, ``se`` and
+      ``settings`` (words), of one length: the error against λ.
+    - ``learning``: ``points`` (steps) and under any other key ("best mean", "best final") the choice it names: one
+      mapping a rule with ``rule``, ``setting`` (words), ``mean`` and ``se`` at the points.
+    - ``best``: one mapping per rule with ``rule``, ``alpha``, ``lambda`` (numbers or words), ``second`` (words),
+      ``mean``, ``mean_se``, ``mean_low`` and ``mean_high`` (its 95% interval), ``median`` with the same, ``worse_low``
+      and ``worse_high`` (of its distance from the least mean; runs are paired), ``final``, ``final_se``, ``diverged``
+      (runs of this setting) and ``runs``. ``chosen_runs``: on how many other runs the setting was chosen.
+    - ``baseline``: {words: error} drawn as horizontal lines, such as "w = 0" and "best linear approximation".
+    - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
+    """
+
+    title: str
+    intro: str
+    metric: str
+    unit: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    sensitivity: Sequence[Mapping[str, Any]] = ()
+    along: Sequence[Mapping[str, Any]] = ()
+    learning: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    best: Sequence[Mapping[str, Any]] = ()
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def sweep_page(sweep: SweepPage) -> str:
+    """The page as HTML, complete in itself."""
+    plots = Plots()
+    curves = [curves for name, curves in sweep.learning.items() if name != "points"]
+    named = [entry["rule"] for entries in (sweep.sensitivity, sweep.best, sweep.along, *curves) for entry in entries]
+    inks = {rule: category(i) for i, rule in enumerate(dict.fromkeys(named))}
+    width = confidence_width(sweep.counts.get("runs", 0))
+    sections: dict[str, tuple[str, Any]] = {
+        "summary": ("Summary", _sweep_summary(sweep)),
+        "sensitivity": ("Sensitivity", _sensitivity_cards(sweep, width, plots)),
+        "along": ("Lambda", _lambda_card(sweep, inks, width, plots)),
+        "learning": ("Learning curves", _learning_cards(sweep, inks, width, plots)),
+        "settings": ("Settings", sweep.settings or sweep.versions),
+        "time": ("Time", time_table(sweep.seconds)),
+    }
+    links = {"lambda" if name == "along" else name: words for name, (words, shown) in sections.items() if shown}
+    shown = {name: value for name, (_, value) in sections.items()} | {"settings": sweep.settings}
+    return render_page("sweep.html", sweep.title, sweep.intro, links, plots, versions=sweep.versions, **shown)
+
+
+def _sweep_summary(sweep: SweepPage) -> Row | None:
+    """Which rule was best and by how much, how much was done, and each rule's best setting."""
+    best = sorted(sweep.best, key=lambda row: row["mean"] if known(row.get("mean")) else math.inf)
+    lines = [line for line in (_winner(best, sweep.metric), _work(sweep.counts, sum(sweep.seconds.values()))) if line]
+    return {"lines": lines} | _best_table(best, sweep.metric) if lines else None
+
+
+def _winner(best: Sequence[Row], metric: str) -> str:
+    ranked = [row for row in best if known(row.get("mean"))]
+    if not ranked:
+        return f"No rule kept its {metric} finite with any setting." if best else ""
+    winner = ranked[0]
+    shows = {"alpha": _step, "lambda": parameter_text}
+    setting = [f"{name} {show(winner[name])}" for name, show in shows.items() if winner.get(name) not in (None, "")]
+    setting += [str(winner["second"])] if winner.get("second") else []
+    at = f" ({', '.join(setting)})" if setting else ""
+    error = f"a mean {metric} of {plus_minus(winner['mean'], winner.get('mean_se'))}{at}"
+    if len(best) == 1:
+        return f"At its best setting {winner['rule']} has {error}."
+    words = f"The best rule was {winner['rule']}, with {error}."
+    if len(ranked) > 1:
+        words += f" Next came {_runner_up(winner, ranked[1])}"
+    lost = len(best) - len(ranked)
+    return words + (f" {lost} of {len(best)} rules diverged with every setting." if lost else "")
+
+
+def _runner_up(winner: Row, second: Row) -> str:
+    words = f"{second['rule']} with {plus_minus(second['mean'], second.get('mean_se'))}"
+    if second["mean"] - winner["mean"] <= 1e-9 * abs(winner["mean"]):  # rounding
+        return words + ", the same."
+    if winner["mean"] > 0:
+        ratio = second["mean"] / winner["mean"]
+        words += f", {100 * (ratio - 1):.2g}% more" if ratio < 2 else f", {amount(float(f'{ratio:.2g}'))} times as much"
+    if second.get("diverged"):
+        return f"{words}; {_counted(second['diverged'], 'runs')} of {second.get('runs')} diverged."
+    low, high = second.get("worse_low"), second.get("worse_high")
+    if known(low) and known(high):
+        words += f". Run by run the difference is {_between(low, high)}"
+        words += "" if low > 0 else ", so it is not clearly worse"
+    return words + "."
+
+
+def _between(low: float, high: float) -> str:
+    """The ends of a 95% interval."""
+    digits = max(0, min(9, 1 - math.floor(math.log10(max(high - low, 1e-12)))))
+    return f"between {low:.{digits}f} and {high:.{digits}f} (95%)".replace("-", "−")
+
+
+def _work(counts: Mapping[str, int], took: float) -> str:
+    factors = [_counted(counts[name], name) for name in ("settings", "runs", "steps") if known(counts.get(name))]
+    words = " × ".join(factors)
+    if known(counts.get("learner_steps")):
+        words += f"{': ' if words else ''}{_large(counts['learner_steps'])} learner-steps"
+    words += f" in {seconds(took)}" if words and took else ""
+    words += "." if words else ""
+    settings, runs = counts.get("diverged_settings"), counts.get("diverged_runs")
+    if known(settings):
+        diverged = f"In {_counted(settings, 'settings')} some run diverged" if settings else "No run diverged"
+        words += f" {diverged}" + (f" ({_counted(runs, 'runs')} in all)." if settings and known(runs) else ".")
+    return words.strip()
+
+
+def _counted(quantity: float, things: str) -> str:
+    return f"{amount(quantity)} {things if quantity != 1 else things.removesuffix('s')}"
+
+
+def _large(quantity: float) -> str:
+    """A large count in few digits: 16.4 billion."""
+    for size, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if quantity >= size:
+            return f"{quantity / size:.3g} {name}"
+    return amount(quantity)
+
+
+def _is_power(value: Any) -> bool:
+    """Whether a number is a power of two."""
+    return known(value) and value > 0 and math.frexp(value)[0] == 0.5
+
+
+def _step(value: Any) -> str:
+    """A step size: a power of two as such."""
+    return "2" + str(round(math.log2(value))).translate(_RAISED) if _is_power(value) else parameter_text(value)
+
+
+def _best_table(best: Sequence[Row], metric: str) -> dict[str, Any]:
+    """Each rule at its best setting, and what is to be said about how that was chosen and judged."""
+    rows: list[dict[str, Any]] = []
+    for row in best:
+        shown: dict[str, str | None] = {
+            name: plus_minus(row.get(name), row.get(f"{name}_se")) for name in ("mean", "final")
+        }
+        shown |= {name: _ends(row, name) for name in ("95%", "median")}
+        runs = f"{amount(row['diverged'])} of {amount(row.get('runs'))}" if known(row.get("diverged")) else None
+        rows.append({**row, **{f"{name} shown": words for name, words in shown.items()}, "runs shown": runs})
+    columns = [Column("rule", "rule"), Column(f"mean {metric}", "mean shown", str, order="mean")]
+    columns += [Column("95% interval", "95% shown", str, order="mean_low"), Column("compared with the best", "worse")]
+    columns += [Column("median (95%)", "median shown", str, order="median")]
+    columns += [Column("final", "final shown", str, order="final")]
+    columns += [Column("alpha", "alpha", _step), Column("lambda", "lambda", parameter_text), Column("other", "second")]
+    columns += [Column("runs diverged", "runs shown", str, order="diverged")]
+    for row in rows:
+        row["worse"] = _compared(row, rows)
+    filled = [
+        column for column in columns if any(row.get(column.order or column.key) not in (None, "") for row in rows)
+    ]
+    chosen = next((row["chosen_runs"] for row in rows if row.get("chosen_runs")), None)
+    return {
+        "table": table(filled, rows, sort=True) if rows else Html(),
+        "chosen": _counted(chosen, "runs") if chosen else "",
+        "same_runs": any(known(row.get("mean_se")) for row in rows),
+        "intervals": any(row.get("interval") for row in rows),
+    }
+
+
+def _ends(row: Row, name: str) -> str | None:
+    """An interval of the table: that of the mean, or the median with its own."""
+    of = "mean" if name == "95%" else name
+    low, high = row.get(f"{of}_low"), row.get(f"{of}_high")
+    middle = "" if name == "95%" else amount(row.get(name))
+    if not known(low) or not known(high):
+        return middle or None
+    ends = f"{amount(float(f'{low:.3g}'))} to {amount(float(f'{high:.3g}'))}"
+    return f"{middle} ({ends})" if middle else ends
+
+
+def _compared(row: Row, rows: Sequence[Row]) -> str | None:
+    """Whether a rule is clearly worse than the best of all."""
+    if not known(row.get("worse_low")):
+        return None
+    if row.get("worse_by") == 0 and row is min(
+        rows, key=lambda rival: rival["mean"] if known(rival["mean"]) else math.inf
+    ):
+        return "the best"
+    return "clearly worse" if row["worse_low"] > 0 else "not clearly worse"
+
+
+def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | None:
+    """One card per rule: the error against the step size, a line for each λ, for each choice of what else there is."""
+    rules = sweep.sensitivity
+    if not rules:
+        return None
+    lines = [line for rule in rules for panel in rule["panels"] for line in panel["lines"]]
+    values = {line["value"] for line in lines}
+    places = shades(sorted(values, key=lambda value: (not known(value), value if known(value) else str(value))))
+    y_range = error_range(sweep.baseline.values(), [line["mean"] for line in lines])
+    powers = all(_is_power(x) for line in lines for x in line["alpha"])
+    choices: dict[str, dict[str, str]] = {}
+    for rule in rules:
+        _add_choices(rule, choices.setdefault(_second(rule), {}))
+    cards = []
+    for rule in rules:
+        name, second = rule.get("x_name", "alpha"), _second(rule)
+        axis = Axis(name, "log2" if powers else "log", step_range(lines), name=name)
+        plot = sensitivity_plot(
+            rule,
+            choices[second] or [""],
+            places,
+            axis,
+            sweep.metric,
+            y_range,
+            sweep.baseline,
+            width,
+            f"choice of {second}",
+        )
+        cards.append((rule["rule"], plots(plot, f"{rule['rule']}: {sweep.metric} against {name}")))
+    names = " or ".join(dict.fromkeys(rule["line_name"] for rule in rules if rule["line_name"]))
+    keys = [Key("ramp", parameter_text(v), shade, f"line {v}") for v, shade in places.items()] if names else []
+    baseline = ", ".join(f"{name} ({amount(value)})" for name, value in sweep.baseline.items())
+    return {
+        "metric": sweep.metric,
+        "unit": sweep.unit,
+        "baseline": baseline,
+        "names": names,
+        "keys": keys,
+        "cards": cards,
+        "choices": {second: options for second, options in choices.items() if options},
+    }
+
+
+def _second(rule: Row) -> str:
+    """The names of the other parameters: those in "eta = 1/16"."""
+    return ", ".join(re.findall(r"([^,=]+?)\s*=", next((panel["choice"] for panel in rule["panels"]), "")))
+
+
+def _add_choices(rule: Row, options: dict[str, str]) -> None:
+    """Add the rule's choices to the options, if there are several; the best over them comes first."""
+    if len(rule["panels"]) > 1:
+        options.setdefault("best", f"Best over {_second(rule) or 'the rest'}")
+        for panel in rule["panels"]:
+            options.setdefault(panel["choice"], panel["choice"])
+
+
+def _lambda_card(sweep: SweepPage, inks: Mapping[str, str], width: float, plots: Plots) -> Row | None:
+    if not any(len(rule["x"]) > 1 for rule in sweep.along):
+        return None
+    plot = lambda_plot(sweep.along, inks, sweep.metric, sweep.baseline, width)
+    keys = [Key(inks[rule["rule"]], rule["rule"]) for rule in sweep.along]
+    return {"keys": keys, "plot": plots(plot, f"{sweep.metric} against lambda")}
+
+
+def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], width: float, plots: Plots) -> Row | None:
+    names = [name for name in sweep.learning if name != "points"]
+    curves = [(name, curve) for name in names for curve in sweep.learning[name]]
+    if not curves:
+        return None
+    plot, early = learning_plots(sweep.learning, inks, sweep.metric, sweep.baseline, width)
+    banded = any(line.low is not None for panels in plot.views.values() for line in panels[0].lines)
+    settings: dict[str, list[str]] = {}
+    for name, curve in curves:
+        if curve.get("setting"):
+            settings.setdefault(curve["rule"], []).append(f"{name}: {curve['setting']}")
+    return {
+        "width": f"{width:.3g}" if banded else "",
+        "keys": [Key(inks[rule], rule) for rule in dict.fromkeys(curve["rule"] for _, curve in curves)],
+        "options": {name: f"Setting with the {name}" for name in names} if len(names) > 1 else {},
+        "plot": plots(plot, f"{sweep.metric} while learning"),
+        "early": plots(early, f"{sweep.metric} while learning, on logarithmic axes"),
+        "settings": {rule: "; ".join(texts) for rule, texts in settings.items()},
+    }
+
+
+# ---------------------------------------------------------------------- reproductions
+
+
+@dataclass(frozen=True)
+class ReproductionPage:
+    """All that the page shows, as plain data; what is empty is left out.
+
+    - ``intro``: what was published, and where.
+    - ``figures``: see ``Figure``; published numbers are drawn as ``Marks`` beside our lines.
+    - ``checks``: one mapping per number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
+      ``agree`` (True, False, or None: only reported) and ``note``.
+    - ``notes``: paragraphs on what was done otherwise, and what was found.
+    - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
+    """
+
+    title: str
+    intro: str
+    figures: Sequence[Figure] = ()
+    checks: Sequence[Mapping[str, Any]] = ()
+    notes: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def verdict(checks: Sequence[Row]) -> str:
+    """The checks in a sentence, in which each published number counts once.
+
+    >>> verdict([{"agree": True}, {"agree": True}, {"agree": None}])
+    '2 of 2 numbers agree; 1 more is only reported.'
+    """
+    reported = sum(check.get("agree") is None for check in checks)
+    agree, judged = count_numbers(checks)
+    if not judged:
+        if reported == 1:
+            return "1 number reported; it is not judged."
+        return f"{reported} numbers reported; none is judged."
+    words = f"{agree} of {judged} {'numbers agree' if judged != 1 else 'number agrees'}"
+    return words + (f"; {reported} more {'is' if reported == 1 else 'are'} only reported." if reported else ".")
+
+
+def reproduction_page(study: ReproductionPage) -> str:
+    """The page as HTML, complete in itself."""
+    plots = Plots()
+    figures = [(figure, plots(figure.plot, figure.title)) for figure in study.figures]
+    sections: dict[str, tuple[str, Any]] = {
+        "verdict": ("Verdict", _verdict_lines(study)),
+        "figures": ("Figures", figures),
+        "checks": ("Numbers", _check_table(study.checks)),
+        "notes": ("Notes", study.notes),
+        "settings": ("Settings", study.settings or study.versions),
+        "time": ("Time", time_table(study.seconds)),
+    }
+    links = {name: words for name, (words, shown) in sections.items() if shown}
+    shown = {name: value for name, (_, value) in sections.items()} | {"settings": study.settings}
+    return render_page("reproduction.html", study.title, study.intro, links, plots, versions=study.versions, **shown)
+
+
+def _all_agree(checks: Sequence[Row]) -> bool | None:
+    judged = [bool(check["agree"]) for check in checks if check.get("agree") is not None]
+    return all(judged) if judged else None
+
+
+def _marked(agree: bool | None, words: str) -> Html:
+    sign, kind = {True: ("✓", "yes"), False: ("✗", "no"), None: ("○", "open")}[agree]
+    return piece("marked", kind, sign, words)
+
+
+def _verdict_lines(study: ReproductionPage) -> list[str]:
+    if not study.checks:
+        return []
+    lines: list[str] = [_marked(_all_agree(study.checks), verdict(study.checks))]
+    differ = [str(check["name"]) for check in study.checks if check.get("agree") not in (None, True)]
+    if differ:
+        more = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
+        lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{more}.")
+    return lines
+
+
+def _check_table(checks: Sequence[Row]) -> Html | None:
+    """Every number next to the published one, with the tolerance that decides."""
+    if not checks:
+        return None
+    words = {True: "agrees", False: "differs", None: "reported"}
+    rows: list[dict[str, Any]] = []
+    for check in checks:
+        agree = None if check.get("agree") is None else bool(check["agree"])
+        ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
+        row = {**check, "verdict": _marked(agree, words[agree]), "place": {False: 0, True: 1, None: 2}[agree]}
+        origin = check.get("origin") or "published"
+        row |= {origin: published, f"{origin} shown": _format_published(published, tolerance)}
+        row["tolerance shown"] = _as_set(tolerance, "± ")
+        row["ours shown"] = _measured(ours, tolerance)
+        rows.append(row)
+    columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
+    columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours", "tolerance")]
+    columns += [Column("note", "note")]
+    filled = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
+    return table(filled, rows, sort=True)
+
+
+def _as_set(value: Any, sign: str = "") -> str:
+    """A number as it was given, or words."""
+    if known(value):
+        return f"{sign}{value:.7g}".replace("-", "−")
+    return NONE if value is None or value == "" else str(value)
+
+
+def _format_published(value: Any, tolerance: Any) -> str:
+    """The published number as it was given; to more digits where these would not do for the tolerance."""
+    short = _as_set(value)
+    if known(value) and known(tolerance) and abs(float(short.replace("−", "-")) - value) > tolerance:
+        return _measured(value, tolerance)
+    return short
+
+
+def _measured(value: Any, tolerance: Any) -> str:
+    """A number to one digit more than the tolerance decides on; without one, to five."""
+    if not known(value) or not known(tolerance) or not 1e-15 < tolerance < 1:
+        return f"{value:.5g}".replace("-", "−") if known(value) else _as_set(value)
+    return f"{value:,.{1 - math.floor(math.log10(tolerance))}f}".replace("-", "−")
+
+
+def reproductions_index(studies: Mapping[str, ReproductionPage], title: str = "Reproductions", intro: str = "") -> str:
+    """The page that leads to each study by its address (``"chain.html"``), with its verdict."""
+    rows = []
+    for href, study in studies.items():
+        agree = _all_agree(study.checks)
+        row: dict[str, Any] = {"study": piece("link", href, study.title), "about": study.intro}
+        row |= {"verdict": _marked(agree, verdict(study.checks)), "place": {False: 0, True: 1, None: 2}[agree]}
+        rows.append(row | {"time": sum(study.seconds.values()) if study.seconds else None})
+    columns = [Column("study", "study"), Column("verdict", "verdict", order="place")]
+    columns += [Column("time", "time", seconds), Column("about", "about")]
+    judged = [agree for agree in (_all_agree(study.checks) for study in studies.values()) if agree is not None]
+    lead = _marked(all(judged) if judged else None, f"{sum(judged)} of {len(judged)} studies agree in every number.")
+    return render_page(
+        "studies.html", title, intro, {"studies": "Studies"}, lead=lead, studies=table(columns, rows, sort=True)
+    )

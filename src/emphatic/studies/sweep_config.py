@@ -1,0 +1,196 @@
+"""The settings of a sweep, as the command line or a TOML file gives them: declared here once.
+
+The command line imports this module to know its flags; what takes long to import is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emphatic.common.names import check_names
+from emphatic.common.settings import as_step_count, declared_settings, read_toml, setting
+
+if TYPE_CHECKING:
+    from emphatic.problems import MDP, Tasks
+    from emphatic.studies.sources import Recorded
+
+__all__ = ["SweepConfig"]
+
+#: The default grid.
+_DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
+#: The heading of the flags that only a log has.
+_LOG = "Of a log"
+
+
+def _parse_points(text: str) -> int | list[int]:
+    try:
+        steps = [int(step) for step in text.split(",")]
+    except ValueError:
+        wrong = next(step for step in text.split(",") if not step.strip().lstrip("+-").isdigit())
+        raise ValueError(f"--points takes whole numbers with commas. Got {wrong!r}.") from None
+    return steps if len(steps) > 1 else steps[0]
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """What to sweep.
+
+    Args:
+        problem: The name of a problem, or the path of a log.
+        options: Options of the problem's function.
+        grid: Grids of rules and parameters, as in ``[[grid]]`` of a file.
+        runs: The seeded runs of each setting.
+        steps: The steps of a run.
+        every: The steps between two errors.
+        points: The points of a learning curve, or the steps that have one.
+        seed: The seed of all runs.
+        theta: The initial weights.
+        rerun: The fresh runs on which the best setting of each rule is reported.
+        predict: The column of a log to predict.
+        horizon: The horizon of that prediction, in steps or as a duration.
+        time: The time column of a log; False for none.
+        delimiter: The column separator of a log in CSV.
+    """
+
+    problem: str = setting("", help="", must="a name or a path", is_valid=lambda value: isinstance(value, str))
+    options: Mapping[str, Any] = setting(
+        default_factory=dict, help="", must="a table, [options]", is_valid=lambda value: isinstance(value, dict)
+    )
+    grid: tuple[Mapping[str, Any], ...] = setting((), help="")
+    runs: int | None = setting(help="Seeded runs of each setting; default: 10.", flag_type=int, commands=("sweep",))
+    steps: int | None = setting(help="Steps per run; default: 10,000.", flag_type=int, commands=("sweep",))
+    every: int | None = setting(help="Steps between errors; default: 1.", flag_type=int, commands=("sweep",))
+    points: int | list[int] | None = setting(
+        help="Points of a learning curve: how many (default 50), or comma-separated steps.",
+        from_text=_parse_points,
+        commands=("sweep",),
+    )
+    seed: int | None = setting(help="Seed of all runs; default: 0.", flag_type=int, commands=("sweep",))
+    theta: list[float] | str | None = setting(help="Initial weights, comma-separated; default: 0.", commands=("sweep",))
+    rerun: int | None = setting(
+        help="Report the best setting of each rule on so many fresh runs; default: 0.",
+        flag_type=int,
+        commands=("sweep",),
+    )
+    predict: str | None = setting(
+        help="The column to predict.",
+        must="the name of a column",
+        is_valid=lambda value: isinstance(value, str),
+        panel=_LOG,
+        commands=("sweep",),
+    )
+    horizon: float | str | None = setting(
+        help="How far ahead: steps, or 15min.",
+        must="steps or a duration",
+        is_valid=lambda value: isinstance(value, int | float | str),
+        from_text=as_step_count,
+        panel=_LOG,
+        commands=("sweep",),
+    )
+    time: str | bool | None = setting(
+        help="The column of time stamps, '' for none.",
+        must="the name of a column, or false",
+        is_valid=lambda value: isinstance(value, str | bool),
+        from_text=lambda text: text or False,
+        panel=_LOG,
+        commands=("sweep",),
+    )
+    delimiter: str | None = setting(
+        help="What separates the columns of CSV.",
+        must="text",
+        is_valid=lambda value: isinstance(value, str),
+        from_text=lambda text: "\t" if text == "\\t" else text,
+        panel=_LOG,
+        commands=("sweep",),
+    )
+
+    @staticmethod
+    def read(path: Path) -> dict[str, Any]:
+        """The settings in a TOML file."""
+        config = read_toml(path, refused="not a TOML file")
+        declared = declared_settings(SweepConfig)
+        check_names(config, declared, str(path))
+        grids = config.get("grid", [])
+        if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
+            raise ValueError(f"{path}: grids are written as [[grid]].")
+        for name, value in config.items():
+            if not declared[name][1].is_valid(value):
+                raise ValueError(f"{path}: {name!r} must be {declared[name][1].must}. Got {value!r}.")
+        return config
+
+    @staticmethod
+    def usual(rule: str | None) -> dict[str, Any]:
+        """The default grid of these rules; without λ if none of them uses it."""
+        from emphatic.studies.grid import parameters, resolve
+
+        resolved = resolve(_split(rule or _DEFAULT_GRID["rule"]))
+        known = {name for rule in resolved if not isinstance(rule, str) for name in parameters(rule)}
+        return {name: value for name, value in _DEFAULT_GRID.items() if name in ("rule", *known) or not known}
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the problem is a file."""
+        from emphatic import problems
+
+        known = self.problem.replace("-", "_") in problems.names()
+        return not known and (Path(self.problem).suffix != "" or Path(self.problem).is_file())
+
+    @property
+    def grids(self) -> list[dict[str, Any]]:
+        """The grids, rules as lists; those that are written MODULE:NAME are imported."""
+        from emphatic.studies.grid import resolve
+
+        grids = self.grid or (_DEFAULT_GRID,)
+        return [dict(grid) | {"rule": resolve(_split(grid.get("rule")))} for grid in grids]
+
+    def source(self) -> Callable[..., MDP | Tasks] | Recorded:
+        """The problem or log to learn from."""
+        from emphatic.studies.sources import Recorded
+
+        if not self.is_log:
+            return self._make_problem()
+        for name, value in (("steps", self.steps), ("seed", self.seed), ("with", self.options or None)):
+            if value is not None:
+                raise ValueError(f"--{name} goes with a problem, and {self.problem!r} is a log, used as it is.")
+        if self.predict is None or self.horizon is None:
+            raise ValueError("a log needs the column to predict and how far ahead: --predict COLUMN --horizon STEPS.")
+        return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
+
+    def _make_problem(self) -> Callable[..., MDP | Tasks]:
+        from emphatic import problems
+
+        for name in ("predict", "horizon", "time", "delimiter"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"--{name} goes with a log, and {self.problem!r} is a problem.")
+        function = problems.get(self.problem)
+        known = [name for name in inspect.signature(function).parameters if name != "seed"]
+        for name in self.options:
+            if name not in known:
+                options = ", ".join(known) or "none"
+                raise ValueError(f"problem {self.problem!r} has no option {name!r}; it has {options}.")
+        return functools.partial(function, **self.options) if self.options else function
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The other arguments of ``sweep``."""
+        names = ("runs", "steps", "every", "points", "seed", "theta", "rerun")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def name(self) -> str:
+        """The name of the output folder: the problem with its options, or the log with its column and horizon."""
+        words = [Path(self.problem).name.split(".")[0].replace("-", "_") or "sweep"]
+        words += [f"{name}={value}" for name, value in self.options.items()]
+        words += [str(value) for value in (self.predict, self.horizon) if value is not None]
+        return re.sub(r"[^\w.=+-]+", "_", "-".join(words))
+
+
+def _split(rule: Any) -> Any:
+    """The names of a list in text form; anything else unchanged."""
+    return [name.strip() for name in rule.split(",")] if isinstance(rule, str) else rule

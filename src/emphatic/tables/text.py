@@ -1,0 +1,547 @@
+"""Tables in lines of text: CSV and its kin (fields separated by a comma, semicolon, tab, bar or blank), and JSON lines.
+
+Every column of CSV is read as text, and turned into numbers afterwards: a reader that guesses types from the first rows
+stops at the first later value that is of another type.
+
+A record of CSV is a line. A quoted field may go on over the next lines of a file, but a quote that is never closed, or
+that would swallow lines that are records by themselves, is a stray one: its line is dropped, and no other.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.json as pj
+
+from emphatic.tables import fields
+from emphatic.tables.files import DroppedRows, File, Format, ReadingPass
+from emphatic.tables.table import Malformed, TableError
+
+__all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
+
+#: How many lines decide on the delimiter.
+LOOK_LINES = 200
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "blank"}
+#: A first line that names the delimiter, as spreadsheets write and read it.
+_NAMED = re.compile(rb'"?sep=([,;\t| ])"?\s*', re.IGNORECASE)
+#: Bytes of CSV that are read at a time, and those of the longest line; bytes of JSON lines that are read at a time.
+_BLOCK, _LONGEST, _JSON_BLOCK = 1 << 19, 1 << 26, 1 << 21
+#: Lines that a quoted field may go on over, and their bytes.
+_LINES, _BYTES = 1000, 1 << 20
+#: Of a quote that is not closed within its line: a later line may close it, or it is a stray one.
+_OPEN, _STRAY = 0, -1
+#: Why a line is not a row.
+UNITS = "units below the header"
+QUOTE = "a quote is never closed"
+HEADER_AGAIN = "the header again"
+COMMENT = "a comment"
+NOT_AN_OBJECT = "not an object of JSON"
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+class Delimited:
+    """The rows of a delimited text file. ``dropped`` counts those of the last pass that could not be used.
+
+    Arrow reads a part of the file where each of its lines is one row; else the part is read once more line by line.
+    """
+
+    rows = None
+
+    def __init__(self, file: File, delimiter: str | None) -> None:
+        self.file = file
+        head = file.head
+        self._skip = 3 if head.startswith(b"\xef\xbb\xbf") else 0
+        self._line = 1
+        lines = head[self._skip :].splitlines(keepends=True)
+        while lines and (not lines[0].strip() or lines[0].startswith(b"#")):
+            self._pass(lines.pop(0))
+        if not lines:
+            raise TableError(f"{file.name}: the file holds no rows, only comments or blank lines.")
+        named = _NAMED.fullmatch(lines[0])
+        if named and len(lines) > 1:
+            delimiter = delimiter or named[1].decode()
+            self._pass(lines.pop(0))
+        text = [line.decode() for line in lines[:LOOK_LINES]]
+        self.delimiter = delimiter or find_delimiter(text)
+        header = read_header(text[0], self.delimiter)
+        self._header = lines[0].strip(b"\r\n") if header.present else None
+        if header.present:
+            self._pass(lines[0])
+        self._block = max(_BLOCK, 4 * len(lines[0]))  # a line may be long where there are very many columns
+        self.names, self.unnamed = header.names, header.unnamed
+        self.style = fields.PLAIN
+        self.units: dict[str, str] = {}
+        self.dropped = ReadingPass(self._line).dropped
+
+    def _pass(self, line: bytes) -> None:
+        self._skip += len(line)
+        self._line += 1
+
+    def _start(self) -> ReadingPass:
+        reading = ReadingPass(self._line)
+        self.dropped = reading.dropped
+        return reading
+
+    def look(self) -> pa.Table:
+        """The first rows."""
+        name, start = self.file.name, self.file.head[self._skip :]
+        repeated = find_repeated(self.names)
+        if repeated is not None:
+            raise TableError(
+                f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name."
+            )
+        table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
+        # Most rows are odd: the delimiter, or the header, is probably not what it seems.
+        if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
+            self._check_fields(start)
+        if table.num_rows == 0:
+            raise TableError(f"{name}: the file has a header but no rows.")
+        table = table.select(list(self.names))
+        self.style = fields.find_style([fields.as_plain(c) for c in table.columns], self.delimiter)
+        if len(self.names) == 1 and fields.find_kind(fields.as_plain(table.column(0)), self.style) == "text":
+            raise TableError(
+                f"{name}: the file has one column of text, {self.names[0][:60]!r}, when separated by "
+                f"{_describe_delimiter(self.delimiter)}. If something else separates its fields, pass it: delimiter=…"
+            )
+        if self._header is not None:
+            self.units = find_units(table, self.style)
+        return table.slice(bool(self.units))
+
+    def _check_fields(self, start: bytes) -> None:
+        """Refuse a file most of whose lines have more fields than there are names, or one field for several names."""
+        width, lines = len(self.names), start.splitlines()
+        fields_in = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in lines]
+        wrong = [i for i, have in enumerate(fields_in) if have > width or have == 1 < width]
+        if 2 * len(wrong) > sum(map(bool, fields_in)):
+            raise TableError(
+                f"{self.file.name}: line {self._line + wrong[0]} has {fields_in[wrong[0]]} fields where the first has "
+                f"{width} (separated by {_describe_delimiter(self.delimiter)}). "
+                "If that is not the delimiter, pass delimiter=…; otherwise correct these lines."
+            )
+
+    def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
+        """All rows from ``start`` on, in batches of any length."""
+        reading = self._start()
+        with self.file.open() as stream:
+            stream.read(self._skip)
+            tail, end, units = b"", False, bool(self.units)  # the tail is the beginning of a line that is not read yet
+            if units:
+                reading.dropped.add(UNITS, self._line)
+            while not end:
+                chunk = stream.read(self._block)
+                end = not chunk
+                text, tail = (tail, b"") if end else _complete_lines(tail + chunk)
+                if len(tail) > _LONGEST:
+                    raise TableError(f"{self.file.name}: line {reading.line} is longer than {_LONGEST >> 20} MB.")
+                if text:
+                    batch, incomplete = self._batch(text, names, end, reading)
+                    tail = incomplete + tail
+                    if units and len(batch):
+                        units, batch = False, batch.slice(1)
+                    yield batch.slice(min(start, len(batch)))
+                    start = max(0, start - len(batch))
+
+    def _batch(
+        self, text: bytes, names: tuple[str, ...], end: bool, reading: ReadingPass
+    ) -> tuple[pa.RecordBatch, bytes]:
+        """The rows of some lines, and the last of these lines if they are not complete."""
+        batch = self._by_arrow(text, names)
+        if batch is not None:
+            reading.line += text.count(b"\n") or text.count(b"\r")
+            return reading.number_rows(batch), b""
+        lines = text.splitlines()
+        records = Records.read(lines, self.delimiter, len(self.names), self._header, reading.dropped, reading.line, end)
+        at = [self.names.index(name) for name in names]
+        batch = pa.record_batch([pa.array([r[i] for r in records.fields], pa.string()) for i in at], list(names))
+        incomplete = records.incomplete and records.incomplete + b"\n"
+        reading.line += len(lines) - incomplete.count(b"\n")
+        return reading.number_rows(batch, records.places, records.rows), incomplete
+
+    def _by_arrow(self, text: bytes, names: tuple[str, ...]) -> pa.RecordBatch | None:
+        """The rows of some lines, or None where a line is not one row of as many fields as there are names."""
+        wrong: list[pcsv.InvalidRow] = []
+
+        def skip(row: pcsv.InvalidRow) -> str:
+            wrong.append(row)
+            return "skip"
+
+        # The header again, where files were joined: Arrow would read it as a row.
+        if self._header is not None and (text.startswith(self._header) or b"\n" + self._header in text):
+            return None
+        last_line = text.rstrip(b"\r\n")[-_BLOCK:].rpartition(b"\n")[2]
+        try:
+            # Arrow would close the quote at the end of the text, and the field goes on in the next one.
+            if b'"' in last_line and not split_fields(last_line.decode(), self.delimiter)[1]:
+                return None
+            table = pcsv.read_csv(
+                pa.BufferReader(text),
+                pcsv.ReadOptions(column_names=list(self.names), use_threads=False, block_size=len(text) + 1),
+                pcsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=skip),
+                pcsv.ConvertOptions(
+                    column_types=dict.fromkeys(self.names, pa.string()),
+                    include_columns=list(names),
+                    null_values=fields.MISSING,
+                    strings_can_be_null=True,
+                ),
+            )
+        except (pa.ArrowInvalid, ValueError):
+            return None
+        # Quotes over several lines, and lines that Arrow takes for blank, give another number of rows than of lines.
+        lines = text.count(b"\n") + (not text.endswith(b"\n"))
+        if wrong or (table.num_rows != lines and table.num_rows != sum(map(bool, text.splitlines()))):
+            return None
+        return table.combine_chunks().to_batches()[0]
+
+
+def _complete_lines(text: bytes) -> tuple[bytes, bytes]:
+    """Up to the last end of a line, and from there on. A carriage return at the very end may be half of one."""
+    cut = text.rfind(b"\n") + 1 or text.rfind(b"\r", 0, -1) + 1
+    return text[:cut], text[cut:]
+
+
+def find_units(table: pa.Table, style: fields.NumberStyle) -> dict[str, str]:
+    """The units that the first row gives for columns of numbers, if it holds units: no number or time in it.
+
+    >>> find_units(pa.table({"t": ["", "0", "1"], "power": ["kW", "1.5", "2"]}), fields.PLAIN)
+    {'power': 'kW'}
+    """
+    top = {name: fields.as_plain(table.column(name).slice(0, 1))[0].as_py() for name in table.column_names}
+    words = {name: word for name, text in top.items() if (word := fields.parse_label(text)) is not None}
+    if table.num_rows < 3 or any(fields.parse_number(word, style)[1] for word in words.values()):
+        return {}
+    units = {}
+    for name, word in words.items():
+        column = fields.as_plain(table.column(name))
+        if fields.find_kind(column.slice(0, 1), style) in ("date", "clock"):
+            return {}
+        below = column.slice(1)
+        if fields.find_kind(below, style) == "number" and not np.isnan(fields.as_floats(below, style)[0]).all():
+            units[name] = word
+    return units
+
+
+@dataclass(frozen=True)
+class Header:
+    """The columns' names; those that the first line has no name for; and whether it is a header at all.
+
+    Without a header, or a name in it, a column is ``column_1``, ``column_2`` … by its place.
+    """
+
+    names: tuple[str, ...]
+    unnamed: tuple[str, ...]
+    present: bool
+
+
+def read_header(line: str, delimiter: str, known: Collection[str] = ()) -> Header:
+    """What the first line says of the columns. It is a header for certain if it has one of the ``known`` names."""
+    texts = [text.strip() for text in split_fields(line.strip("\r\n"), delimiter)[0]]
+    present = any(text in known for text in texts) or _is_header(texts)
+    names = tuple((present and text) or f"column_{i}" for i, text in enumerate(texts, 1))
+    # Frames write their row numbers without a name.
+    unnamed = tuple(n for n, name in zip(names, texts, strict=True) if present and (not name or name == "Unnamed: 0"))
+    return Header(names, unnamed, present)
+
+
+def find_repeated(names: Sequence[str]) -> str | None:
+    """A name that is there more than once."""
+    counts = Counter(names)
+    return next((name for name in names if counts[name] > 1), None)
+
+
+def _is_header(texts: Sequence[str]) -> bool:
+    """Names, not values: at most half of the fields are numbers, or they only count the columns (0, 1, 2, …)."""
+    values, unreadable = fields.parse_numbers(pa.array(texts, pa.string()))
+    if 2 * unreadable >= len(texts):
+        return True
+    steps = {float(b - a) for a, b in pairwise(values)}
+    return len(texts) > 2 and steps == {1.0} and values[0] in (0.0, 1.0)
+
+
+def find_delimiter(lines: Sequence[str]) -> str:
+    """The delimiter that separates the first lines into the same number of fields, and into the most."""
+
+    def score(delimiter: str) -> tuple[float, int]:
+        try:
+            counts = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:  # a field that is too long, because nothing separates it
+            return 0.0, 0
+        width = counts[0] if counts else 1
+        # How uniform the lines are comes first: text has many blanks, but seldom as many in every line.
+        return (counts.count(width) / len(counts), width) if width > 1 else (0.0, 1)
+
+    return max(DELIMITERS, key=score)
+
+
+def _describe_delimiter(delimiter: str) -> str:
+    return f"a {DELIMITERS[delimiter]}" if delimiter in DELIMITERS else repr(delimiter)
+
+
+# ---------------------------------------------------------------------- records of CSV
+
+
+def too_many(count: int, names: int) -> str:
+    """Why a line with more fields than the header is not a record."""
+    return f"{count} fields, where the header has {names}"
+
+
+def split_fields(line: str, delimiter: str) -> tuple[list[str], bool]:
+    """The fields of a record, and whether its quotes are closed. A quoted field of 128 KiB or more is a ``csv.Error``.
+
+    >>> split_fields('1,"a, b"', ","), split_fields('1,"2', ",")
+    ((['1', 'a, b'], True), (['1', '2'], False))
+    """
+    if '"' not in line:
+        return line.split(delimiter), True
+    # The text after an open quote belongs to the record's last field: so does the mark at the end, if it is open still.
+    *lines, last_line = line.split("\n")
+    rows = csv.reader([*(f"{text}\n" for text in lines), last_line, "\n\0"], delimiter=delimiter)
+    record = next(rows)
+    if record and record[-1].endswith("\n\0"):
+        return [*record[:-1], record[-1][:-2]], False
+    return record, True
+
+
+def is_blank(line: str, delimiter: str, width: int) -> bool:
+    """Whether a line is blank, and so not a row."""
+    return not line or (width > 1 and not line.strip() and delimiter not in line)
+
+
+@dataclass
+class Records:
+    """The records in some lines of a file, each with as many fields as there are names.
+
+    ``places`` are their places among all rows, of which there were ``rows``. ``incomplete`` are the last lines, if a
+    quote in them may be closed by a later line.
+    """
+
+    fields: list[list[str]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    rows: int = 0
+    incomplete: bytes = b""
+
+    @classmethod
+    def read(
+        cls,
+        lines: Sequence[bytes],
+        delimiter: str,
+        width: int,
+        header: bytes | None,
+        dropped: DroppedRows,
+        line: int,
+        end: bool,
+    ) -> Records:
+        """Of these lines, the first of them number ``line``; ``end``: nothing comes after them."""
+        records = cls()
+        i = 0
+        while i < len(lines):
+            if is_blank(lines[i].decode(), delimiter, width):
+                i += 1
+                continue
+            record, count = _record(lines[i : i + _LINES], delimiter, width)
+            if count == _OPEN and not end and len(lines) - i < _LINES and sum(map(len, lines[i:])) < _BYTES:
+                records.incomplete = b"\n".join(lines[i:])
+                break
+            why = QUOTE if count < 1 else None
+            if lines[i] == header:
+                why = HEADER_AGAIN
+            elif len(record) != width and lines[i].startswith(b"#"):
+                why = COMMENT
+            elif len(record) > width:
+                why = too_many(len(record), width)
+            if why is None:
+                dropped.short += len(record) < width
+                records.fields.append(record + [""] * (width - len(record)))
+                records.places.append(records.rows)
+            else:
+                dropped.add(why, line + i)
+            records.rows += 1
+            i += max(count, 1)
+        return records
+
+
+def _record(lines: Sequence[bytes], delimiter: str, width: int) -> tuple[list[str], int]:
+    """The record that the lines begin with, and how many of them it takes; ``_OPEN`` or ``_STRAY`` if it is none."""
+    text = lines[0].decode()
+    record, closed = split_fields(text, delimiter)
+    if closed:
+        return record, 1
+    separator = delimiter.encode()
+    looks_complete = lines[0].count(separator) + 1 == width > 1
+    for count, line in enumerate(lines[1:], start=2):
+        if looks_complete and line.count(separator) + 1 == width:
+            return [], _STRAY  # this is a record by itself
+        text = f"{text}\n{line.decode()}"
+        if b'"' in line:
+            record, closed = split_fields(text, delimiter)
+            if closed:
+                return (record, count) if len(record) == width else ([], _STRAY)
+    return [], _OPEN
+
+
+# ---------------------------------------------------------------------- JSON lines
+
+
+class JsonLines:
+    """The rows of a file of JSON lines. ``dropped`` counts lines of the last pass that hold no whole object.
+
+    The first rows decide on names and types. Lines with other types (a word among numbers) are read once more, more
+    slowly, as text.
+    """
+
+    rows = None
+    style = fields.PLAIN
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        types_by_name: dict[str, set[type]] = {}
+        rows = _objects(file.head, self._start())[0]
+        for row in rows:
+            for name, value in row.items():
+                types_by_name.setdefault(name, set()).update(() if value is None else (type(value),))
+        self.nested = find_nested(rows)
+        self.types = {name: _type(types) for name, types in types_by_name.items() if name not in self.nested}
+        self.names = tuple(self.types)
+
+    def _start(self) -> ReadingPass:
+        reading = ReadingPass(1)
+        self.dropped = reading.dropped
+        return reading
+
+    def look(self) -> pa.Table:
+        """The first rows."""
+        if self.dropped.count and not self.names:
+            raise TableError(
+                f"{self.file.name}: line 1 is not a JSON object. A file of JSON lines has one object a line, "
+                'such as {"time": "2007-02-01T17:24:00", "power": 4.2}.'
+            )
+        if not self.names:
+            return pa.table({})
+        return pa.Table.from_batches([self._batch(self.file.head, self.names, self._start())]).select(list(self.names))
+
+    def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
+        """All rows from ``start`` on, in batches of any length."""
+        reading = self._start()
+        with self.file.open() as stream:
+            tail = b""
+            while chunk := stream.read(_JSON_BLOCK):
+                text, newline, tail = (tail + chunk).rpartition(b"\n")
+                if newline:
+                    batch = self._batch(text, names, reading)
+                    yield batch.slice(min(start, len(batch)))
+                    start = max(0, start - len(batch))
+            if tail.strip():
+                yield self._batch(tail, names, reading).slice(start)
+
+    def _batch(self, text: bytes, names: tuple[str, ...], reading: ReadingPass) -> pa.RecordBatch:
+        batch = self._by_arrow(text, names)
+        if batch is not None:
+            reading.line += text.count(b"\n") + 1
+            return reading.number_rows(batch)
+        objects, places, rows = _objects(text, reading)
+        texts = [pa.array([fields.as_text(row.get(name)) for row in objects], pa.string()) for name in names]
+        return reading.number_rows(pa.record_batch(texts, list(names)), places, rows)
+
+    def _by_arrow(self, text: bytes, names: tuple[str, ...]) -> pa.RecordBatch | None:
+        """The rows of some lines, or None where a line is not one row of the types that the first rows have.
+
+        Nor is Arrow asked for names that have lost a character: it would not find them.
+        """
+        if any("\ufffd" in name for name in names):
+            return None
+        parse = pj.ParseOptions(
+            explicit_schema=pa.schema([(name, self.types[name]) for name in names]),
+            unexpected_field_behavior="ignore",
+        )
+        read = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
+        try:
+            table = pj.read_json(pa.BufferReader(text), read, parse)
+        except pa.ArrowInvalid:
+            return None
+        # A line that is not one object gives another number of rows than of lines.
+        lines = text.count(b"\n") + 1
+        if table.num_rows != lines and table.num_rows != sum(bool(line.strip()) for line in text.split(b"\n")):
+            return None
+        return table.combine_chunks().to_batches()[0]
+
+
+def _objects(text: bytes, reading: ReadingPass) -> tuple[list[dict[str, Any]], list[int], int]:
+    """The objects in some lines, their places among all rows, and how many rows there are."""
+    objects: list[dict[str, Any]] = []
+    places: list[int] = []
+    rows = 0
+    for line in text.split(b"\n"):
+        if line.strip():
+            try:
+                objects.append(read_object(line.decode()))
+                places.append(rows)
+            except Malformed:
+                reading.dropped.add(NOT_AN_OBJECT, reading.line)
+            rows += 1
+        reading.line += 1
+    return objects, places, rows
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """The object that a line holds; ``Malformed`` says why it holds none."""
+    try:
+        value = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Malformed(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Malformed(NOT_AN_OBJECT)
+    if text.isascii() and "\\u" not in text:  # no name can hold half a surrogate pair
+        return value
+    return {fields.as_name(name): inner for name, inner in value.items()}
+
+
+def is_nested(value: object) -> bool:
+    """Whether a JSON value is an object or a list."""
+    return isinstance(value, dict | list)
+
+
+def find_nested(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Names whose values are objects or lists, more often than not: they are no columns.
+
+    In other columns such a value is one that cannot be read, like a word among numbers.
+
+    >>> find_nested([{"x": 1, "y": [2]}, {"x": {}, "y": None}, {"x": 3}])
+    ('y',)
+    """
+    there: Counter[str] = Counter()
+    nested: Counter[str] = Counter()
+    for row in rows:
+        there.update(name for name, value in row.items() if value is not None)
+        nested.update(name for name, value in row.items() if is_nested(value))
+    return tuple(name for name, count in nested.items() if 2 * count > there[name])
+
+
+def _type(types: set[type]) -> pa.DataType:
+    if types <= {int, float}:
+        return pa.float64()
+    return pa.bool_() if types == {bool} else pa.string()
+
+
+CSV = Format(
+    "CSV",
+    lambda file: file.obstacle is None and file.first_sign != b"{",
+    lambda file, options: Delimited(file, options.delimiter),
+    text=True,
+)
+JSON_LINES = Format(
+    "JSON lines",
+    lambda file: file.obstacle is None and file.first_sign == b"{",
+    lambda file, options: JsonLines(file),
+    text=True,
+)
