@@ -325,9 +325,9 @@ def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_:
     assert (
         done.stderr.decode().splitlines()
         == [
-            "emphatic: no model yet: warming up on the first 100 readings; until then predictions are the present "
+            "emphatic: no model yet: warming up on the first 576 readings; until then predictions are the present "
             "readings.",
-            "emphatic: stopped after 1 of 100 readings of the warm-up: they are saved; the next run goes on from them.",
+            "emphatic: stopped after 1 of 576 readings of the warm-up: they are saved; the next run goes on from them.",
         ][:lines_]
     )
 

@@ -676,9 +676,17 @@ def test_default_features_are_of_what_varies() -> None:
     assert [part.of for part in parts if isinstance(part, f.OneHot)] == ["w2", "w50"]
     assert [part.of for part in parts if isinstance(part, f.SoftBins)] == [("x",), f.Trace(("x",), steps=(4, 16))]
     assert not any(isinstance(part, f.TimeOfDay) for part in parts)
-    assert settings.warm_up_rows(100) == 100
-    assert settings.warm_up_rows(3000) == 500
-    assert settings.warm_up_rows(10**9) == 10_000
+
+
+def test_the_warm_up_depends_on_the_horizons_and_not_on_the_length_of_the_log() -> None:
+    for horizon, expected in ((2, 500), (200, 800), (10**6, 10_000)):
+        chosen = settings.Settings(horizons=(horizon,))
+        assert chosen.warm_up_rows(None) == expected
+        for rows in (100, 700, 20_000):
+            table = open_table({"x": np.arange(float(rows))})
+            assert chosen.rows_to_warm_up(table, rows) == min(rows, expected)
+    assert settings.Settings(horizons=("1h",)).warm_up_rows(10.0) == 4 * 360
+    assert settings.Settings(horizons=(2,), questions=({"cumulant": "x", "gamma": 0.999},)).warm_up_rows(None) == 4000
 
 
 # ---------------------------------------------------------------------- how much, how well

@@ -65,8 +65,13 @@ def nexting(
         str, typer.Option(help="With a pipe: how often to save the model.", rich_help_panel=_LIVE)
     ] = "30s",
     warm_up: Annotated[
-        int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel=_LIVE)
-    ] = 100,
+        int | None,
+        typer.Option(
+            help="With a pipe and no model: readings to warm up on.",
+            show_default="four of the longest horizon, 500 to 10,000",
+            rich_help_panel=_LIVE,
+        ),
+    ] = None,
     ray: Annotated[
         str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
@@ -183,11 +188,11 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     return Settings.combine(config, **values_of_flags(Settings, flags))
 
 
-def check_live_options(model: Path, no_learn: bool, warm_up: int) -> None:
+def check_live_options(model: Path, no_learn: bool, warm_up: int | None) -> None:
     """ValueError if a model cannot learn from a stream, or predict it, with these options."""
     if no_learn and not model.exists():
         raise ValueError(f"--no-learn needs a model, and there is none at {model}.")
-    if warm_up < 3:
+    if warm_up is not None and warm_up < 3:
         raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
 
 
@@ -249,7 +254,7 @@ def _follow_pipe(
     no_learn: bool,
     every: str | None,
     save_every: str,
-    warm_up: int,
+    warm_up: int | None,
 ) -> int:
     """The command on a pipe; its exit code."""
     from emphatic.nexting.predictor import Every, Live

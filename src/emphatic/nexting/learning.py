@@ -34,7 +34,7 @@ from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.nexting.intervals import Derived
-from emphatic.nexting.settings import ENGINE, Settings
+from emphatic.nexting.settings import ENGINE, WORDS, Settings
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, Table
@@ -724,6 +724,13 @@ class Learned:
     def frozen(self) -> int:
         """How many learners have diverged, and stay as they were."""
         return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
+
+    def unused_columns(self) -> dict[str, str]:
+        """Columns of text that neither features nor questions use, and why."""
+        used = {config["of"] for config in self.log.settings.features or () if config["kind"] == "one_hot"}
+        used |= {question.policy.column for question in self.horde.questions if question.policy is not None}
+        why = f"text without 2 to {WORDS} different words in the first rows"
+        return {name: why for name in self.log.table.categories if name not in used}
 
     def features(self, maker: int) -> Features:
         """One of the makers of features as it was before the first row."""

@@ -63,16 +63,12 @@ logger = logging.getLogger("emphatic.nexting")
 _REPORTED = 100
 #: Horizons in steps, where nothing says how long the stream will be.
 _HORIZONS = (2, 9, 36, 144)
-#: Readings to warm up on by default.
-WARM_UP = 100
 #: The most names in the readings of a warm-up, where they come from strangers.
 _NAMES = 2000
 #: The most signals that a message names.
 _NAMED = 6
 #: Readings from which on a warm-up knows their columns well enough to answer.
 _LEAST = 3
-#: The columns are found anew after every so many readings.
-_AGAIN = 10
 #: What the file of an incomplete warm-up says of itself.
 _FORMAT = "emphatic warm-up 1"
 #: Lines that are written together: more would take memory, and hardly less time.
@@ -282,12 +278,15 @@ class PersistenceWarmUp:
         self._form: tuple[Any, ...] = ()  # what the parser was made for
         self._held = 0  # readings whose values are in _present
         self._present: dict[str, float] = {}
+        self._settings = replace(settings, horizons=settings.horizons or tuple(horizons))
+        #: The readings to warm up on, by the rule for all streams; horizons as durations count once the step is known.
+        self.rows = self._settings.warm_up_rows(None)
 
     def __call__(self, waiting: Waiting, form: TextForm) -> PersistenceAnswers | None:
         """The answers at the last of the readings so far; None if they do not tell yet what they are."""
         if len(waiting) < _LEAST:
             return None
-        if self._parser is None or len(waiting) % _AGAIN == 0:
+        if self._parser is None or len(waiting) == _last_look(len(waiting)):
             counts = Counter(name for _, reading in waiting for name in reading)
             rows = [{name: value for name, value in row.items() if counts[name] > 1} for _, row in waiting]
             try:
@@ -297,6 +296,8 @@ class PersistenceWarmUp:
             columns = (table.names, table.categories, table.notation)
             if self._parser is None or self._form != columns:
                 self._parser, self._form, self._held = RowParser(*columns), columns, 0
+            clock = table.clock()
+            self.rows = self._settings.warm_up_rows(None if clock is None else clock.step)
             for row in map(self._parser.parse, rows[self._held : -1]):
                 self._hold(row.values)
         row = self._parser.parse(waiting[-1][1])
@@ -314,6 +315,14 @@ class PersistenceWarmUp:
         for name, value in zip(self._parser.names, values, strict=True):
             if np.isfinite(value):
                 self._present[name] = float(value)
+
+
+def _last_look(count: int) -> int:
+    """The last time that a warm-up of so many readings looks at all of them for their columns.
+
+    That is at every 10th up to 100, then at every 100th, and so on: all looks together take no longer than a few.
+    """
+    return count - count % max(10, int(10 ** (len(str(count)) - 1)))
 
 
 def save_warm_up(
@@ -385,7 +394,7 @@ class Predictor:
         settings: What to predict, and how.
         learn: Whether to learn; if not, a model only predicts.
         every: Which readings get a prediction; all by default.
-        warm_up: The readings to warm up on.
+        warm_up: The readings to warm up on; by default four of the longest horizon, 500 to 10,000, as on a table.
         unit: What messages call a reading.
         resilient: Whether readings come from strangers. A warm-up that cannot be learned from is a ValueError; a
             resilient predictor starts it again, and refuses readings that bring thousands of names into it.
@@ -404,11 +413,11 @@ class Predictor:
         *,
         learn: bool = True,
         every: Every | None = None,
-        warm_up: int = WARM_UP,
+        warm_up: int | None = None,
         unit: str = "line",
         resilient: bool = False,
     ) -> None:
-        self.settings, self.learn, self.every, self.warm_up = settings, learn, every or Every(None), warm_up
+        self.settings, self.learn, self.every = settings, learn, every or Every(None)
         self.clock: Clock | None = None
         self.step = self.malformed = self.readings = 0
         #: Fields that could not be read, by kind.
@@ -417,6 +426,7 @@ class Predictor:
         self.backwards = 0
         self._model: _Model | None = None
         self._unit, self._first_malformed, self._resilient = unit, "", resilient
+        self._warm_up = warm_up
         self._names: set[str] = set()
         self._waiting: list[tuple[int, Reading]] = []
         self._persistence = PersistenceWarmUp(settings, _HORIZONS)
@@ -448,6 +458,11 @@ class Predictor:
     def waiting(self) -> int:
         """Readings of a warm-up that is not complete."""
         return len(self._waiting)
+
+    @property
+    def warm_up(self) -> int:
+        """The readings to warm up on: those asked for, or by the rule, as far as the readings tell."""
+        return self._persistence.rows if self._warm_up is None else self._warm_up
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -688,6 +703,9 @@ class Predictor:
         self._waiting, delimiter, settings, more = load_warm_up(path)
         self.settings, self._form = self.settings.over(settings), TextForm(delimiter)
         self._persistence = PersistenceWarmUp(self.settings, _HORIZONS)
+        # As if the warm-up had not been interrupted: from the last time that it looked at all readings.
+        for count in range(_last_look(len(self._waiting)), len(self._waiting) + 1):
+            self._persistence(self._waiting[:count], self._form)
         self._names = {name for _, reading in self._waiting for name in reading}
         return more
 
@@ -773,7 +791,7 @@ class Live:
         learn: Whether to learn; if not, the model only predicts.
         every: Which readings get a prediction.
         save_every: Seconds between two times that the model is saved.
-        warm_up: The readings to warm up on.
+        warm_up: The readings to warm up on; None for four of the longest horizon, as on a table.
         source: The file descriptor of the readings.
         sink: The file descriptor of the predictions.
     """
@@ -783,7 +801,7 @@ class Live:
     learn: bool = True
     every: Every = field(default_factory=lambda: Every(None))
     save_every: float = 30.0
-    warm_up: int = WARM_UP
+    warm_up: int | None = None
     source: int = 0
     sink: int = 1
 
@@ -813,7 +831,7 @@ class Live:
                 logger.warning(
                     "stopped after %d of %d readings of the warm-up: they are saved; the next run goes on from them.",
                     predictor.waiting,
-                    self.warm_up,
+                    predictor.warm_up,
                 )
             predictor.log_counts()
             predictor.check_readable()
@@ -835,7 +853,7 @@ class Live:
             predictor.load_warm_up(self._warm_up_file)
         logger.info(
             "no model yet: warming up on the first %d readings%s; until then predictions are the present readings.",
-            self.warm_up,
+            predictor.warm_up,
             f", of which {predictor.waiting} were saved" if predictor.waiting else "",
         )
         return predictor
@@ -883,7 +901,7 @@ class _Pipe:
     def predict(self) -> None:
         """Predict until the pipe ends or a signal comes."""
         predictor, saved = self._predictor, time.monotonic()
-        look = min(LOOK_LINES, self._live.warm_up)
+        look = min(LOOK_LINES, predictor.warm_up)
         readings = Readings((), predictor.columns, predictor.delimiter, look, predictor.header)
         for block in self._blocks(readings):
             outcomes = predictor.take(block, readings.form)

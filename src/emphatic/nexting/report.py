@@ -11,14 +11,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
 from emphatic.learning.inputs import refusal
-from emphatic.nexting.scoring import SignalPlot, Stretch
+from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
 from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import (
@@ -41,9 +41,6 @@ from emphatic.report.page import (
 )
 from emphatic.report.plots import Line, Panel, Plot
 from emphatic.tables import Clock
-
-if TYPE_CHECKING:
-    from emphatic.nexting.scoring import Scored
 
 __all__ = ["FILES", "NextingPage", "ReportInput", "nexting_page", "render_report"]
 
@@ -128,25 +125,20 @@ class ReportInput:
     seconds: Mapping[str, float]
 
     @classmethod
-    def of(cls, scored: Scored, seconds: Mapping[str, float], unused: Mapping[str, str]) -> ReportInput:
-        """What the report needs of a log that has been scored.
-
-        Args:
-            scored: The scores, with the learners and the table that they are of.
-            seconds: How long each stage took.
-            unused: The columns that the table offers and no question uses, and why.
-        """
-        learned, table = scored.learned, scored.learned.log.table
-        hold, counts, makers = learned.horde.hold, learned.counts, learned.horde.makers
-        missing = zip(table.names, hold.missing, hold.longest, strict=True)
+    def of(cls, scored: Scored, seconds: Mapping[str, float]) -> ReportInput:
+        """What the report needs of a log that has been scored; ``seconds`` says how long each phase took."""
+        learned = scored.learned
+        log, counts, hold, makers = learned.log, learned.counts, learned.horde.hold, learned.horde.makers
+        table = log.table
+        held = zip(table.names, hold.missing, hold.longest, strict=True)
         fields = zip(table.names, counts.unreadable, counts.infinite, strict=True)
         return cls(
             name=table.name,
-            settings=learned.log.settings,
+            settings=log.settings,
             signals=list(table.names),
             categories=len(table.categories),
             dated=table.dated,
-            rows=learned.log.rows,
+            rows=log.rows,
             span=scored.span,
             learners=learned.learners,
             features=max(maker.n for maker in makers),
@@ -159,10 +151,10 @@ class ReportInput:
             alarms=scored.alarms,
             constant=scored.constant,
             clock=learned.clock,
-            missing={name: (int(absent), int(longest)) for name, absent, longest in missing},
+            missing={name: (int(missing), int(longest)) for name, missing, longest in held},
             clipped={name: ends for maker in makers for name, ends in maker.clipped.items()},
             unreadable={name: unreadable + infinite for name, unreadable, infinite in fields},
-            ignored=table.ignored | dict(unused),
+            ignored=table.ignored | learned.unused_columns(),
             broken=table.broken,
             seconds=seconds,
         )

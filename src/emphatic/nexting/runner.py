@@ -47,7 +47,7 @@ from emphatic.nexting.learning import (
     open_log,
 )
 from emphatic.nexting.scoring import Scored, score_log
-from emphatic.nexting.settings import WORDS, Settings
+from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
@@ -428,8 +428,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     (store.folder / "summary").write_text(text, "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began
-    page = render_report(ReportInput.of(scored, seconds, unused_columns(learned)))
-    (store.folder / "report").write_text(page, "utf-8")
+    (store.folder / "report").write_text(render_report(ReportInput.of(scored, seconds)), "utf-8")
     # The checkpoint comes last: until then the run can be resumed.
     for name in FILES:
         os.replace(store.folder / (name if name == "model.safetensors" else name.partition(".")[0]), out / name)
@@ -460,16 +459,8 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
         "pivoted": list(log.settings.pivot) if isinstance(log.settings.pivot, tuple) else [],
         "unscored": _unscored(scored),
     }
-    facts["columns_left_out"] += [{"name": name, "why": why} for name, why in unused_columns(learned).items()]
+    facts["columns_left_out"] += [{"name": name, "why": why} for name, why in learned.unused_columns().items()]
     return facts
-
-
-def unused_columns(learned: Learned) -> dict[str, str]:
-    """Columns of text that neither features nor questions use, and why."""
-    used = {part["of"] for part in learned.log.settings.features or () if part["kind"] == "one_hot"}
-    used |= {question.policy.column for question in learned.horde.questions if question.policy is not None}
-    why = f"text without 2 to {WORDS} different words in the first rows"
-    return {name: why for name in learned.log.table.categories if name not in used}
 
 
 def _unscored(scored: Scored) -> list[dict[str, Any]]:
