@@ -49,6 +49,11 @@ EXPECTED = {
     "pipe that warms up": "one rule for the warm-up",
     "service that warms up": "one rule for the warm-up",
     "Horde.run without warm_up": "one rule for the warm-up",
+    "nexting --help": "the default of --warm-up",
+    "serve --help": "the default of --warm-up",
+    "signatures: emphatic.nexting": "Nexting keeps what it has opened; its functions that do nothing have a name",
+    "signatures: emphatic.streams": "a Block carries gaps, actions and terminations, and Table.blocks takes a clock",
+    "signatures: emphatic.tables": "a Block carries gaps, actions and terminations, and Table.blocks takes a clock",
 }
 #: Names that were removed on purpose, and why: in a comparison of signatures they count as expected.
 REMOVED = {"Clock: follow": "a former name of find_gaps, which was never released"}
