@@ -17,7 +17,7 @@ from benchmarks.measure import Gate, gate
 from benchmarks.report import Row
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.derived import Derived
+from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.scores.measures import IntervalScores
 from emphatic.scores.returns import Returns

@@ -134,7 +134,7 @@ def test_it_is_a_module_and_completes_in_a_shell() -> None:
 
 STOPPED = """
 import os, signal, sys
-from emphatic.nexting import runner
+from emphatic.nexting import learning as runner
 from emphatic.cli import app
 at, count = int(sys.argv.pop()), runner.ReadingCounts.add
 

@@ -21,8 +21,7 @@ import emphatic
 from emphatic.cluster import nexting as cluster_nexting
 from emphatic.cluster.driver import Manifest, hold_storage
 from emphatic.cluster.learner import IN_PROCESS
-from emphatic.cluster.nexting import ClusterNexting
-from emphatic.nexting.job import NextingResult
+from emphatic.nexting.runner import NextingResult
 from emphatic.nexting.settings import Settings
 
 FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
@@ -47,8 +46,8 @@ def alone(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def job(table: Path, out: Path, settings: Settings | None = None, **options: Any) -> ClusterNexting:
-    return ClusterNexting(str(table), settings or Settings(), out, address=IN_PROCESS, shards=3, **options)
+def run(table: Path, out: Path, settings: Settings | None = None, **options: Any) -> NextingResult:
+    return cluster_nexting.run(str(table), out=out, config=settings, address=IN_PROCESS, shards=3, **options)
 
 
 def compare(out: Path, alone: Path, tolerance: float = 1e-9) -> None:
@@ -70,7 +69,7 @@ def compare(out: Path, alone: Path, tolerance: float = 1e-9) -> None:
 
 
 def test_the_same_files(table: Path, alone: Path, tmp_path: Path) -> None:
-    result = NextingResult.of(job(table, tmp_path / "out", block=500))
+    result = run(table, tmp_path / "out", block=500)
     assert result.rows == ROWS
     compare(tmp_path / "out", alone)
 
@@ -85,7 +84,7 @@ class Stop(BaseException):
 def test_an_interrupted_run_resumes(
     waiting: int, at: int, block: int, table: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emphatic.cluster.nexting.WAITING", waiting)  # with 1, parts run ahead of the manifest
+    monkeypatch.setattr("emphatic.nexting.learning.WAITING", waiting)  # with 1, parts run ahead of the manifest
     out, storage = tmp_path / "out", tmp_path / "storage"
 
     def stop(phase: str, done: int, total: int) -> None:
@@ -94,18 +93,18 @@ def test_an_interrupted_run_resumes(
 
     options: dict[str, Any] = {"block": block, "checkpoint_every": 0.0, "storage": storage}
     with pytest.raises(Stop):
-        job(table, out, progress=stop, **options).run()
+        run(table, out, progress=stop, **options)
     manifest = Manifest.read(storage)
     assert manifest is not None
     assert manifest.rows >= min(at, ROWS - 1) > 0  # the block that was being looked at is there
     with pytest.raises(ValueError, match="add --resume, or give another --storage"):
-        job(table, out, **options).run()
+        run(table, out, **options)
     with pytest.raises(ValueError, match="another table or with other settings"):
-        job(table, out, settings=Settings(rates=(0.1,)), **options).run(resume=True)
+        run(table, out, settings=Settings(rates=(0.1,)), **options, resume=True)
     with pytest.raises(ValueError, match="give the same --out"):
-        job(table, tmp_path / "other", **options).run(resume=True)
+        run(table, tmp_path / "other", **options, resume=True)
     assert not (tmp_path / "other").exists()
-    job(table, out, **options).run(resume=True)
+    run(table, out, **options, resume=True)
     compare(out, alone)
     assert not storage.exists()
 
@@ -113,7 +112,7 @@ def test_an_interrupted_run_resumes(
 def test_a_storage_that_another_run_uses(table: Path, alone: Path, tmp_path: Path) -> None:
     out, storage = tmp_path / "out", tmp_path / "storage"
     with hold_storage(storage), pytest.raises(ValueError, match=f"storage: another run, process {os.getpid()}"):
-        job(table, out, storage=storage).run()
+        run(table, out, storage=storage)
     assert not out.exists()
     assert not storage.exists()
     storage.mkdir()
@@ -130,7 +129,7 @@ def test_an_error_leaves_what_was_there(table: Path, tmp_path: Path) -> None:
             raise ValueError("no more")
 
     with pytest.raises(ValueError, match="no more"):
-        job(table, tmp_path / "out", progress=fail).run()
+        run(table, tmp_path / "out", progress=fail)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.nexting.runner import Nexting
+from emphatic.nexting.runner import Nexting, NextingResult
 from emphatic.nexting.settings import Settings, default_features
 from emphatic.tables import open_table
 
@@ -187,9 +187,8 @@ def test_damaged_ranges_are_refused(name: str) -> None:
 def test_a_log_is_scored_with_the_features_that_were_learned_from(tmp_path: Path) -> None:
     """The features of the whole log once more start from the ranges of the warm-up, not from where they ended."""
     values = np.nan_to_num(drifting()[:, 0])
-    run = Nexting({"a": values}, Settings(horizons=(5,)), tmp_path / "out")
-    run.run()
-    assert sum(run.horde.features.range_moves["a"]) > 10
+    run = Nexting({"a": values}, Settings(horizons=(5,)), tmp_path / "out").open()
+    assert sum(NextingResult.of(run).model.features.range_moves["a"]) > 10
     maker = f.Features.from_config(run.settings.features or ()).warm_up(values[:500, None], names=["a"])
     again = list(run.phi())
     np.testing.assert_array_equal(np.concatenate([phi.values for phi in again]), maker(values[:, None]).values)

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.nexting.alarm_list import KEPT, AlarmList
-from emphatic.nexting.alarms import Alarms
-from emphatic.nexting.derived import Derived
+from emphatic.nexting.intervals import KEPT, AlarmList, Alarms, Derived
 from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
 

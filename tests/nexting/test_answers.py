@@ -82,7 +82,7 @@ def test_scores_do_not_depend_on_how_the_rows_were_kept(monkeypatch: pytest.Monk
     log = {"x": 1000.0 + np.sin(t / 20) + 0.2 * rng.normal(size=9000), "y": np.cumsum(rng.normal(size=9000)) * 0.1}
     log["y"][::97] = np.nan
     whole = emphatic.nexting.run(log, horizons=[2, 20])
-    monkeypatch.setattr("emphatic.nexting.runner.WAITING", 1)
+    monkeypatch.setattr("emphatic.nexting.learning.WAITING", 1)
     parts = emphatic.nexting.run(log, horizons=[2, 20])
     for one, other in zip(whole.summary, parts.summary, strict=True):
         one.pop("reading", None), other.pop("reading", None)

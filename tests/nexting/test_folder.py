@@ -18,7 +18,7 @@ import emphatic
 from emphatic.common.locks import InUseError
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import Nexting, runner
-from emphatic.nexting.row_digest import RowDigest
+from emphatic.nexting.learning import RowChecksum as RowDigest
 from emphatic.nexting.settings import Settings
 from emphatic.tables import open_table
 from tests.support.processes import COMMAND, Forked, run
@@ -73,7 +73,7 @@ HALT = """
 import sys, time
 from emphatic.nexting import runner
 from emphatic.cli import app
-runner.Nexting._score = lambda run: (print("now", flush=True), time.sleep(120))
+runner.score_log = lambda *_: (print("now", flush=True), time.sleep(120))
 app()
 """
 
@@ -96,11 +96,11 @@ def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:
 def stopped(source: Any, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that learned all rows, and was stopped before it scored them."""
 
-    def stop(run: Nexting) -> None:
+    def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner.Nexting, "_score", stop)
+        patch.setattr(runner, "score_log", stop)
         with pytest.raises(KeyboardInterrupt):
             Nexting(source, Settings(horizons=(2,)), out).run()
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.live import Every
+from emphatic.nexting.predictor import Every
 from emphatic.tables.pipe import LONGEST, line_blocks
 from tests.support.processes import COMMAND, Forked, run
 
@@ -316,7 +316,7 @@ def test_every_must_be_a_count_or_a_duration() -> None:
 @pytest.mark.parametrize(("level", "lines_"), [("WARNING", 2), ("ERROR", 0)])
 def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_: int, tmp_path: Path) -> None:
     code = (
-        "import logging, pathlib; from emphatic.nexting.live import Live, Settings;"
+        "import logging, pathlib; from emphatic.nexting.predictor import Live, Settings;"
         f"logging.basicConfig(); logging.getLogger('emphatic').setLevel('{level}');"
         f"Live(pathlib.Path({str(tmp_path / 'm')!r}), Settings()).run()"
     )
@@ -325,9 +325,9 @@ def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_:
     assert (
         done.stderr.decode().splitlines()
         == [
-            "emphatic: no model yet: warming up on the first 100 readings; until then predictions are the present "
+            "emphatic: no model yet: warming up on the first 576 readings; until then predictions are the present "
             "readings.",
-            "emphatic: stopped after 1 of 100 readings of the warm-up: they are saved; the next run goes on from them.",
+            "emphatic: stopped after 1 of 576 readings of the warm-up: they are saved; the next run goes on from them.",
         ][:lines_]
     )
 

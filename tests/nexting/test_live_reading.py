@@ -20,9 +20,8 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.cli.terminal import FAILURES, report_error
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.first_guesses import FirstGuesses
-from emphatic.nexting.live import Live
-from emphatic.nexting.predictor import Prediction, Predictor
+from emphatic.nexting.predictor import Live, Prediction, Predictor
+from emphatic.nexting.predictor import PersistenceWarmUp as FirstGuesses
 from emphatic.nexting.settings import Settings
 from emphatic.tables import TableError, fields
 from emphatic.tables.pipe import Reading, Readings, TextForm

@@ -36,7 +36,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
-from emphatic.nexting.first_rows import keep_first_rows
+from emphatic.nexting.learning import keep_first_rows
 from emphatic.streams import open_table
 from emphatic.tables.text import Delimited
 from tests.support.processes import COMMAND, Forked, run
@@ -265,7 +265,7 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, str]) -> None:
 
 KILLED = """
 import os, signal, sys
-from emphatic.nexting import runner as nexting
+from emphatic.nexting import learning as nexting
 from emphatic.cli import app
 nexting.SAVE, nexting.WAITING = 0.0, 1
 left = int(sys.argv.pop(1))
@@ -285,7 +285,7 @@ SLOW = """
 import time
 from emphatic.nexting import runner as nexting
 from emphatic.cli import app
-nexting.Nexting._score = lambda run: (print("now", flush=True), time.sleep(60))
+nexting.score_log = lambda *_: (print("now", flush=True), time.sleep(60))
 app()
 """
 
@@ -325,11 +325,11 @@ def test_asked_to_stop_it_says_how_to_go_on(small: Path, tmp_path: Path, number:
 def test_without_the_offline_fit_it_resumes_too(
     small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(run: nexting.Nexting) -> None:
+    def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(nexting.Nexting, "_score", stop)
+        patch.setattr(nexting, "score_log", stop)
         assert call(small, "--horizons", 2, "--out", "out")[0] == 130
     code, said, wrong = call(small, "--horizons", 2, "--out", "out", "--resume", "--no-offline")
     assert (code, wrong) == (0, "")
@@ -347,11 +347,11 @@ def test_resume_knows_its_table_and_settings(
 ) -> None:
     out = tmp_path / "out"
 
-    def stop(run: nexting.Nexting) -> None:
+    def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(nexting.Nexting, "_score", stop)
+        patch.setattr(nexting, "score_log", stop)
         assert call(small, "--horizons", 2, "--out", out)[0] == 130
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     shifted = tmp_path / "shifted.csv"
@@ -383,11 +383,11 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused(
     """It kept no readings to score."""
     out = tmp_path / "out"
 
-    def stop(run: nexting.Nexting) -> None:
+    def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(nexting.Nexting, "_score", stop)
+        patch.setattr(nexting, "score_log", stop)
         assert call(small, "--horizons", 2, "--out", out)[0] == 130
     model = out / ".unfinished" / "model.safetensors"
     horde, more = emphatic.Horde.load_with(model)
@@ -413,10 +413,10 @@ def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
 def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
     small: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(run: nexting.Nexting) -> None:
+    def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(nexting.Nexting, "begin", stop)
+    monkeypatch.setattr(nexting, "learn_log", stop)
     assert call(small, "--out", "a/b/out") == (130, "", "Stopped; nothing was saved.\n")
     assert not Path("a").exists()
 
@@ -529,7 +529,7 @@ def test_an_error_leaves_what_was_there(
     def stop(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(nexting.Nexting, "_score", stop)
+    monkeypatch.setattr(nexting, "score_log", stop)
     out = tmp_path / "out"
     out.mkdir()
     assert call(small, "--out", out) == (2, "", f"Error: {out}: No space left on device.\n")
@@ -676,9 +676,17 @@ def test_default_features_are_of_what_varies() -> None:
     assert [part.of for part in parts if isinstance(part, f.OneHot)] == ["w2", "w50"]
     assert [part.of for part in parts if isinstance(part, f.SoftBins)] == [("x",), f.Trace(("x",), steps=(4, 16))]
     assert not any(isinstance(part, f.TimeOfDay) for part in parts)
-    assert settings.warm_up_rows(100) == 100
-    assert settings.warm_up_rows(3000) == 500
-    assert settings.warm_up_rows(10**9) == 10_000
+
+
+def test_the_warm_up_depends_on_the_horizons_and_not_on_the_length_of_the_log() -> None:
+    for horizon, expected in ((2, 500), (200, 800), (10**6, 10_000)):
+        chosen = settings.Settings(horizons=(horizon,))
+        assert chosen.warm_up_rows(None) == expected
+        for rows in (100, 700, 20_000):
+            table = open_table({"x": np.arange(float(rows))})
+            assert chosen.rows_to_warm_up(table, rows) == min(rows, expected)
+    assert settings.Settings(horizons=("1h",)).warm_up_rows(10.0) == 4 * 360
+    assert settings.Settings(horizons=(2,), questions=({"cumulant": "x", "gamma": 0.999},)).warm_up_rows(None) == 4000
 
 
 # ---------------------------------------------------------------------- how much, how well

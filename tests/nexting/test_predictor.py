@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import emphatic
 from emphatic import GVF
 from emphatic import features as f
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.prediction_lines import LineFormat, _texts, format_lines
-from emphatic.nexting.predictor import ENGINE, Every, Outcome, Prediction, Predictor
+from emphatic.nexting.predictor import ENGINE, Every, LineFormat, Outcome, Prediction, Predictor, _texts, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
 
@@ -312,3 +312,28 @@ def test_numbers_are_written_as_repr_writes_them() -> None:
     ])  # fmt: skip
     assert _texts(values) == [repr(value) for value in values.tolist()]
     assert _texts(np.array([np.nan, np.inf, -np.inf, 0.5])) == ["null", "null", "null", "0.5"]
+
+
+@pytest.mark.parametrize("horizons", [(2, 9), (2, "10min")])
+def test_tables_pipes_and_hordes_warm_up_by_one_rule(horizons: tuple[Any, ...]) -> None:
+    """The same rows have the same predictions, to the last bit, from the end of the warm-up on."""
+    T, expected = 1000, 500 if horizons[1] == 9 else 800  # ten minutes are 200 steps
+    rng, t = np.random.default_rng(3), np.arange(T)
+    log = {"time": 1.7e9 + 3.0 * t, "x": np.sin(t / 20) + 0.1 * rng.normal(size=T), "y": np.cumsum(rng.normal(size=T))}
+    run = emphatic.nexting.run(log, horizons=horizons, time="time")
+    wanted = np.stack([run.predictions.column(name).to_numpy() for name in run.model.names], axis=1)
+    predictor = Predictor(Settings(horizons=horizons, time="time"))
+    rows = [{name: float(column[i]) for name, column in log.items()} for i in t]
+    outcomes = [predictor.take([(i, row)])[0] for i, row in enumerate(rows)]
+    assert predictor.warm_up == expected
+    for i in range(expected - 1, T):
+        outcome = outcomes[i]
+        assert isinstance(outcome, Prediction)
+        np.testing.assert_array_equal(outcome.values, wanted[i])
+    first = outcomes[expected - 2]
+    assert isinstance(first, Prediction)
+    assert not first.derived  # by persistence
+    settings = run.settings
+    features = f.Features.from_config(settings.features or ())
+    horde = Horde(settings.gvfs(), features, settings.rule, rates=settings.rates, least_squares=True, engine=ENGINE)
+    np.testing.assert_array_equal(horde.run(log), wanted)

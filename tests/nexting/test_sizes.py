@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.nexting import related
+from emphatic.nexting import learning as related
 from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.streams import open_table

@@ -20,7 +20,7 @@ import pytest
 
 from emphatic.cli import app
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
-from emphatic.nexting.signals import SignalSketch, signal_plot, thin
+from emphatic.nexting.scoring import SignalSketch, signal_plot, thin
 from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.plots import Store
 from tests.support.browser import found, in_a_browser

@@ -45,7 +45,7 @@ def test_nothing_of_it_is_imported_by_the_package() -> None:
     code = (
         "import sys; [sys.modules.pop(n) for n in list(sys.modules) if n.split('.')[0] in "
         "('emphatic', 'starlette', 'uvicorn', 'paho', 'redis')]\n"
-        "import emphatic, emphatic.nexting.live, emphatic.cli\n"
+        "import emphatic, emphatic.nexting.predictor, emphatic.cli\n"
         "print(sorted(n for n in sys.modules if n.split('.')[0] in ('starlette', 'uvicorn', 'paho', 'redis')"
         " or n.startswith('emphatic.serve')))"
     )

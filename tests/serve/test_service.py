@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from emphatic.common.locks import InUseError
-from emphatic.nexting.prediction_lines import LineFormat, Prediction
-from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
 from emphatic.serve.app import EventStream

@@ -214,7 +214,7 @@ def _load() -> None:
     import emphatic
     import emphatic.cli
     import emphatic.cli.nexting
-    import emphatic.nexting.live
+    import emphatic.nexting.predictor
     import emphatic.serve.app
     import emphatic.serve.service
     from emphatic.nexting.predictor import Predictor

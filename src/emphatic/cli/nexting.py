@@ -23,7 +23,7 @@ from emphatic.cli.terminal import (
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
-    from emphatic.nexting.job import NextingResult
+    from emphatic.nexting.runner import NextingResult
 
 __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 
@@ -65,8 +65,13 @@ def nexting(
         str, typer.Option(help="With a pipe: how often to save the model.", rich_help_panel=_LIVE)
     ] = "30s",
     warm_up: Annotated[
-        int, typer.Option(help="With a pipe and no model: readings to warm up on.", rich_help_panel=_LIVE)
-    ] = 100,
+        int | None,
+        typer.Option(
+            help="With a pipe and no model: readings to warm up on.",
+            show_default="four of the longest horizon, 500 to 10,000",
+            rich_help_panel=_LIVE,
+        ),
+    ] = None,
     ray: Annotated[
         str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
@@ -183,11 +188,11 @@ def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     return Settings.combine(config, **values_of_flags(Settings, flags))
 
 
-def check_live_options(model: Path, no_learn: bool, warm_up: int) -> None:
+def check_live_options(model: Path, no_learn: bool, warm_up: int | None) -> None:
     """ValueError if a model cannot learn from a stream, or predict it, with these options."""
     if no_learn and not model.exists():
         raise ValueError(f"--no-learn needs a model, and there is none at {model}.")
-    if warm_up < 3:
+    if warm_up is not None and warm_up < 3:
         raise ValueError(f"--warm-up must be 3 readings or more. Got {warm_up}.")
 
 
@@ -206,7 +211,7 @@ def _announce(text: str) -> None:
 
 def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
     """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; to overwrite, NAME; to resume, the last of them."""
-    from emphatic.nexting.job import holds_results
+    from emphatic.nexting.runner import holds_results
 
     folder = plain = Path("nexting") / (Path(path).name.split(".")[0] or "table")
     if overwrite:
@@ -221,11 +226,11 @@ def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
 
 def _stopped(folder: Path | None, is_cluster: bool) -> str:
     """What to say after Ctrl-C."""
-    from emphatic.nexting.unfinished import Unfinished
+    from emphatic.nexting.learning import checkpoint_file
 
     if is_cluster:
         return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
-    if folder is not None and Unfinished(folder).checkpoint.exists():
+    if folder is not None and checkpoint_file(folder).exists():
         return f"Stopped; continue with --resume --out {folder}."
     return "Stopped; nothing was saved."
 
@@ -249,10 +254,10 @@ def _follow_pipe(
     no_learn: bool,
     every: str | None,
     save_every: str,
-    warm_up: int,
+    warm_up: int | None,
 ) -> int:
     """The command on a pipe; its exit code."""
-    from emphatic.nexting.live import Every, Live
+    from emphatic.nexting.predictor import Every, Live
     from emphatic.questions import durations
 
     try:
@@ -275,7 +280,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.nexting.reading_facts import reading_lines
+    from emphatic.nexting.runner import ingest_lines
     from emphatic.report.page import NONE
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
@@ -303,7 +308,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     if frozen:
         learners = sum(learner.K or 1 for learner in result.model.learners)
         print(f"{frozen} of {learners} learners are frozen after diverging.")
-    for line in reading_lines(result.reading):
+    for line in ingest_lines(result.reading):
         print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 

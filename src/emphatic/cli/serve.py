@@ -33,7 +33,12 @@ def serve(
         str, typer.Option(help="The address to listen at; any that other machines can reach needs --token-file.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen at; 0 for any that is free.")] = 8765,
-    warm_up: Annotated[int, typer.Option(help="Without a model: readings to warm up on.")] = 100,
+    warm_up: Annotated[
+        int | None,
+        typer.Option(
+            help="Without a model: readings to warm up on.", show_default="four of the longest horizon, 500 to 10,000"
+        ),
+    ] = None,
     save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",
     journal: Annotated[
         Path | None,

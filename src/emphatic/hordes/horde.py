@@ -63,9 +63,22 @@ _NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "horde."), "horde.
 _FUNCTION = "function"
 
 
-def warm_up_rows(rows: int) -> int:
-    """The number of warm-up rows, for ranges, categories and means: a tenth of the log, 500 to 10,000."""
-    return min(rows, 10_000, max(500, rows // 10))
+def warm_up_rows(gammas: Iterable[float | None]) -> int:
+    """The first rows of a stream, from which ranges, categories and means are found: four of the longest horizon.
+
+    They are at least 500 and at most 10,000. A log that ends before is warmed up on with all of its rows. Tables,
+    pipes, services and ``Horde.run`` follow this rule alike. It does not depend on how long a log is: one that is cut
+    short gives the same predictions.
+
+    Args:
+        gammas: The discount γ of each question; None where it varies.
+
+    >>> warm_up_rows([0.5, 0.9]), warm_up_rows([1 - 1 / 1440]), warm_up_rows([None])
+    (500, 5760, 500)
+    """
+    longest = max((gamma for gamma in gammas if gamma is not None), default=0.0)
+    most = 10_000
+    return max(500, min(most, round(4.0 / max(1.0 - longest, 1.0 / most))))
 
 
 class BlockLearner(ABC):
@@ -106,19 +119,20 @@ class BlockLearner(ABC):
         """``warm_up`` on the rows of a block, of these signals and categories. Returns self."""
 
     def warm_up(self, table: object, rows: int | None = None) -> Self:
-        """Find ranges, categories and means from the first rows of a table, a tenth of it (500 to 10,000) by default.
+        """Find ranges, categories and means from the first rows of a table.
 
         Nothing is learned yet: the next row is the first. Returns self.
 
         Args:
             table: A ``Table``, or anything that ``open_table`` opens.
-            rows: The number of rows; by default ``warm_up_rows`` of the table.
+            rows: The number of rows; by default four of the longest horizon, 500 to 10,000. A shorter table is used
+                whole.
         """
         source = self._open(table)
-        if rows is None:
-            rows = warm_up_rows(sum(map(len, source.blocks())) if source.rows is None else source.rows)
         clock = source.clock()
         step = clock.step if self.step is None and clock is not None else self.step
+        if rows is None:
+            rows = warm_up_rows(question.constant_gamma(step) for question in self.questions)
         return self.warm_up_on(source.names, source.categories, next(source.blocks(rows)), step)
 
     def _open(self, table: object) -> Table:

@@ -1,5 +1,12 @@
-"""Intervals around predictions, by online conformal prediction: as many returns as wanted fall inside.
+"""Intervals and alarms: what is computed at each row from the predictions and the readings up to it.
 
+``Derived`` is the one place where such things are made, named and saved. A run on a table writes them as further
+columns of ``predictions.parquet``, a pipe as further entries of each line, and both save their state with the model.
+They depend on the past alone, and on nothing but the predictions, the readings and the gaps, in the order of the rows:
+a run that was interrupted may compute them again from its parts.
+
+Intervals, by online conformal prediction
+-----------------------------------------
 A prediction p of a return G at horizon h = 1 / (1 − γ) has the interval
 
     p ± z exp(ℓ) E √(½ + ½ v)
@@ -33,28 +40,70 @@ Both ends are rounded to three digits of half the width: more mean nothing, and 
 An interval ends where the readings so far end (the least and the largest, and a millionth of their distance beyond), as
 long as returns hardly ever lie beyond: less than a twentieth of the share that may fall outside. A power that was never
 negative gets no negative interval, unless it is predicted to be negative; a signal that keeps rising is not held back.
+
+Alarms
+------
+At a row with reading x, of a signal whose predictions at horizons h = 1 / (1 − γ) were p before and are p' now, there
+are these statistics:
+
+    |x − p| / usual             how far the reading is from the prediction at the shortest horizon
+    1 + run                     how often in a row the same reading has come: a sensor that is stuck
+    |mean of d| / usual         for each horizon, d = (1 − γ) x + γ p' − p being the TD errors, the mean that of about
+                                the last h rows, and of 4 at least: predictions that fail to one side, as they do when
+                                a signal drifts (the unexpected demon error of White 2015, section 7.4)
+
+"usual" is the running mean of what stands above it; in the first, half of it is that of the last 30 rows, so that a
+restless hour is no alarm. Each statistic s is compared with its own past. Of u, which .02 of all rows exceed, and the
+means M₁ of log(s/u) and M₂ of its square above u, the rate at which s is reached, per row, is
+
+    rate = .02 θ (1 + ξ (s/u − 1) / (M₁ (1 − ξ₋)))^(−1/ξ),    ξ₋ = 1 − ½ / (1 − M₁²/M₂),    ξ = M₁ + ξ₋
+
+for any kind of tail (Dekkers, Einmahl & de Haan 1989); θ is the share of exceedances before which there was none, for
+what is large stays so for a while, and an alarm counts when it begins. While little is known, ξ₋ is drawn towards 0,
+a tail like a power. All is learned from the past alone, the last 100,000 rows or so; rows in alarm count for a
+twentieth. The score of the row is
+
+    anomaly = −log₁₀ (1.5 J · the least rate of the J statistics)
+
+with a margin of 1.5, at least 0 and at most 16: a score above 4 begins once in 10,000 rows at most, on a stationary
+stream (measured: .2 to 1 times as often as stated). Where there is nothing to judge by it is 0, and there is no alarm:
+in the first 200 rows, without a reading, and just after a gap.
 """
 
 from __future__ import annotations
 
+import functools
+import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Intervals"]
+from emphatic.engines.compiled import direct
+from emphatic.hordes.horde import Horde
+from emphatic.nexting.settings import FALSE_ALARM_RATE
+
+__all__ = ["ENDS", "OF_A_SIGNAL", "AlarmList", "Alarms", "Derived", "Intervals"]
 
 Array = NDArray[np.float64]
+
+#: What is derived for each question: the ends of its interval.
+ENDS = ("low", "high")
+#: And for each signal: how surprising its reading is, and whether that is an alarm.
+OF_A_SIGNAL = ("anomaly", "alarm")
+
+# ---------------------------------------------------------------------- intervals
 
 #: The share of its weight that a return may lack to be taken as known.
 REST = 0.05
 #: Rows of a question whose returns are waited for at a time, at most.
 WAITING = 256
 #: The state of a question, features of its variance, and what is kept of a row: see the kernel.
-_SCALARS, _FEATURES, _KEPT = 30, 5, 7
+_INTERVAL_SCALARS, _FEATURES, _KEPT = 30, 5, 7
 #: Horizons' worth of known returns from which on coverage can be told: with fewer its own error exceeds 0.04.
 ENOUGH = 100.0
 
@@ -62,7 +111,10 @@ ENOUGH = 100.0
 class Intervals:
     """The intervals of Q questions, and their state from row to row.
 
-    ``signals`` are the places of their signals among the readings, ``gamma`` their discounts, below 1.
+    Args:
+        signals: The place of each question's signal among the readings.
+        gamma: The discounts of the questions (Q,), below 1.
+        coverage: The share of returns that are to fall inside.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(5000, 1))  # to be predicted by its mean, one step ahead
@@ -77,15 +129,25 @@ class Intervals:
         self.coverage = coverage
         Q, delays = len(self.gamma), [_delay(g) for g in self.gamma.tolist()]
         self._every = np.array([-(-delay // WAITING) for delay in delays], np.int64)
-        self._count = -(-np.array(delays, np.int64) // np.maximum(self._every, 1))
-        self._first = np.cumsum(self._count) - self._count
-        self._settings = np.array([1.0 - coverage, NormalDist().inv_cdf(0.5 + 0.5 * coverage)])
-        self.scalars = np.zeros((Q, _SCALARS))
+        count = -(-np.array(delays, np.int64) // np.maximum(self._every, 1))
+        self.scalars = np.zeros((Q, _INTERVAL_SCALARS))
         #: Weights, features of the row before, their trace, b, and features of the row, of each question's variance.
         self.vectors = np.zeros((Q, 5, _FEATURES))
         self.vectors[:, 0, 0] = 1.0
         self.products = np.zeros((Q, _FEATURES, _FEATURES))
-        self.kept = np.zeros((int(self._count.sum()), _KEPT))
+        self.kept = np.zeros((int(count.sum()), _KEPT))
+        self._arguments = (
+            self.signals,
+            self.gamma,
+            np.array([1.0 - coverage, NormalDist().inv_cdf(0.5 + 0.5 * coverage)]),
+            np.cumsum(count) - count,
+            count,
+            self._every,
+            self.kept,
+            self.scalars,
+            self.vectors,
+            self.products,
+        )
 
     def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, Array]:
         """The lower and upper ends, (B, Q) each, of the next B rows: NaN before a signal's first reading.
@@ -93,14 +155,16 @@ class Intervals:
         ``predictions`` (B, Q); ``readings`` (B, S) of all signals, NaN where missing; ``gap`` (B,) marks the rows that
         do not follow the row before.
         """
-        from emphatic.nexting import interval_kernels
-
+        predictions = np.ascontiguousarray(predictions, np.float64)
         low, high = np.empty(predictions.shape), np.empty(predictions.shape)
-        interval_kernels.intervals(
-            np.ascontiguousarray(predictions), np.ascontiguousarray(readings), np.ascontiguousarray(gap), self.signals,
-            self.gamma, self._settings, self._first, self._count, self._every, self.kept, self.scalars, self.vectors,
-            self.products, low, high,
-        )  # fmt: skip
+        _interval_kernel()(
+            predictions,
+            np.ascontiguousarray(readings, np.float64),
+            np.ascontiguousarray(gap, np.bool_),
+            *self._arguments,
+            low,
+            high,
+        )
         return low, high
 
     @property
@@ -120,13 +184,259 @@ class Intervals:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
-        for name, own in self.arrays().items():
-            stored = np.asarray(arrays.get(name))
-            if stored.shape != own.shape or stored.dtype != own.dtype or not np.isfinite(stored).all():
-                raise ValueError(f"the array {name!r} of the intervals does not fit")
-            own[:] = stored
+        _restore(self.arrays(), arrays, "intervals")
+
+
+@functools.cache
+def _interval_kernel() -> Callable[..., None]:
+    from emphatic.nexting.interval_kernels import intervals
+
+    return cast(Callable[..., None], direct(intervals))
+
+
+def _restore(arrays: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], owner: str) -> None:
+    """Fill arrays with what was saved of them; ValueError if that does not fit."""
+    for name, array in arrays.items():
+        stored = np.asarray(saved.get(name))
+        if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
+            raise ValueError(f"the array {name!r} of the {owner} does not fit")
+        array[:] = stored
 
 
 def _delay(gamma: float) -> int:
     """The rows after which a return is taken as known: γᵏ ≤ ``REST``."""
     return 1 if gamma <= REST else math.ceil(math.log(REST) / math.log(gamma) - 1e-9)
+
+
+# ---------------------------------------------------------------------- alarms
+
+#: The state of a signal, of a question and of a tail: see the kernel.
+_ALARM_SCALARS, _ERRORS, _TAIL = 6, 4, 5
+
+
+class Alarms:
+    """The alarms of S signals that have Q questions in all, and their state from row to row.
+
+    Args:
+        signals: The place of each question's signal among the readings.
+        gamma: The discounts of the questions (Q,), below 1.
+        rate: The number of false alarms per row and signal that is tolerated.
+
+    ``places`` (S,) are the places of the signals among the readings.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(5000, 1))
+    >>> x[4000] = 12.0
+    >>> anomaly, alarm = Alarms([0], np.zeros(1), 1e-4)(np.zeros((5000, 1)), x, np.zeros(5000, bool))
+    >>> int(np.argmax(alarm[:, 0])), bool(anomaly[4000, 0] > 4.0)
+    (4000, True)
+    """
+
+    def __init__(self, signals: Sequence[int], gamma: Array, rate: float) -> None:
+        self.rate, self.gamma = rate, np.ascontiguousarray(gamma, np.float64)
+        by_signal: dict[int, list[int]] = {}
+        for q in np.argsort(self.gamma, kind="stable").tolist():
+            by_signal.setdefault(int(signals[q]), []).append(q)
+        self.places = np.array(list(dict.fromkeys(signals)), np.int64)
+        count = np.array([len(by_signal[c]) for c in self.places.tolist()], np.int64)
+        S, H = len(self.places), int(count.max(initial=0))
+        questions = np.zeros((S, H), np.int64)
+        for i, c in enumerate(self.places.tolist()):
+            questions[i, : count[i]] = by_signal[c]
+        self.scalars, self.errors = np.zeros((S, _ALARM_SCALARS)), np.zeros((S, H, _ERRORS))
+        self.tails = np.zeros((S, H + 2, _TAIL))
+        self.tails[:, :, :4] = math.log(3.0), 0.5, 0.5, 1.0  # until more is known
+        self.tails[:, 1, 0] = 0.0
+        threshold = np.array([-math.log10(rate)])
+        self._arguments = (self.places, questions, count, self.gamma, threshold, self.scalars, self.errors, self.tails)
+
+    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+        """The scores and the alarms, (B, S) each, of the next B rows.
+
+        ``predictions`` (B, Q); ``readings`` (B, …) of all signals, NaN where missing; ``gap`` (B,) marks the rows that
+        do not follow the row before.
+        """
+        anomaly = np.empty((len(gap), len(self.places)))
+        alarm = np.empty(anomaly.shape, np.bool_)
+        _alarm_kernel()(
+            np.ascontiguousarray(predictions, np.float64),
+            np.ascontiguousarray(readings, np.float64),
+            np.ascontiguousarray(gap, np.bool_),
+            *self._arguments,
+            anomaly,
+            alarm,
+        )
+        return anomaly, alarm
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        return {"scalars": self.scalars, "errors": self.errors, "tails": self.tails}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        _restore(self.arrays(), arrays, "alarms")
+
+
+@functools.cache
+def _alarm_kernel() -> Callable[..., None]:
+    from emphatic.nexting.alarm_kernels import alarms
+
+    return cast(Callable[..., None], direct(alarms))
+
+
+#: How many alarms are listed with their rows; of the others only their number is.
+KEPT = 50
+
+
+@dataclass(order=True)
+class _Alarm:
+    """Consecutive rows in which a signal is in alarm."""
+
+    score: float
+    row: int
+    signal: str
+    time: float = field(compare=False)
+    rows: int = field(default=0, compare=False)
+
+    def facts(self) -> dict[str, Any]:
+        return {"signal": self.signal, "row": self.row, "time": self.time, "rows": self.rows, "anomaly": self.score}
+
+
+class AlarmList:
+    """The alarms of a whole log: how many each signal raised, and when the highest of them were.
+
+    They are gathered from blocks of rows in order. Consecutive rows in alarm are one.
+
+    Args:
+        signals: The signals, in the order of the columns.
+
+    >>> alarms = AlarmList(["x"])
+    >>> alarms.add(10, np.array([[1.0], [4.5], [6.0], [0.5]]), np.array([[False], [True], [True], [False]]), None)
+    >>> alarms.counts()
+    {'x': {'alarms': 1, 'alarm_rows': 2}}
+    >>> [(alarm["row"], alarm["rows"], alarm["anomaly"]) for alarm in alarms.highest()]
+    [(11, 2, 6.0)]
+    """
+
+    def __init__(self, signals: Sequence[str]) -> None:
+        self._signals = list(signals)
+        self._counts = {name: {"alarms": 0, "alarm_rows": 0} for name in self._signals}
+        self._latest: dict[str, _Alarm] = {}
+        self._highest: list[_Alarm] = []
+
+    def add(
+        self, start: int, anomaly: NDArray[np.float64], alarm: NDArray[np.bool_], time: NDArray[np.float64] | None
+    ) -> None:
+        """The next rows (B, S), from ``start`` on, and their times (B,)."""
+        for c, name in enumerate(self._signals):
+            for t in np.flatnonzero(alarm[:, c]).tolist():
+                latest, score = self._latest.get(name), float(anomaly[t, c])
+                if latest is None or start + t > latest.row + latest.rows:
+                    self._list(latest)
+                    self._counts[name]["alarms"] += 1
+                    latest = _Alarm(score, start + t, name, float("nan") if time is None else float(time[t]))
+                    self._latest[name] = latest
+                latest.score, latest.rows = max(latest.score, score), latest.rows + 1
+                self._counts[name]["alarm_rows"] += 1
+
+    def _list(self, alarm: _Alarm | None) -> None:
+        if alarm is not None:
+            (heapq.heappush if len(self._highest) < KEPT else heapq.heappushpop)(self._highest, alarm)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """For each signal how many alarms it raised, and the rows in alarm."""
+        return self._counts
+
+    def highest(self) -> list[dict[str, Any]]:
+        """The alarms with the highest scores, in the order of their rows."""
+        for name in list(self._latest):
+            self._list(self._latest.pop(name))
+        return [alarm.facts() for alarm in sorted(self._highest, key=lambda alarm: (alarm.row, alarm.signal))]
+
+
+# ---------------------------------------------------------------------- both
+
+
+class Derived:
+    """What is derived for the questions of a horde, and its state from row to row.
+
+    Questions about a signal that have a constant γ < 1 and no policy get intervals: ``questions`` are their places
+    among the horde's. Their ``signals`` get alarms. ValueError if a column would have the name of a question.
+
+    Args:
+        horde: The horde.
+        coverage: The share of returns that are to fall inside their intervals.
+        false_alarm_rate: The number of false alarms per row and signal that is tolerated.
+    """
+
+    def __init__(self, horde: Horde, coverage: float, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
+        gamma = horde.gamma
+        self.questions = np.array(
+            [
+                q
+                for q, question in enumerate(horde.questions)
+                if horde.scaled and question.policy is None and question.cumulant in horde.signals and 0 <= gamma[q] < 1
+            ],
+            np.int64,
+        )
+        signals = [horde.signals.index(horde.questions[q].cumulant) for q in self.questions]
+        self.intervals = Intervals(signals, gamma[self.questions], coverage)
+        self.alarms = Alarms(signals, gamma[self.questions], false_alarm_rate)
+        self.signals = tuple(horde.signals[c] for c in self.alarms.places.tolist())
+        self._Q, self._all = len(gamma), len(self.questions) == len(gamma)
+        #: The columns of ``predictions.parquet``: the name of each, its kind, and its place among those of this kind.
+        self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ENDS]
+        self.names += [(f"{name}.{kind}", kind, i) for i, name in enumerate(self.signals) for kind in OF_A_SIGNAL]
+        twice = {name for name, _, _ in self.names}.intersection(horde.names)
+        if twice:
+            raise ValueError(
+                f"question {min(twice)!r}: this is the name of a column of intervals or alarms. Give it another name."
+            )
+
+    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """What is derived at the next B rows, by kind.
+
+        Args:
+            predictions: The predictions (B, Q).
+            readings: The readings (B, S) of all signals, NaN where missing.
+            gap: The rows (B,) that do not follow the row before.
+
+        Returns:
+            ``low`` and ``high`` (B, Q), NaN where a question has no interval; ``anomaly`` and ``alarm`` (B, S), a
+            column for each of ``signals``.
+        """
+        plain = predictions if self._all else predictions[:, self.questions]
+        low, high = self.intervals(plain, readings, gap)
+        if not self._all:
+            low, high = self._spread(low), self._spread(high)
+        anomaly, alarm = self.alarms(plain, readings, gap)
+        return {"low": low, "high": high, "anomaly": anomaly, "alarm": alarm}
+
+    def _spread(self, ends: Array) -> Array:
+        """Ends of intervals with a column for every question."""
+        columns = np.full((len(ends), self._Q), np.nan)
+        columns[:, self.questions] = ends
+        return columns
+
+    def columns(self, derived: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The columns of ``predictions.parquet``, by name."""
+        return {name: np.ascontiguousarray(derived[kind][:, place]) for name, kind, place in self.names}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What is saved with the horde."""
+        return {f"{owner}.{name}": array for owner, kind in self._kinds() for name, array in kind.arrays().items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what was saved with the horde; afresh, if it was saved without intervals or alarms.
+
+        ValueError if what was saved does not fit.
+        """
+        for owner, kind in self._kinds():
+            prefix = f"{owner}."
+            arrays = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+            if arrays:
+                kind.restore(arrays)
+
+    def _kinds(self) -> list[tuple[str, Intervals | Alarms]]:
+        """Each with the name that its state is saved under."""
+        return [("intervals", self.intervals), ("alarms", self.alarms)]

@@ -11,16 +11,15 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
 from emphatic.learning.inputs import refusal
-from emphatic.nexting.reading_facts import unused_columns
+from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.signals import SignalPlot, Stretch
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import (
     NONE,
@@ -42,9 +41,6 @@ from emphatic.report.page import (
 )
 from emphatic.report.plots import Line, Panel, Plot
 from emphatic.tables import Clock
-
-if TYPE_CHECKING:
-    from emphatic.nexting.runner import Nexting
 
 __all__ = ["FILES", "NextingPage", "ReportInput", "nexting_page", "render_report"]
 
@@ -129,36 +125,38 @@ class ReportInput:
     seconds: Mapping[str, float]
 
     @classmethod
-    def of(cls, run: Nexting) -> ReportInput:
-        """What the report needs of a finished run."""
-        table, hold, counts, makers = run.table, run.horde.hold, run.counts, run.horde.makers
+    def of(cls, scored: Scored, seconds: Mapping[str, float]) -> ReportInput:
+        """What the report needs of a log that has been scored; ``seconds`` says how long each phase took."""
+        learned = scored.learned
+        log, counts, hold, makers = learned.log, learned.counts, learned.horde.hold, learned.horde.makers
+        table = log.table
         held = zip(table.names, hold.missing, hold.longest, strict=True)
         fields = zip(table.names, counts.unreadable, counts.infinite, strict=True)
         return cls(
             name=table.name,
-            settings=run.settings,
+            settings=log.settings,
             signals=list(table.names),
             categories=len(table.categories),
             dated=table.dated,
-            rows=run.rows,
-            span=(run.first_time, run.last_time),
-            learners=run.learners,
+            rows=log.rows,
+            span=scored.span,
+            learners=learned.learners,
             features=max(maker.n for maker in makers),
-            frozen=run.frozen,
-            summary=run.summary,
-            curves=run.curves,
-            plots=run.plots,
-            upcoming=run.upcoming,
-            worst=run.worst,
-            alarms=run.alarms,
-            constant=run.constant,
-            clock=run.clock,
+            frozen=learned.frozen,
+            summary=scored.summary,
+            curves=scored.curves,
+            plots=scored.plots,
+            upcoming=scored.upcoming,
+            worst=scored.worst,
+            alarms=scored.alarms,
+            constant=scored.constant,
+            clock=learned.clock,
             missing={name: (int(missing), int(longest)) for name, missing, longest in held},
             clipped={name: ends for maker in makers for name, ends in maker.clipped.items()},
             unreadable={name: unreadable + infinite for name, unreadable, infinite in fields},
-            ignored=table.ignored | unused_columns(run),
+            ignored=table.ignored | learned.unused_columns(),
             broken=table.broken,
-            seconds=run.seconds,
+            seconds=seconds,
         )
 
 

@@ -1,411 +1,522 @@
 """The main job: a table of readings in; predictions of every signal at every horizon, scores, a report and a model out.
 
+A run has phases, each a function from a record to a record:
+
+    settings → ``open_log`` → Log → ``learn_log`` → Learned → ``score_log`` → Scored → ``write_results``
+
 The table is read through once, in blocks, to learn from; a file of text also once before, to count its rows, on which
-the default horizons and the warm-up depend. Predictions and readings are written in parts, with a checkpoint now and
-then: a run that was killed goes on from the last one, and gives the same bits as if it had not been. Scoring goes
-through the parts (``emphatic.nexting.scoring``). Nothing in memory grows with the rows but one bit a question.
+the default horizons and the warm-up depend. Predictions and readings are written in parts, through which scoring goes
+(``emphatic.nexting.scoring``). Nothing in memory grows with the rows but one bit a question.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
-import time
+import time as clock_time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_folder
 from emphatic.features import Features
-from emphatic.hordes.horde import BLOCK, Horde
-from emphatic.hordes.ridges import LIMIT
-from emphatic.learning.inputs import Active
+from emphatic.hordes.horde import Horde
+from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning
-from emphatic.nexting.derived import Derived
-from emphatic.nexting.first_rows import FIRST, close, keep_first_rows
-from emphatic.nexting.reading_facts import check_rows, reading_facts
-from emphatic.nexting.readings import KeptReadings, ReadingCounts, make_features
-from emphatic.nexting.related import expected_size, make_makers, shares
-from emphatic.nexting.row_digest import RowDigest
-from emphatic.nexting.scoring import Scoring
-from emphatic.nexting.settings import ENGINE, Settings
-from emphatic.nexting.single_answers import differences, write_answers
-from emphatic.nexting.stopping import StopRequest, catch_stop
-from emphatic.nexting.unfinished import Unfinished
-from emphatic.tables import Clock, Hold
-from emphatic.tables.table import Caller, open_source
+from emphatic.nexting.learning import (
+    Announce,
+    Executor,
+    Learned,
+    LocalExecutor,
+    Log,
+    Progress,
+    checkpoint_file,
+    close_table,
+    find_resumption,
+    learn_log,
+    make_features,
+    open_log,
+)
+from emphatic.nexting.scoring import Scored, score_log
+from emphatic.nexting.settings import Settings
+from emphatic.questions.durations import format_duration
+from emphatic.scores.returns import rows_to_score
+from emphatic.stepsizes import StepSize
+from emphatic.tables import Hold, Table
 
-__all__ = ["Nexting", "Progress"]
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-Progress = Callable[[str, int, int], None]
-"""Called with the phase, how much is done, and of how much: 0 while that is not known."""
+__all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "run"]
 
 _log = logging.getLogger(__name__)
 
-#: Seconds of work that a killed run may lose.
-SAVE = 10.0
-#: Numbers that wait to be written, at most: what keeps memory flat.
-WAITING = 1 << 20
-#: How predictions are written.
-_PARQUET: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+#: Names that a line lists at most.
+_LISTED = 6
+#: What a run leaves in its folder.
+FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensors")
 
 
-@dataclass
+# ---------------------------------------------------------------------- the job in one call
+
+
+@dataclass(eq=False)
+class NextingResult:
+    """What ``run`` found.
+
+    - ``summary``: the scores, one dict per signal × horizon, as ``summary.json`` holds them;
+    - ``curves``: the learning curves, one dict for each of those, with the error in each of 20 pieces of the log;
+    - ``model``: the horde, to go on with (``observe``, ``run``) or to ``save``;
+    - ``settings``: all settings, those found from the data too;
+    - ``rows``: how many rows there were; ``seconds``: how long each stage took;
+    - ``out``: the folder that was written, or None.
+    """
+
+    summary: list[dict[str, Any]]
+    curves: list[dict[str, Any]]
+    model: Horde
+    settings: Settings
+    rows: int
+    seconds: dict[str, float]
+    out: Path | None
+    _predictions: Any = field(default=None, repr=False)
+    _page: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, job: Nexting, resume: bool = False) -> NextingResult:
+        """Run a job in this process.
+
+        Args:
+            job: The job.
+            resume: Whether to go on with a run that was stopped.
+        """
+        return run_job(job, LocalExecutor(job.out), resume)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the table was read: its time, step and gaps, rows dropped and columns left out, each with the reason."""
+        facts: dict[str, Any] = self.summary[0]["reading"]
+        return facts
+
+    @property
+    def predictions(self) -> Any:
+        """The predictions, an Arrow table: ``row``, ``time`` where there is one, a column per question, and the ends of
+        its interval, ``.low`` and ``.high``.
+
+        With an output folder they are read from its file when they are first used.
+        """
+        if self._predictions is None and self.out is not None:
+            self._predictions = _read_predictions(self.out)
+        return self._predictions
+
+    def in_memory(self) -> NextingResult:
+        """The same result without its folder: predictions and page are held in memory."""
+        assert self.out is not None
+        page = (self.out / "report.html").read_text("utf-8")
+        return replace(self, out=None, _predictions=_read_predictions(self.out), _page=page)
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The page, as HTML that is complete in itself; with a ``path``, it is also written there."""
+        page = self._page
+        if page is None and self.out is not None:
+            page = (self.out / "report.html").read_text("utf-8")
+        assert page is not None
+        if path is not None:
+            with atomic_file(path) as file:
+                file.write(page.encode())
+        return page
+
+    def __repr__(self) -> str:
+        return f"NextingResult({len(self.summary)} questions, {self.rows:,} rows, {self.model!r})"
+
+
+def run(
+    data: Any,
+    *,
+    predict: str | Sequence[str] | None = None,
+    horizons: float | str | Sequence[float | str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    time: str | bool | None = None,
+    delimiter: str | None = None,
+    sort: bool | None = None,
+    pivot: str | Sequence[str] | bool | None = None,
+    topics: str | Sequence[str] | None = None,
+    stepsize: Any = None,
+    coverage: float | None = None,
+    false_alarm_rate: float | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    offline: bool = True,
+    progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> NextingResult:
+    """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
+
+    ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
+    Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder; of these two, ``topics`` names the topics to read (default:
+    all). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far ahead, in steps
+    or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time`` is the time
+    column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
+    by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
+    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended).
+    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8), and
+    ``false_alarm_rate`` the number of false alarms per row and signal at most (default: 0.0001). ``config``
+    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the
+    arguments override it.
+
+    With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
+    resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
+    nothing is left on the disk; a temporary folder is used meanwhile, and the predictions are then held in memory.
+    ``offline=False`` skips the offline fit that the predictions are compared with. ``progress(phase, done, total)`` is
+    called now and then, with a total of 0 while it is not known; ``announce(text)`` once before learning begins, with
+    how many learners and features there are, and about how much memory and time they will take.
+
+    >>> import numpy as np
+    >>> import emphatic
+    >>> t = np.arange(1000)
+    >>> result = emphatic.nexting.run({"wave": np.sin(t / 9), "level": np.cos(t / 9)}, predict="wave", horizons=[2, 10])
+    >>> result.predictions.column_names[:3]
+    ['row', 'wave@2', 'wave@10']
+    >>> [round(score["variance_explained"], 1) for score in result.summary]
+    [1.0, 1.0]
+    """
+    if out is None and resume:
+        raise refusal("resume", "run", "be given together with the folder to resume, 'out'", "no 'out'")
+    if overwrite and resume:
+        raise ValueError(
+            "overwrite=True starts again and resume=True continues a run that was stopped: give one of them."
+        )
+    settings = Settings.combine(
+        config,
+        predict=predict,
+        horizons=horizons,
+        time=time,
+        delimiter=delimiter,
+        sort=sort,
+        pivot=pivot,
+        topics=topics,
+        stepsize=_config(stepsize),
+        coverage=coverage,
+        false_alarm_rate=false_alarm_rate,
+    )
+    with ExitStack() as stack:
+        if out is not None:
+            folder = Path(out)
+            if not (overwrite or resume):
+                check_free(folder)
+        else:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
+        job = Nexting(data, settings, folder, progress or silent, offline, announce or silent)
+        result = NextingResult.of(job, resume)
+        return result if out is not None else result.in_memory()
+
+
+def silent(*_: Any) -> None:
+    """Says nothing."""
+
+
+def _config(stepsize: Any) -> Any:
+    """How step sizes are found, as settings can hold it."""
+    return stepsize.config() if isinstance(stepsize, StepSize) else stepsize
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether a folder has a file of an earlier run, or what one that was stopped can go on from."""
+    return any((folder / name).exists() for name in FILES) or checkpoint_file(folder).exists()
+
+
+def check_free(folder: Path) -> None:
+    """ValueError if a folder holds results, or a run that was stopped."""
+    if not holds_results(folder):
+        return
+    with hold_folder(folder):  # a run that is still going on is refused as such
+        pass
+    stopped = checkpoint_file(folder).exists()
+    what = (
+        "a run that was stopped: continue it with resume=True, or replace it"
+        if stopped
+        else "the results of an earlier run: choose another folder, or replace them"
+    )
+    raise ValueError(f"{folder}: this folder holds {what} with overwrite=True.")
+
+
+def _read_predictions(folder: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(folder / "predictions.parquet") as file:
+        return file.read(use_threads=False)
+
+
+# ---------------------------------------------------------------------- the job in phases
+
+
+@dataclass(frozen=True, eq=False)
 class Nexting:
-    """A run of ``emphatic nexting`` on one table."""
+    """A run of ``emphatic nexting`` on one table, in steps. ``open`` and ``begin`` return a further run.
+
+    Args:
+        source: The table: data in memory, or the path of a file.
+        settings: What to predict, and how.
+        out: The output folder.
+        progress: Called now and then with the phase, how much is done, and of how much (0 while that is not known).
+        offline: Whether the predictions are compared with an offline fit.
+        announce: Called once before learning begins, with how large the run will be.
+        seconds: Filled in with how long each phase took.
+        opened: The log after ``open``.
+        prepared: The Horde after ``begin``.
+    """
 
     source: Any
     settings: Settings
     out: Path
-    progress: Progress = lambda phase, done, total: None
+    progress: Progress = silent
     offline: bool = True
-    announce: Callable[[str], None] = lambda text: None
+    announce: Announce = silent
     seconds: dict[str, float] = field(default_factory=dict)
+    opened: Log | None = None
+    prepared: Horde | None = None
+
+    #: Why no component answers are scored, where none are.
+    without_answers: ClassVar[str] = LocalExecutor.without_answers
 
     def open(self) -> Nexting:
         """Look at the table, and fill in the settings that were left out."""
-        began = time.perf_counter()
-        self.table = keep_first_rows(
-            open_source(
-                self.source, Caller("run", "data"), time=self.settings.time, delimiter=self.settings.delimiter,
-                sort=bool(self.settings.sort), pivot=self.settings.pivot, words=self.settings.words(),
-                topics=self.settings.topics,
-            )
-        )  # fmt: skip
-        self.rows = self._count()
-        if self.rows < 3:
-            few = "1 row is" if self.rows == 1 else f"{self.rows} rows are"
-            raise ValueError(f"{self.table.name}: {few} too few to learn from; at least 3 are needed.")
-        self.settings = self.settings.filled(self.table, self.rows)
-        check_rows(self.table.name, self.rows, self.settings.horizons or (), self.settings.gammas(self.table))
-        self._spend("reading", began)
-        signals, horizons = self.settings.predict or (), self.settings.horizons or ()
-        _log.info(
-            "%s: %d rows; predicting %s at %s", self.table.name, self.rows, ", ".join(signals),
-            ", ".join(map(str, horizons)),
-        )  # fmt: skip
-        return self
+        log = open_log(self.source, self.settings, self.progress)
+        return replace(self, opened=log, settings=log.settings)
+
+    def begin(self) -> Nexting:
+        """Features and learners as they are before the first row."""
+        job = self if self.opened is not None else self.open()
+        return replace(job, prepared=job.log.warmed_up())
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
-        """Learn, score, and write all four files; returns what ``summary.json`` holds."""
-        self.unfinished = Unfinished(self.out)
-        with hold_folder(self.out):
-            try:
-                return self._run(resume)
-            finally:
-                if hasattr(self, "table"):
-                    close(self.table)
+        """Learn, score, and write all four files.
 
-    def _run(self, resume: bool) -> list[dict[str, Any]]:
-        self.open()
-        self._identity, self._digest = self._identify(), RowDigest()  # before the first rows are let go
-        state = self._load_unfinished() if resume else None
-        try:
-            if state is None:
-                self.unfinished.begin()
-            # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore", UndiscountedWarning)
-                began = time.perf_counter()
-                if state is None:
-                    self.begin()
-                else:
-                    self.horde, self.clock, self.counts = state
-                    self._initial = [maker.save() for maker in self._warm_up().makers]
-                self.derived = self._derive()
-                self.announce(expected_size(self.horde, self.rows).text(self.settings))
-                with catch_stop() as request:
-                    self._learn(began, request)
-                self._spend("learning", began)
-                self._log_learning()
-                began = time.perf_counter()
-                self._score()
-                self._spend("scoring", began)
-                _log.info("scored in %.1f s", self.seconds["scoring"])
-                self._write()
-                _log.info("wrote %s", self.out)
-        except BaseException as error:
-            # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
-            if not self._is_resumable(error, state is not None):
-                self.unfinished.give_up()
-            if isinstance(error, OSError) and error.strerror and not error.filename:
-                error.filename = str(self.out)  # a full disk does not say which
-            raise
-        return self.summary
+        Args:
+            resume: Whether to go on with a run that was stopped.
 
-    def _is_resumable(self, error: BaseException, resumed: bool) -> bool:
-        """Whether what the run leaves after this error is there to resume from."""
-        return (resumed or not isinstance(error, Exception)) and self.unfinished.checkpoint.exists()
+        Returns:
+            What ``summary.json`` holds.
+        """
+        result = NextingResult.of(self, resume)
+        self.seconds.update(result.seconds)
+        return result.summary
 
-    def _log_learning(self) -> None:
-        _log.info("learned from %d rows in %.1f s", self.rows, self.seconds["learning"])
-        for dropped in self.table.dropped.facts():
-            _log.warning(
-                "%s: rows dropped: %d, the first at line %d: %s", self.table.name, dropped["count"], dropped["first"],
-                dropped["why"],
-            )  # fmt: skip
-        if self.frozen:
-            _log.warning("%d of %d learners are frozen after diverging", self.frozen, self.learners)
+    @property
+    def log(self) -> Log:
+        """The log; RuntimeError before ``open``."""
+        if self.opened is None:
+            raise RuntimeError("The table has not been opened: call open() first.")
+        return self.opened
 
-    #: Why no single answers are scored, where none are.
-    without_answers: ClassVar[str] = "with one rate the learner's prediction is the answer"
+    @property
+    def table(self) -> Table:
+        """The table; RuntimeError before ``open``."""
+        return self.log.table
+
+    @property
+    def horde(self) -> Horde:
+        """The Horde as it is before the first row; RuntimeError before ``begin``."""
+        if self.prepared is None:
+            raise RuntimeError("There are no learners yet: call begin() first.")
+        return self.prepared
 
     @property
     def learners(self) -> int:
-        """How many there are."""
+        """The number of learners."""
         return sum(learner.K or 1 for learner in self.horde.learners)
 
     @property
     def frozen(self) -> int:
-        """How many of them have diverged, and stay as they were."""
+        """How many learners have diverged, and stay as they were."""
         return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
 
-    def _spend(self, phase: str, began: float) -> None:
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
-
-    def _count(self) -> int:
-        """The rows of the table, by reading it through where it does not say."""
-        if self.table.rows is not None:
-            return self.table.rows
-        rows = 0
-        for length in self.table.lengths():
-            rows += length
-            self.progress("reading", rows, 0)
-        return rows
-
-    def _check_rows(self, rows: int) -> None:
-        if rows != self.rows:
-            raise ValueError(f"{self.table.name}: the table changed while it was read: {self.rows} rows, then {rows}.")
-
-    # ------------------------------------------------------------------ learning
-
-    def begin(self) -> Nexting:
-        """Features and learners as they are before the first row."""
-        self.clock = self.table.clock()
-        self.counts = ReadingCounts.none(len(self.table.names))
-        self.horde = self._warm_up()
-        self._initial = [maker.save() for maker in self.horde.makers]
-        return self
-
-    def _warm_up(self) -> Horde:
-        clock = self.table.clock()
-        return Horde(
-            self.settings.gvfs(), make_makers(self.settings), self.settings.rule,
-            rates=self.settings.rates, stepsize=self.settings.stepsize, step=None if clock is None else clock.step,
-            least_squares=self.settings.least_squares, engine=ENGINE,
-        ).warm_up(self.table, self.settings.rows_to_warm_up(self.table, self.rows))  # fmt: skip
-
-    def _derive(self) -> Derived:
-        """What is derived from the predictions, as it is after the rows that parts have been written of."""
-        derived = Derived(self.horde, self.settings.coverage, self.settings.false_alarm_rate)
-        for begin in self.unfinished.begins("readings"):
-            readings = KeptReadings.from_table(self.unfinished.read("readings", begin), self.table.categories)
-            table = self.unfinished.read("predictions", begin)
-            predictions = np.stack([table.column(name).to_numpy() for name in self.horde.names], axis=1)
-            derived(predictions, readings.values, readings.gap)
-        return derived
-
-    def _features(self, which: int) -> Features:
-        """One of the makers of features as it was before the first row."""
-        return Features.load(*self._initial[which])
-
-    def _load_unfinished(self) -> tuple[Horde, Clock | None, ReadingCounts] | None:
-        """The state of an unfinished run; None if there is none to resume."""
-        if not self.unfinished.checkpoint.exists():
-            if self.unfinished.begun or not (self.out / "model.safetensors").exists():
-                return None
-            raise ValueError(f"{self.out}: nothing to resume: the run there is finished.")
-        horde, more = self.unfinished.load()
-        if (
-            more.get("settings") != self.settings.table()
-            or more.get("table") != self._identity | {"is": more.get("table", {}).get("is")}
-            or ("run" in more and not self._has_read(horde.rows, more))
-        ):
-            raise ValueError(
-                f"{self.out}: the unfinished run there is of another table or with other settings. "
-                "Resume with the same, or start again with --overwrite."
-            )
-        if "counts" not in more or "run" not in more:
-            raise ValueError(
-                f"{self.out}: the unfinished run there is of an earlier version. Start again with --overwrite."
-            )
-        self.seconds["learning"] = more["seconds"]
-        self.unfinished.drop(horde.rows)
-        clock = None if more["clock"] is None else Clock.restore(more["clock"])
-        return horde, clock, ReadingCounts(**more["counts"])
-
-    def _identify(self) -> dict[str, Any]:
-        """What tells this table from another, before its rows are read; and an id for the run."""
-        first = RowDigest()
-        first.add(next(self.table.blocks(FIRST)))
-        size = os.path.getsize(self.source) if isinstance(self.source, str | os.PathLike) else None
-        names, categories = list(self.table.names), list(self.table.categories)
-        identity = {"rows": self.rows, "names": names, "categories": categories, "bytes": size}
-        text = json.dumps([identity, self.settings.table(), first.hexdigest()])
-        self.unfinished.run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
-        return identity
-
-    def _has_read(self, rows: int, more: dict[str, Any]) -> bool:
-        """Whether these are the rows that an unfinished run has read: all of them are read again."""
-        for block in self.table.blocks(BLOCK):
-            self._digest.add(block, rows - self._digest.rows)
-            self.progress("checking", self._digest.rows, rows)
-            if self._digest.rows >= rows:
-                break
-        return (self._digest.hexdigest(), self.unfinished.run_id) == (more["table"]["is"], more["run"])
-
-    def _learn(self, began: float, request: StopRequest) -> None:
-        """All rows from where the horde stands; parts and checkpoints as it goes, and one before it stops."""
-        spent = self.seconds.get("learning", 0.0)
-        begin, saved = self.horde.rows, time.perf_counter()
-        if begin == self.rows:  # stopped while scoring
-            return
-        readings: list[KeptReadings] = []
-        answers: list[NDArray[np.float64]] = []
-        numbers: list[NDArray[np.int64]] = []
-        singles: list[dict[str, NDArray[np.float32]]] = []
-        for block, predictions in self.horde.blocks(self.table, self.clock, begin):
-            self.counts.gaps += int(block.gap.sum())
-            numbers.append(block.numbers)
-            readings.append(KeptReadings(block.values, block.time, block.gap, block.labels))
-            answers.append(predictions)
-            if self.horde.rows > self.rows // 2:  # where they are scored
-                singles.append(differences(self.horde.answers, predictions))
-            self.counts.add(block)
-            self._digest.add(block)
-            rows, now = self.horde.rows, time.perf_counter()
-            self.progress("learning", rows, self.rows)
-            width = predictions.shape[1] * (1 + len(self.horde.answers)) + block.values.shape[1] + len(block.labels)
-            full = (rows - begin) * width >= WAITING
-            due = now - saved >= SAVE or request.signal is not None
-            # Always after whole blocks, but for the end: a run that goes on from here cuts the rows at the same places.
-            if full or due or rows == self.rows:
-                write_answers(self.unfinished, rows, singles)
-                self._write_part(begin, KeptReadings.join(readings), np.concatenate(answers), np.concatenate(numbers))
-                begin, readings, answers, numbers, singles = rows, [], [], [], []
-                if due or rows == self.rows:
-                    more = self._more(spent + now - began) | {"counts": asdict(self.counts)}
-                    self.unfinished.save(self.horde, more | self.derived.state())
-                    saved = time.perf_counter()
-                    request.stop()
-        self._check_rows(self.horde.rows)
-
-    def _more(self, seconds: float) -> dict[str, Any]:
-        """What a run needs to go on, beside the horde."""
-        clock = None if self.clock is None else self.clock.state()
-        when = [self.table.time, self.table.a_second]
-        table = self._identity | {"is": self._digest.hexdigest()}
-        more: dict[str, Any] = {
-            "settings": self.settings.table(),
-            "table": table,
-            "run": self.unfinished.run_id,
-            "clock": clock,
-        }
-        more["seconds"] = seconds
-        return more | {"when": when, "notation": self.table.notation.config()}
-
-    def _write_part(
-        self, begin: int, readings: KeptReadings, predictions: NDArray[np.float64], numbers: NDArray[np.int64]
-    ) -> None:
-        """A part of the readings, then of ``predictions.parquet``; ``numbers`` are those of the rows in the file."""
-        columns: dict[str, Any] = {"row": numbers}
-        if readings.time is not None:
-            columns["time"] = _stamps(readings.time, self.table.zone) if self.table.dated else readings.time
-        columns |= dict(zip(self.horde.names, predictions.T, strict=True))
-        columns |= self.derived.columns(self.derived(predictions, readings.values, readings.gap))
-        self.unfinished.write("readings", begin, readings.columns())
-        self.unfinished.write("predictions", begin, columns)
-
-    # ------------------------------------------------------------------ scoring
-
-    def _score(self) -> None:
-        """Score what was kept, and write the predictions as one file on the way."""
-        import pyarrow.parquet as pq
-
-        names, horizons = self.settings.predict or (), self.settings.horizons or ()
-        plain = self.horde.names[: len(names) * len(horizons)]
-        scoring = Scoring(
-            self.unfinished, self.table.names, self.table.categories, names, horizons,
-            self.horde.gamma[: len(horizons)], plain, self.rows, self.counts, self._features,
-            shares(self.settings, plain), self.table.dated, self.offline, self.settings.coverage,
-            self.derived.intervals.calibrated,
-            lambda done, total: self.progress("scoring", done, total),
-        )  # fmt: skip
-        with ExitStack() as stack:
-            writer: Any = None
-
-            def write(part: Any) -> None:
-                nonlocal writer
-                if writer is None:
-                    path = self.unfinished.folder / "predictions"
-                    writer = stack.enter_context(pq.ParquetWriter(path, part.schema, **_PARQUET))
-                writer.write_table(part)
-
-            found = scoring.score(write)
-        for score in found.summary:
-            if not score["answers"]:
-                score["reasons"]["answers"] = self.without_answers
-            elif not any(name.startswith("ridge") for name in score["answers"]):
-                score["reasons"]["answers"] = (
-                    f"no ridges: more than {LIMIT:,} features would take too long to solve for"
-                )
-        self.summary, self.curves, self.plots, self.constant = found.summary, found.curves, found.plots, found.constant
-        self.alarms = found.alarms
-        self.upcoming, self.worst, (self.first_time, self.last_time) = found.upcoming, found.worst, found.span
-
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """The signals to predict, (T, C), the last reading held; which of them are missing; and rows after a gap, (T,).
+        """All rows of the table at once.
 
-        All rows at once, for those who need them so.
+        Returns:
+            The signals to predict (T, C), the last reading held where one is missing; which of them are missing; and
+            the rows (T,) that do not follow the row before.
         """
-        at = [self.table.names.index(name) for name in self.settings.predict or ()]
-        hold = Hold(len(self.table.names))
-        parts = [(*hold.fill(rows.values), rows.gap) for rows in self._rows()]
-        held, missing, gap = (np.concatenate([part[i] for part in parts]) for i in range(3))
-        self._check_rows(len(gap))
-        return held[:, at], missing[:, at], gap
+        log = self.log
+        places = [log.table.names.index(name) for name in log.settings.predict or ()]
+        hold = Hold(len(log.table.names))
+        blocks = [(*hold.fill(rows.values), rows.gap) for rows in log.log_rows()]
+        readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
+        log.check_rows(len(gap))
+        return readings[:, places], missing[:, places], gap
 
     def phi(self) -> Iterator[Active]:
         """The features of the whole table, from the start; where questions have their own, those of the first."""
-        maker, hold = self._features(0), Hold(len(self.table.names))
-        for rows in self._rows():
+        log = self.log
+        maker = Features.load(*(self.prepared or log.warmed_up()).makers[0].save())
+        hold = Hold(len(log.table.names))
+        for rows in log.log_rows():
             yield Active(*make_features(maker, rows, *hold.fill(rows.values)))
 
-    def _rows(self) -> Iterator[KeptReadings]:
-        """The table from the start, in blocks."""
-        for block in self.table.blocks(BLOCK):
-            yield KeptReadings(block.values, block.time, block.gap, block.labels)
 
-    # ------------------------------------------------------------------ writing
+def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
+    """All phases of a job, with its output folder held against other runs.
 
-    def _write(self) -> None:
-        """The other files, then all four in their places."""
-        from emphatic.nexting.report import ReportInput, render_report
+    Args:
+        job: The table, the settings and the output folder.
+        executor: Who learns.
+        resume: Whether to go on with a run that was stopped.
+    """
+    with hold_folder(job.out), ExitStack() as stack:
+        log = open_log(job.source, job.settings, job.progress)
+        stack.callback(close_table, log.table)
+        resumption = find_resumption(log, job.out, executor, resume, job.progress)
+        try:
+            # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UndiscountedWarning)
+                learned = learn_log(log, executor, resumption, job.progress, job.announce)
+                _log_learning(learned)
+                scored = score_log(learned, job.offline, job.progress)
+                _log.info("scored in %.1f s", scored.seconds)
+                seconds = write_results(scored, job.out)
+                _log.info("wrote %s", job.out)
+        except BaseException as error:
+            # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
+            if not executor.is_resumable(error, resumption.point is not None):
+                with suppress(OSError):
+                    resumption.store.clear()
+            if isinstance(error, OSError) and error.strerror and not error.filename:
+                error.filename = str(job.out)  # a full disk does not say which
+            raise
+    return NextingResult(scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
 
-        began, folder = time.perf_counter(), self.unfinished.folder
-        self.reading = reading_facts(self)
-        self.summary[0]["reading"] = self.reading
-        text = json.dumps(self.summary, indent=1, allow_nan=False, ensure_ascii=False)
-        (folder / "summary").write_text(text, "utf-8")
-        self._spend("report", began)
-        (folder / "report").write_text(render_report(ReportInput.of(self)), "utf-8")
-        self.unfinished.finish(
-            {"predictions": "predictions.parquet", "summary": "summary.json", "report": "report.html"}
+
+def _log_learning(learned: Learned) -> None:
+    table = learned.log.table
+    _log.info("learned from %d rows in %.1f s", learned.log.rows, learned.seconds)
+    for dropped in table.dropped.facts():
+        _log.warning(
+            "%s: rows dropped: %d, the first at line %d: %s",
+            table.name,
+            dropped["count"],
+            dropped["first"],
+            dropped["why"],
         )
+    if learned.frozen:
+        _log.warning("%d of %d learners are frozen after diverging", learned.frozen, learned.learners)
 
 
-def _stamps(seconds: NDArray[np.float64], zone: str | None) -> Any:
-    """Times as Arrow has them, in their zone if they have one."""
-    import pyarrow as pa
+def write_results(scored: Scored, out: Path) -> dict[str, float]:
+    """Write the summary and the page, and put all four files in their places.
 
-    known = np.isfinite(seconds)
-    micro = np.where(known, np.round(seconds * 1e6), 0).astype(np.int64)
-    return pa.array(micro, mask=~known).cast(pa.timestamp("us", zone))
+    Returns:
+        How long each phase took.
+    """
+    from emphatic.nexting.report import ReportInput, render_report
+
+    began, learned = clock_time.perf_counter(), scored.learned
+    store = learned.store
+    scored.summary[0]["reading"] = ingest_summary(scored)
+    text = json.dumps(scored.summary, indent=1, allow_nan=False, ensure_ascii=False)
+    (store.folder / "summary").write_text(text, "utf-8")
+    seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
+    seconds["report"] = clock_time.perf_counter() - began
+    (store.folder / "report").write_text(render_report(ReportInput.of(scored, seconds)), "utf-8")
+    # The checkpoint comes last: until then the run can be resumed.
+    for name in FILES:
+        os.replace(store.folder / (name if name == "model.safetensors" else name.partition(".")[0]), out / name)
+    store.clear()
+    return seconds
+
+
+# ---------------------------------------------------------------------- how the table was read
+
+
+def ingest_summary(scored: Scored) -> dict[str, Any]:
+    """How the table of a scored log was read.
+
+    That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
+    the times that go back; whether the rows were ``sorted``, and the columns that were ``pivoted``; ``unscored`` are
+    signals and horizons without a score, and why.
+    """
+    learned = scored.learned
+    log, clock, table = learned.log, learned.clock, learned.log.table
+    step = None if clock is None or not np.isfinite(clock.step) else clock.step
+    facts: dict[str, Any] = table.facts() | {
+        "rows": log.rows,
+        "step": step,
+        "step_text": None if step is None else format_duration(step) if table.dated else f"{step:g}",
+        "gaps": learned.counts.gaps,
+        "backwards": 0 if clock is None else clock.backwards,
+        "sorted": bool(log.settings.sort),
+        "pivoted": list(log.settings.pivot) if isinstance(log.settings.pivot, tuple) else [],
+        "unscored": _unscored(scored),
+    }
+    facts["columns_left_out"] += [{"name": name, "why": why} for name, why in learned.unused_columns().items()]
+    return facts
+
+
+def _unscored(scored: Scored) -> list[dict[str, Any]]:
+    learned, settings = scored.learned, scored.learned.log.settings
+    unscored: list[dict[str, Any]] = []
+    for name in settings.predict or ():
+        if learned.counts.first[learned.log.table.names.index(name)] < 0:
+            unscored.append({"signal": name, "why": "it has no reading in the whole log"})
+        elif name in scored.constant:
+            unscored.append({"signal": name, "why": "it never changes"})
+    for horizon, gamma in zip(settings.horizons or (), learned.horde.gamma, strict=False):
+        needed = rows_to_score(float(gamma))
+        if learned.log.rows < needed:
+            why = f"the log is too short: {needed:,} rows would do"
+            unscored.append({"horizon": horizon, "why": why, "rows": needed})
+    return unscored
+
+
+def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
+    """The facts, as the last lines of a run."""
+    time = facts["time"]
+    if "why" in time:
+        lines = [f"No time column: {time['why']}. {_many(facts['gaps'], 'gap')}."]
+    else:
+        zone = f", zone {time['zone']}" if time["zone"] else ""
+        step = f"usual step {facts['step_text']}" if facts["step_text"] else "no step"
+        back = f", {facts['backwards']:,} of them where time goes back" if facts["backwards"] else ""
+        columns = " and ".join(map(repr, time["columns"]))
+        lines = [f"Time: {columns} ({time['format']}{zone}); {step}; {_many(facts['gaps'], 'gap')}{back}."]
+    if facts["pivoted"]:
+        sensor, *values = map(repr, facts["pivoted"])
+        lines.append(f"Pivoted: a column of {' and '.join(values)} for each {sensor}.")
+    if facts["sorted"]:
+        lines.append("Rows sorted by time.")
+    if facts["rows_dropped"]:
+        why = "; ".join(
+            f"{drop['count']:,} × {drop['why']} (first: {drop['first']:,})" for drop in facts["rows_dropped"]
+        )
+        lines.append(f"Rows dropped: {why}.")
+    if facts["rows_short"]:
+        lines.append(f"Short rows: {facts['rows_short']:,}; the fields that are not there count as missing.")
+    if facts.get("percent"):
+        lines.append(f"Percent signs left out (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
+    if facts["columns_left_out"]:
+        unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
+        lines.append(f"Columns left out: {_list(unused)}.")
+    if facts["unscored"]:
+        reasons = [f"{item.get('signal', item.get('horizon'))!s} ({item['why']})" for item in facts["unscored"]]
+        lines.append(f"Not scored: {_list(reasons)}.")
+    return lines
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _list(words: Sequence[str]) -> str:
+    unlisted = f" and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
+    return ", ".join(words[:_LISTED]) + unlisted

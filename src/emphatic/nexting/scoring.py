@@ -1,11 +1,12 @@
 """Scoring what a run kept: backwards through the readings for the returns, then forwards for all that needs them.
 
-A return needs the future. So the readings are gone through backwards once, and what each part needs to know of the
-rows after it is noted. Then all parts are gone through forwards: the returns of a part are computed again from that
+A return needs the future. So the readings are gone through backwards once, and what each block needs to know of the
+rows after it is noted. Then all blocks are gone through forwards: the returns of a block are computed again from that
 note, its features are made, the offline fit sums the first half and predicts the second, and sums and plots are
 gathered. What is held in memory is one part, the sums, and one bit for each question and row of the first half. If
 questions have features of their own, and the sums of all would take too much memory, the first half is gone through
-once for some of them at a time.
+once for some of them at a time. Blocks begin at multiples of ``BLOCK``, whatever parts the rows were written in: no
+sum depends on when a run was interrupted.
 
 A row's features are made once here, and once while learning. To make them once in all they would have to be kept,
 some tens of numbers a row, for the offline fit needs them together with returns that learning does not know yet: its
@@ -16,38 +17,268 @@ Without the offline fit they are not made here at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time as clock_time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from emphatic.common.parts import PartReader
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
-from emphatic.nexting.alarm_list import AlarmList
-from emphatic.nexting.readings import Array, KeptReadings, ReadingCounts, make_features
-from emphatic.nexting.signals import SignalPlot, SignalSketch
-from emphatic.nexting.single_answers import KeptAnswers
-from emphatic.nexting.unfinished import Unfinished
+from emphatic.hordes.ridges import LIMIT
+from emphatic.learning.inputs import refusal
+from emphatic.nexting.intervals import AlarmList
+from emphatic.nexting.learning import Learned, LogRows, Progress, make_features, shares
 from emphatic.scores.baselines import ROOM, FirstHalf, OfflineFit, PlainAnswers
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
 from emphatic.tables import Hold
 
-__all__ = ["Scoring", "ScoringResult"]
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+__all__ = ["Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log", "signal_plot", "thin"]
+
+Array = NDArray[np.float64]
 #: How many of the largest errors are reported.
 WORST = 10
 #: Why there is no offline fit where none was wanted.
 SKIPPED = "skipped, as requested with --no-offline"
 
 
-class ScoringResult(NamedTuple):
-    """Scores and learning curves, a dict a question; a plot a signal; the signals that never changed; the predictions
-    from the last row, a dict a signal; the largest error of each signal, the worst first; the first and last time."""
+# ---------------------------------------------------------------------- plots of signals
 
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of the log, arrays of one length.
+
+    Args:
+        x: Row numbers, or times (datetime64 or ISO strings).
+        reading: The signal.
+        predictions: An array a horizon in the signal's own unit, NaN where unknown.
+        returns: The actual returns, an array a horizon.
+        each: The rows of which each point is the mean.
+        low: The lower ends of the predictions' intervals, an array a horizon.
+        high: Their upper ends.
+        alarm: The reading in rows in alarm and beside them, NaN elsewhere; None if there is no alarm.
+    """
+
+    x: NDArray[Any]
+    reading: Array
+    predictions: Mapping[Hashable, Array]
+    returns: Mapping[Hashable, Array]
+    each: int = 1
+    low: Mapping[Hashable, Array] = field(default_factory=dict)
+    high: Mapping[Hashable, Array] = field(default_factory=dict)
+    alarm: Array | None = None
+
+
+@dataclass(frozen=True)
+class SignalPlot:
+    """A signal by name: some rows one by one, and the whole log in coarse steps (None: those rows are all)."""
+
+    name: str
+    close: Stretch
+    whole: Stretch | None = None
+
+
+class _Means:
+    """Means of each run of ``each`` rows (the last may be shorter), of several columns, of what is not NaN."""
+
+    def __init__(self, rows: int, columns: int, each: int) -> None:
+        self._each = each
+        self._total = np.zeros((-(-rows // each), columns))
+        self._count = np.zeros(self._total.shape)
+
+    def add(self, start: int, columns: Array) -> None:
+        """The next rows (B, columns), from ``start`` on."""
+        known = ~np.isnan(columns)
+        run = start // self._each
+        starts = np.maximum(np.arange(run * self._each, start + len(columns), self._each) - start, 0)
+        runs = slice(run, run + len(starts))
+        self._count[runs] += np.add.reduceat(known.astype(np.float64), starts, axis=0)
+        self._total[runs] += np.add.reduceat(np.where(known, columns, 0.0), starts, axis=0)
+
+    def means(self) -> Array:
+        return np.where(self._count > 0, self._total / np.maximum(self._count, 1), np.nan)
+
+
+def thin(values: ArrayLike, each: int) -> Array:
+    """The mean of each run of ``each`` values (the last run may be shorter), of those that are not NaN.
+
+    >>> thin([1.0, 3.0, 5.0, float("nan"), 9.0], 2)
+    array([2., 5., 9.])
+    """
+    array = np.asarray(values, np.float64)
+    if each == 1 or not len(array):
+        return array
+    means = _Means(len(array), 1, each)
+    means.add(0, array[:, None])
+    return means.means()[:, 0]
+
+
+class SignalSketch:
+    """The plot of a signal, gathered from blocks of its rows in order: memory does not grow with the rows.
+
+    Args:
+        name: The signal.
+        rows: The number of rows.
+        predictions: The horizons of the predictions.
+        returns: The horizons of the returns.
+        last: The last row whose return is known at every horizon: the close-up ends a tenth of itself after it, for at
+            the end of the log a long horizon would have nothing to be compared with.
+        most: The number of points at most.
+        intervals: The horizons that have intervals.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: int,
+        predictions: Sequence[Hashable],
+        returns: Sequence[Hashable],
+        last: int,
+        most: int = 2000,
+        intervals: Sequence[Hashable] = (),
+    ) -> None:
+        self._name, self._horizons = name, [list(horizons) for horizons in (predictions, returns, intervals, intervals)]
+        columns = 2 + sum(len(horizons) for horizons in self._horizons)
+        self._end = min(rows, max(most, last + most // 10))
+        self._begin = max(0, self._end - most)
+        self._close = np.empty((self._end - self._begin, columns))
+        self._each = -(-rows // most)
+        self._whole = _Means(rows, columns, self._each) if rows > most else None
+        self._x: list[NDArray[Any]] = []
+        self._starts: list[NDArray[Any]] = []
+
+    def add(
+        self,
+        start: int,
+        x: NDArray[Any],
+        reading: Array,
+        predictions: Sequence[Array],
+        returns: Sequence[Array],
+        low: Sequence[Array] = (),
+        high: Sequence[Array] = (),
+        alarm: Array | None = None,
+    ) -> None:
+        """The next rows, from ``start`` on: where they are along x, a column for each horizon, and the readings in
+        alarm, NaN elsewhere."""
+        marked = np.full(len(reading), np.nan) if alarm is None else alarm
+        columns = np.stack([reading, *predictions, *returns, *low, *high, marked], axis=1)
+        a, b = (min(max(edge - start, 0), len(x)) for edge in (self._begin, self._end))
+        if a < b:
+            self._close[start + a - self._begin : start + b - self._begin] = columns[a:b]
+            self._x.append(x[a:b].copy())  # a view would keep all of x
+        if self._whole is not None:
+            self._whole.add(start, columns)
+            starts = x[-start % self._each :: self._each]
+            if len(starts):
+                self._starts.append(starts.copy())
+
+    def plot(self) -> SignalPlot:
+        """What was gathered."""
+        close = self._stretch(np.concatenate(self._x) if self._x else np.empty(0), self._close, 1)
+        if self._whole is None:
+            return SignalPlot(self._name, close)
+        whole = self._stretch(np.concatenate(self._starts), self._whole.means(), self._each)
+        return SignalPlot(self._name, close, whole)
+
+    def _stretch(self, x: NDArray[Any], columns: Array, each: int) -> Stretch:
+        holes = _holes(x)
+        drawn = iter([np.insert(column, holes, np.nan) for column in columns.T])
+        reading = next(drawn)
+        predictions, returns, low, high = ({horizon: next(drawn) for horizon in kind} for kind in self._horizons)
+        alarm = _widen(next(drawn), reading)
+        return Stretch(np.insert(x, holes, x[holes]), reading, predictions, returns, each, low, high, alarm)
+
+
+def signal_plot(
+    name: str,
+    x: ArrayLike,
+    reading: ArrayLike,
+    predictions: Mapping[Any, ArrayLike],
+    returns: Mapping[Any, ArrayLike],
+    most: int = 2000,
+) -> SignalPlot:
+    """The plot of a signal from all its rows: ``most`` of them as they are, and all in at most ``most`` means.
+
+    The close-up ends a tenth of itself after the last row whose return is known at every horizon (see
+    ``SignalSketch``).
+
+    Args:
+        name: The signal.
+        x: Row numbers, or times.
+        reading: The signal's readings.
+        predictions: The predictions of each horizon.
+        returns: The actual returns of each horizon.
+        most: The number of points at most.
+    """
+    rows = np.asarray(x)
+    if rows.dtype.kind in "UO":
+        rows = rows.astype("datetime64[ms]")
+    columns = {"reading": reading}
+    columns |= {f"predictions[{h!r}]": y for h, y in predictions.items()}
+    columns |= {f"returns[{h!r}]": y for h, y in returns.items()}
+    for column, y in columns.items():
+        if np.shape(y) != (len(rows),):
+            raise refusal(column, "signal_plot", f"have shape ({len(rows)},), that of x", f"shape {np.shape(y)}")
+    whole, ours, truth = (
+        [np.asarray(y, np.float64) for y in many] for many in ([reading], predictions.values(), returns.values())
+    )
+    ends = [np.flatnonzero(~np.isnan(y)) for y in truth]
+    known_until = min((int(known[-1]) for known in ends if len(known)), default=len(rows))
+    sketch = SignalSketch(name, len(rows), list(predictions), list(returns), known_until, most)
+    sketch.add(0, rows, whole[0], ours, truth)
+    return sketch.plot()
+
+
+def _widen(marked: Array, reading: Array) -> Array | None:
+    """What is marked, and the reading beside it: a single point would not be seen. None if nothing is."""
+    here = ~np.isnan(marked)
+    if not here.any():
+        return None
+    beside = np.zeros(len(here), np.bool_)
+    beside[1:] |= here[:-1]
+    beside[:-1] |= here[1:]
+    return np.where(here, marked, np.where(beside, reading, np.nan))
+
+
+def _holes(x: NDArray[Any]) -> NDArray[np.intp]:
+    """Where a gap in time is: before these positions a line breaks rather than cross it."""
+    if x.dtype.kind != "M" or len(x) < 3:
+        return np.empty(0, np.intp)
+    steps = np.diff(x.astype("datetime64[ms]").astype(np.int64))
+    return np.flatnonzero(steps > 5 * np.median(steps)) + 1
+
+
+# ---------------------------------------------------------------------- scores
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A log that has been scored.
+
+    Args:
+        learned: The log after learning.
+        summary: The scores, a dict a question.
+        curves: The learning curves, a dict a question.
+        plots: A plot a signal.
+        constant: The signals that never changed.
+        upcoming: The predictions from the last row, a dict a signal.
+        worst: The largest error of each signal, the worst first.
+        alarms: The alarms with the highest scores.
+        span: The first and the last time; None without times.
+        seconds: How long scoring took.
+    """
+
+    learned: Learned
     summary: list[dict[str, Any]]
     curves: list[dict[str, Any]]
     plots: list[SignalPlot]
@@ -56,245 +287,336 @@ class ScoringResult(NamedTuple):
     worst: list[dict[str, Any]]
     alarms: list[dict[str, Any]]
     span: tuple[float | None, float | None]
+    seconds: float
+
+
+def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
+    """Score the plain questions of a log: each signal that is predicted at each horizon.
+
+    On the way the predictions are written as one file, ``predictions``, beside their parts.
+
+    Args:
+        learned: The log after learning.
+        offline: Whether the predictions are compared with an offline fit.
+        progress: Called now and then.
+    """
+    import pyarrow.parquet as pq
+
+    began = clock_time.perf_counter()
+    with ExitStack() as stack:
+        writers: list[pq.ParquetWriter] = []
+
+        def write(table: pa.Table) -> None:
+            if not writers:
+                path = learned.store.folder / "predictions"
+                writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
+                writers.append(stack.enter_context(writer))
+            writers[0].write_table(table)
+
+        scored = _score(_Plain(learned), learned, offline, _Meter(learned.log.rows, progress), write)
+    for score in scored.summary:
+        if not score["answers"]:
+            score["reasons"]["answers"] = learned.without_answers
+        elif not any(name.startswith("ridge") for name in score["answers"]):
+            score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
+    return replace(scored, seconds=clock_time.perf_counter() - began)
+
+
+class _Plain:
+    """The plain questions of a log, whose number is Q = C · H: C signals at H horizons."""
+
+    def __init__(self, learned: Learned) -> None:
+        settings, counts = learned.log.settings, learned.counts
+        self.signals, self.categories = learned.log.table.names, learned.log.table.categories
+        self.predict, self.horizons = settings.predict or (), settings.horizons or ()
+        H = len(self.horizons)
+        self.gammas, self.names = learned.horde.gamma[:H], learned.horde.names[: len(self.predict) * H]
+        #: The places of the predicted signals among all.
+        self.places = [self.signals.index(name) for name in self.predict]
+        #: The first reading of each predicted signal: a signal far from 0 would lose digits in long sums.
+        self.centres = [counts.start[c] for c in self.places]
+        # Before a signal's first reading there is nothing to compare with; of one never read, nowhere.
+        begins = [counts.first[c] if counts.first[c] >= 0 else learned.log.rows for c in self.places]
+        self.first_rows = np.repeat(begins, H)[:, None]
+        #: For each maker of features the questions that it is for.
+        self.shares = shares(settings, self.names)
+
+
+class _Meter:
+    """Turns rows that are gone through into progress: half of it going backwards, half of it forwards."""
+
+    def __init__(self, rows: int, progress: Progress) -> None:
+        self._total, self._progress = rows, progress
+        self._done, self._expected, self._begin = 0, rows, 0
+
+    def go_forwards(self, rows: int) -> None:
+        """From here on ``rows`` rows are gone through for the second half of the progress."""
+        self._done, self._expected, self._begin = 0, rows, self._total
+
+    def add(self, rows: int) -> None:
+        self._done += rows
+        self._progress("scoring", self._begin + self._total * self._done // self._expected, 2 * self._total)
+
+
+class _Hindsight(NamedTuple):
+    """What going backwards finds: the state of the returns after each block, by its first row; the last row whose
+    return is known, of each question; the range of each signal; and whether all rows have a date."""
+
+    states: dict[int, Array]
+    known_until: NDArray[np.int64]
+    lowest: Array
+    highest: Array
+    dated: bool
 
 
 class _Rows(NamedTuple):
-    """Some rows from ``start`` on: readings as they are, and of all signals (B, S) with the last one held where one is
-    missing; predictions and the ends of their intervals (B, Q); scores of anomaly and alarms of the signals predicted
-    (B, C); the returns and where they are known (Q, B)."""
+    """Consecutive rows: the readings as they are, and of all signals (B, S) with the last one held where one is
+    missing; the returns and where they are known (Q, B); predictions and the ends of their intervals (B, Q); anomaly
+    scores and alarms of the signals predicted (B, C); component answers (Q, B) by name."""
 
     start: int
-    readings: KeptReadings
+    readings: LogRows
     held: Array
     missing: NDArray[np.bool_]
-    predictions: Array
-    low: Array
-    high: Array
-    anomaly: Array
-    alarm: NDArray[np.bool_]
     G: Array
     known: NDArray[np.bool_]
+    predictions: Array = np.empty((0, 0))
+    low: Array = np.empty((0, 0))
+    high: Array = np.empty((0, 0))
+    anomaly: Array = np.empty((0, 0))
+    alarm: NDArray[np.bool_] = np.empty((0, 0), np.bool_)
+    answers: Mapping[str, Array] = {}
 
 
-@dataclass
-class Scoring:
-    """Scores the plain questions of a run, each of the signals ``predict`` at each of ``horizons``.
+class _Passes:
+    """Goes through the rows that were written in parts, backwards and forwards."""
 
-    ``names`` are those questions' names. ``features(i)`` is the i-th maker as it was before the first row, and
-    ``shares[i]`` are the questions that it is for. ``coverage`` is that of the intervals, ``calibrated`` says which
-    questions' intervals have proved right.
-    """
+    def __init__(self, plain: _Plain, learned: Learned, meter: _Meter) -> None:
+        self._plain, self._store, self._rows, self._meter = plain, learned.store, learned.log.rows, meter
+        self._dated = learned.log.table.dated
+        self._readings = PartReader(learned.store, "readings")
+        self._returns = Returns(plain.gammas, plain.centres)
 
-    unfinished: Unfinished
-    signals: Sequence[str]
-    categories: Sequence[str]
-    predict: Sequence[str]
-    horizons: Sequence[Any]
-    gammas: Array
-    names: Sequence[str]
-    rows: int
-    counts: ReadingCounts
-    features: Callable[[int], Features]
-    shares: Sequence[NDArray[np.int64]]
-    dated: bool
-    offline: bool
-    coverage: float
-    calibrated: Sequence[bool] | NDArray[np.bool_]
-    progress: Callable[[int, int], None]
-
-    def score(self, write: Callable[[Any], None]) -> ScoringResult:
-        """Go through all parts; ``write`` is called with each part of the predictions, in order."""
-        H = len(self.horizons)
-        self._at = [list(self.signals).index(name) for name in self.predict]
-        centres = [self.counts.start[c] for c in self._at]
-        # Before a signal's first reading there is nothing to compare with; of one never read, nowhere.
-        first = [self.counts.first[c] if self.counts.first[c] >= 0 else self.rows for c in self._at]
-        self._first = np.repeat(first, H)[:, None]
-        self._returns = Returns(self.gammas, centres)
-        half = FirstHalf(self.rows, np.repeat(centres, H))
-        self._expect(0, self.rows, self.rows)
-        self._go_backwards(half)
-        fits = _Fits(self, half) if self.offline else None
-        again = 0 if fits is None else (len(fits.batches) - 1) * half.half
-        self._expect(self.rows, 2 * self.rows, self.rows + again)
-        if fits is not None:
-            for batch in fits.batches[:-1]:
-                fits.begin(batch)
-                for rows in self._forwards(half.half, half.half):
-                    fits.add(rows)
-            fits.begin(fits.batches[-1])
-        scored = LogScores(self.predict, self.horizons, self.gammas, self.rows)
-        sketches = [
-            SignalSketch(name, self.rows, self.horizons, self.horizons, last, intervals=self.horizons)
-            for name, last in zip(self.predict, self._last.reshape(-1, H).min(axis=1).tolist(), strict=True)
-        ]
-        worst, begins = WorstErrors(len(self.names), half.half), None
-        alarms = AlarmList(self.predict)
-        intervals = IntervalScores(len(self.names), half.half, self.coverage)
-        for rows in self._forwards(self.rows, half.half, write):
-            time = rows.readings.time
-            begins = float(time[0]) if begins is None and time is not None else begins
-            worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
-            intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
-            alarms.add(rows.start, rows.anomaly, rows.alarm, time)
-            offline = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
-            held, missing = rows.held[:, self._at], rows.missing[:, self._at]
-            scored.add(rows.start, held, missing, rows.predictions, offline, rows.G, rows.known)
-            single = self._single(rows.start, rows.predictions)
-            scored.add_answers(rows.start, single, rows.G, rows.known)
-            self._draw(sketches, rows, held)
-        constant = [name for name, varies in zip(self.signals, self._lowest < self._highest, strict=True) if not varies]
-        summary = scored.scores([SKIPPED] * len(self.names) if fits is None else fits.reasons)
-        self._add_intervals(summary, intervals)
-        for name, counts in alarms.counts().items():
-            for score in (score for score in summary if score["signal"] == name):
-                score |= counts
-        return ScoringResult(
-            summary, scored.curves(), [sketch.plot() for sketch in sketches], constant,
-            self._upcoming(rows, held[-1]), self._worst(worst, summary), alarms.highest(),
-            (begins, None if time is None else float(time[-1])),
-        )  # fmt: skip
-
-    def _single(self, start: int, predictions: Array) -> dict[str, Array]:
-        """The single answers at the rows from ``start`` on, (Q, B) each, if they were kept."""
-        if not hasattr(self, "_kept"):
-            self._kept = KeptAnswers(self.unfinished)
-        return {name: (predictions + kept).T for name, kept in self._kept.read(start, *predictions.shape).items()}
-
-    def _add_intervals(self, summary: Sequence[dict[str, Any]], intervals: IntervalScores) -> None:
-        """Complete the scores by those of the intervals, and the reasons where there are none."""
-        for score, found, calibrated in zip(summary, intervals.scores(), self.calibrated, strict=True):
-            score |= found | {"calibrated": bool(calibrated)}
-            if found["coverage"] is None:
-                why = score["reasons"].get("variance_explained", "there are no intervals")
-                score["reasons"] |= dict.fromkeys(found, why)
-
-    def _upcoming(self, rows: _Rows, reading: Array) -> list[dict[str, Any]]:
-        H = len(self.horizons)
-        kinds = {"predictions": rows.predictions[-1], "low": rows.low[-1], "high": rows.high[-1]}
-        return [
-            {"signal": name, "now": finite(float(reading[c]))}
-            | {
-                kind: {h: finite(float(values[c * H + i])) for i, h in enumerate(self.horizons)}
-                for kind, values in kinds.items()
-            }
-            for c, name in enumerate(self.predict)
-        ]
-
-    def _worst(self, errors: WorstErrors, summary: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The largest error of each signal, in standard deviations of the return, the worst first."""
-        found: dict[str, dict[str, Any]] = {}
-        for q, score in enumerate(summary):
-            explained, rmse = score["variance_explained"], score["rmse"]
-            if explained is None or not rmse or errors.row[q] < 0:
-                continue
-            off = abs(float(errors.prediction[q] - errors.actual[q])) * math.sqrt(1.0 - explained) / rmse
-            if off > found.get(score["signal"], {"off": 0.0})["off"]:
-                found[score["signal"]] = {
-                    "signal": score["signal"], "horizon": score["horizon"], "row": int(errors.row[q]),
-                    "time": float(errors.time[q]), "prediction": float(errors.prediction[q]),
-                    "actual": float(errors.actual[q]), "off": off,
-                }  # fmt: skip
-        return sorted(found.values(), key=lambda row: -row["off"])[:WORST]
-
-    def _go_backwards(self, half: FirstHalf) -> None:
-        """Note what each part's returns need of the rows after it, and all that must be known before going forwards."""
-        self._states: dict[int, Array] = {}
-        self._last = np.full(len(self.names), self.rows)  # the last row whose return is known
-        self._lowest, self._highest = np.full(len(self.signals), np.inf), np.full(len(self.signals), -np.inf)
-        for begin in reversed(self.unfinished.begins("readings")):
-            readings = self._readings(begin)
-            self._states[begin] = self._returns.state.copy()
+    def backwards(self, half: FirstHalf) -> _Hindsight:
+        """Note what each block's returns need of the rows after it, and all that must be known to go forwards."""
+        states: dict[int, Array] = {}
+        known_until = np.full(len(self._plain.names), self._rows)
+        C, dated = len(self._plain.signals), self._dated
+        lowest, highest = np.full(C, np.inf), np.full(C, -np.inf)
+        for begin in reversed(range(0, self._rows, BLOCK)):
+            readings = self._read(begin, min(begin + BLOCK, self._rows))
+            states[begin] = self._returns.state.copy()
             G, known = self._known(begin, readings)
-            for a in reversed(range(0, len(readings), BLOCK)):  # parts are whole blocks: the sums are the same for all
-                half.add(begin + a, G[:, a : a + BLOCK], known[:, a : a + BLOCK])
+            half.add(begin, G, known)
             comparable = known & ~np.isnan(G)
-            new = (self._last == self.rows) & comparable.any(axis=1)
-            self._last[new] = begin + len(readings) - 1 - np.argmax(comparable[new, ::-1], axis=1)
-            self._lowest = np.fmin(self._lowest, np.fmin.reduce(readings.values, axis=0, initial=np.inf))
-            self._highest = np.fmax(self._highest, np.fmax.reduce(readings.values, axis=0, initial=-np.inf))
-            if readings.time is None or not np.isfinite(readings.time).all():
-                self.dated = False  # the plots go by rows
-            self._report(len(readings))
+            new = (known_until == self._rows) & comparable.any(axis=1)
+            known_until[new] = begin + len(readings) - 1 - np.argmax(comparable[new, ::-1], axis=1)
+            lowest = np.fmin(lowest, np.fmin.reduce(readings.values, axis=0, initial=np.inf))
+            highest = np.fmax(highest, np.fmax.reduce(readings.values, axis=0, initial=-np.inf))
+            dated = dated and readings.time is not None and bool(np.isfinite(readings.time).all())
+            self._meter.add(len(readings))
+        return _Hindsight(states, known_until, lowest, highest, dated)
 
-    def _forwards(self, stop: int, half: int, write: Callable[[Any], None] | None = None) -> Iterator[_Rows]:
-        """All rows before ``stop``, in blocks that do not reach across the half."""
-        hold = Hold(len(self.signals))
-        for begin in self.unfinished.begins("readings"):
-            if begin >= stop:
-                return
-            readings = self._readings(begin)
-            self._returns.state[:] = self._states[begin]
+    def forwards(
+        self, stop: int, half: int, states: Mapping[int, Array], write: Callable[[pa.Table], None] | None = None
+    ) -> Iterator[_Rows]:
+        """All rows before ``stop``, in blocks that do not reach across the half.
+
+        With ``write``, which is called with each part of the predictions, rows have their predictions and answers.
+        """
+        hold = Hold(len(self._plain.signals))
+        predictions = None if write is None else PartReader(self._store, "predictions", write)
+        answers = PartReader(self._store, "answers")
+        for begin in range(0, stop, BLOCK):
+            readings = self._read(begin, min(begin + BLOCK, self._rows))
+            self._returns.state[:] = states[begin]
             G, known = self._known(begin, readings)
-            predictions = low = high = anomaly = np.empty((len(readings), 0))
-            alarm = np.empty((len(readings), 0), np.bool_)
-            if write is not None:
-                table = self.unfinished.read("predictions", begin)
-                write(table)
-                predictions, low, high = (
-                    np.stack([table.column(f"{name}{end}").to_numpy() for name in self.names], axis=1)
-                    for end in ("", ".low", ".high")
-                )
-                anomaly, alarm = (
-                    np.stack([table.column(f"{name}.{kind}").to_numpy() for name in self.predict], axis=1)
-                    for kind in ("anomaly", "alarm")
-                )
-            last = min(len(readings), stop - begin)
-            edges = sorted({*range(0, last, BLOCK), last, *([half - begin] if 0 < half - begin < last else [])})
-            for a, b in pairwise(edges):
-                some = slice(a, b)
-                held, missing = hold.fill(readings[some].values)
-                yield _Rows(
-                    begin + a, readings[some], held, missing, predictions[some], low[some], high[some],
-                    anomaly[some], alarm[some], G[:, some], known[:, some],
-                )  # fmt: skip
-                self._report(b - a)
+            end = min(begin + BLOCK, stop)
+            for a, b in pairwise(sorted({begin, end, *([half] if begin < half < end else [])})):
+                block = slice(a - begin, b - begin)
+                rows, G_block, known_block = readings[block], G[:, block], known[:, block]
+                filled, missing = hold.fill(rows.values)
+                if predictions is None:
+                    yield _Rows(a, rows, filled, missing, G_block, known_block)
+                else:
+                    ends = self._predicted(predictions.rows(a, b))
+                    components = self._component_answers(answers, a, b, ends[0])
+                    yield _Rows(a, rows, filled, missing, G_block, known_block, *ends, components)
+                self._meter.add(b - a)
 
-    def _readings(self, begin: int) -> KeptReadings:
-        return KeptReadings.from_table(self.unfinished.read("readings", begin), self.categories)
+    def _read(self, begin: int, end: int) -> LogRows:
+        return LogRows.from_table(self._readings.rows(begin, end), self._plain.categories)
 
-    def _known(self, begin: int, readings: KeptReadings) -> tuple[Array, NDArray[np.bool_]]:
-        """The returns of a part and where they are known, (Q, B)."""
-        values = readings.values[:, self._at]
+    def _known(self, begin: int, readings: LogRows) -> tuple[Array, NDArray[np.bool_]]:
+        """The returns of a block and where they are known, (Q, B)."""
+        values = readings.values[:, self._plain.places]
         G, known = self._returns(values, np.isnan(values), readings.gap)
-        return G, known & (np.arange(begin, begin + len(readings)) >= self._first)
+        return G, known & (np.arange(begin, begin + len(readings)) >= self._plain.first_rows)
 
-    def _draw(self, sketches: Sequence[SignalSketch], rows: _Rows, held: Array) -> None:
+    def _predicted(self, table: pa.Table) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
+        """Predictions and ends of intervals (B, Q), anomaly scores and alarms (B, C)."""
+
+        def stack(names: Sequence[str], kind: str) -> NDArray[Any]:
+            return np.stack([table.column(f"{name}{kind}").to_numpy() for name in names], axis=1)
+
+        names, predict = self._plain.names, self._plain.predict
+        return (
+            stack(names, ""),
+            stack(names, ".low"),
+            stack(names, ".high"),
+            stack(predict, ".anomaly"),
+            stack(predict, ".alarm"),
+        )
+
+    def _component_answers(self, reader: PartReader, begin: int, end: int, predictions: Array) -> dict[str, Array]:
+        """The component answers, (Q, B) each; none for rows of the first half, before the first part of them."""
+        if not reader.starts or begin < reader.starts[0]:
+            return {}
+        table, Q = reader.rows(begin, end), predictions.shape[1]
+        answers = {}
+        for name in table.column_names:
+            differences = table.column(name).combine_chunks().flatten().to_numpy().reshape(table.num_rows, -1)
+            answers[name] = (predictions + differences[:, :Q]).T
+        return answers
+
+
+def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write: Callable[[pa.Table], None]) -> Scored:
+    rows_total, H = learned.log.rows, len(plain.horizons)
+    passes = _Passes(plain, learned, meter)
+    half = FirstHalf(rows_total, np.repeat(plain.centres, H))
+    hindsight = passes.backwards(half)
+    fits = _Fits(plain, learned, half) if offline else None
+    batches = [] if fits is None else fits.batches
+    meter.go_forwards(rows_total + max(len(batches) - 1, 0) * half.half)
+    if fits is not None:
+        for batch in batches[:-1]:
+            fits.begin(batch)
+            for rows in passes.forwards(half.half, half.half, hindsight.states):
+                fits.add(rows)
+        fits.begin(batches[-1])
+    scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total)
+    sketches = _Sketches(plain, rows_total, hindsight)
+    worst = WorstErrors(len(plain.names), half.half)
+    alarms = AlarmList(plain.predict)
+    intervals = IntervalScores(len(plain.names), half.half, learned.log.settings.coverage)
+    begins = None
+    for rows in passes.forwards(rows_total, half.half, hindsight.states, write):
+        time = rows.readings.time
+        begins = float(time[0]) if begins is None and time is not None else begins
+        worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
+        intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
+        alarms.add(rows.start, rows.anomaly, rows.alarm, time)
+        fitted = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
+        readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
+        scores.add(rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known)
+        scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
+        sketches.add(rows, readings)
+    varies = hindsight.lowest < hindsight.highest
+    constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
+    summary = scores.scores([SKIPPED] * len(plain.names) if fits is None else fits.reasons)
+    _add_intervals(summary, intervals, learned.derived.intervals.calibrated)
+    counts = alarms.counts()
+    for score in summary:
+        score |= counts[score["signal"]]
+    return Scored(
+        learned,
+        summary,
+        scores.curves(),
+        sketches.plots(),
+        constant,
+        _upcoming(plain, rows, readings[-1]),
+        _largest_errors(worst, summary),
+        alarms.highest(),
+        (begins, None if time is None else float(time[-1])),
+        0.0,
+    )
+
+
+def _add_intervals(summary: Sequence[dict[str, Any]], intervals: IntervalScores, calibrated: NDArray[np.bool_]) -> None:
+    """Complete the scores by those of the intervals, and the reasons where there are none."""
+    for score, interval, proved in zip(summary, intervals.scores(), calibrated, strict=True):
+        score |= interval | {"calibrated": bool(proved)}
+        if interval["coverage"] is None:
+            why = score["reasons"].get("variance_explained", "there are no intervals")
+            score["reasons"] |= dict.fromkeys(interval, why)
+
+
+def _upcoming(plain: _Plain, rows: _Rows, reading: Array) -> list[dict[str, Any]]:
+    """The predictions from the last row, a dict a signal."""
+    H = len(plain.horizons)
+    kinds = {"predictions": rows.predictions[-1], "low": rows.low[-1], "high": rows.high[-1]}
+    return [
+        {"signal": name, "now": finite(float(reading[c]))}
+        | {
+            kind: {h: finite(float(values[c * H + i])) for i, h in enumerate(plain.horizons)}
+            for kind, values in kinds.items()
+        }
+        for c, name in enumerate(plain.predict)
+    ]
+
+
+def _largest_errors(errors: WorstErrors, summary: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The largest error of each signal, in standard deviations of the return, the worst first."""
+    largest: dict[str, dict[str, Any]] = {}
+    for q, score in enumerate(summary):
+        explained, rmse = score["variance_explained"], score["rmse"]
+        if explained is None or not rmse or errors.row[q] < 0:
+            continue
+        off = abs(float(errors.prediction[q] - errors.actual[q])) * math.sqrt(1.0 - explained) / rmse
+        if off > largest.get(score["signal"], {"off": 0.0})["off"]:
+            largest[score["signal"]] = {
+                "signal": score["signal"],
+                "horizon": score["horizon"],
+                "row": int(errors.row[q]),
+                "time": float(errors.time[q]),
+                "prediction": float(errors.prediction[q]),
+                "actual": float(errors.actual[q]),
+                "off": off,
+            }
+    return sorted(largest.values(), key=lambda error: -error["off"])[:WORST]
+
+
+class _Sketches:
+    """The plots of all predicted signals, gathered as the rows go by."""
+
+    def __init__(self, plain: _Plain, rows: int, hindsight: _Hindsight) -> None:
+        horizons, self._H, self._dated = plain.horizons, len(plain.horizons), hindsight.dated
+        ends = hindsight.known_until.reshape(-1, self._H).min(axis=1).tolist()
+        self._sketches = [
+            SignalSketch(name, rows, horizons, horizons, end, intervals=horizons)
+            for name, end in zip(plain.predict, ends, strict=True)
+        ]
+
+    def add(self, rows: _Rows, held: Array) -> None:
+        """The next rows; ``held`` (B, C) are the readings of the predicted signals."""
         x: NDArray[Any] = np.arange(rows.start, rows.start + len(held))
         time = rows.readings.time
-        if self.dated and time is not None:
+        if self._dated and time is not None:
             x = (time * 1000.0).astype("int64").astype("datetime64[ms]")
-        H = len(self.horizons)
         truth = np.where(rows.known, rows.G, np.nan)
-        for c, sketch in enumerate(sketches):
-            q = slice(c * H, c * H + H)
-            ours, low, high = (list(part[:, q].T) for part in (rows.predictions, rows.low, rows.high))
+        for c, sketch in enumerate(self._sketches):
+            q = slice(c * self._H, c * self._H + self._H)
+            predictions, low, high = (list(array[:, q].T) for array in (rows.predictions, rows.low, rows.high))
             marked = np.where(rows.alarm[:, c], held[:, c], np.nan)
-            sketch.add(rows.start, x, held[:, c], ours, list(truth[q]), low, high, marked)
+            sketch.add(rows.start, x, held[:, c], predictions, list(truth[q]), low, high, marked)
 
-    def _expect(self, begin: int, end: int, rows: int) -> None:
-        """From here on so many rows are gone through, while progress goes from ``begin`` to ``end``."""
-        self._begin, self._end, self._rows, self._done = begin, end, rows, 0
-
-    def _report(self, rows: int) -> None:
-        self._done += rows
-        done = self._begin + (self._end - self._begin) * self._done // self._rows
-        self.progress(done, 2 * self.rows)
+    def plots(self) -> list[SignalPlot]:
+        return [sketch.plot() for sketch in self._sketches]
 
 
 class _Fits:
     """The offline fits, one for the questions that share their features; ``batches`` say which are summed together."""
 
-    def __init__(self, scoring: Scoring, half: FirstHalf) -> None:
-        self._scoring, self._half = scoring, half.half
-        H = len(scoring.horizons)
-        makers = [scoring.features(i) for i in range(len(scoring.shares))]
+    def __init__(self, plain: _Plain, learned: Learned, half: FirstHalf) -> None:
+        self._plain, self._learned, self._half = plain, learned, half.half
+        H = len(plain.horizons)
         self._fits = [
-            OfflineFit(maker.n, scoring.rows, H, half.of(share), 2)
-            for maker, share in zip(makers, scoring.shares, strict=True)
+            OfflineFit(learned.features(i).n, learned.log.rows, H, half.of(share), 2)
+            for i, share in enumerate(plain.shares)
         ]
         self._makers: dict[int, Features] = {}
-        self._now: Sequence[int] = ()
+        self._batch: Sequence[int] = ()
+        self._answers = PlainAnswers(plain.gammas, len(plain.predict))
         room = [fit.room for fit in self._fits]
         together: list[list[int]] = [[]]
         for i in range(len(room)):
@@ -305,16 +627,16 @@ class _Fits:
 
     def begin(self, batch: Sequence[int]) -> None:
         """Another time through the rows, for these; the makers of the others stay where they are, at the half."""
-        self._now = batch
-        self._makers |= {i: self._scoring.features(i) for i in batch}
-        self._answers = PlainAnswers(self._scoring.gammas, len(self._scoring.predict))
+        self._batch = batch
+        self._makers |= {i: self._learned.features(i) for i in batch}
+        self._answers = PlainAnswers(self._plain.gammas, len(self._plain.predict))
 
     def add(self, rows: _Rows) -> Array:
         """The next rows: sum those of the first half, predict those of the second (Q, B), NaN in the first."""
         out = np.full(rows.G.shape, np.nan)
-        answers = self._answers(rows.held[:, self._scoring._at])
-        for i in self._now if rows.start < self._half else self._makers:
-            share = self._scoring.shares[i]
+        answers = self._answers(rows.held[:, self._plain.places])
+        for i in self._batch if rows.start < self._half else self._makers:
+            share = self._plain.shares[i]
             indices, values = make_features(self._makers[i], rows.readings, rows.held, rows.missing)
             out[share] = self._fits[i].add(rows.start, indices, values, rows.G[share], answers[:, share])
         return out
@@ -322,8 +644,8 @@ class _Fits:
     @property
     def reasons(self) -> list[str]:
         """Why there is no fit, of each question; "" where there is."""
-        reasons = [""] * len(self._scoring.names)
-        for fit, share in zip(self._fits, self._scoring.shares, strict=True):
+        reasons = [""] * len(self._plain.names)
+        for fit, share in zip(self._fits, self._plain.shares, strict=True):
             for q, reason in zip(share, fit.reasons, strict=True):
                 reasons[q] = reason
         return reasons

@@ -271,7 +271,7 @@ class Settings:
             table: The table to learn from.
             rows: Its number of rows.
         """
-        from emphatic.nexting.related import choose_related, is_large
+        from emphatic.nexting.learning import choose_related, is_large
 
         predict = self.predict if self.predict is not None else table.names
         for signal in predict:
@@ -291,7 +291,7 @@ class Settings:
         for horizon in horizons:
             _check_horizon(horizon, step)
         longest = _longest(_gammas(horizons, step))
-        warm = _warm_up_rows(rows, longest)
+        warm = replace(self, horizons=tuple(horizons)).warm_up_rows(step)
         settings = replace(
             self,
             predict=tuple(predict),
@@ -309,7 +309,25 @@ class Settings:
 
     def rows_to_warm_up(self, table: Table, rows: int) -> int:
         """The rows of the table, of ``rows`` in all, that ranges, categories and means are found from."""
-        return _warm_up_rows(rows, _longest(self.gammas(table)))
+        clock = table.clock()
+        return min(rows, self.warm_up_rows(None if clock is None else clock.step))
+
+    def warm_up_rows(self, step: float | None) -> int:
+        """The rows to warm up on: ``emphatic.hordes.horde.warm_up_rows`` of all questions.
+
+        Args:
+            step: The usual step of the times, in seconds; None if it is not known. Horizons as durations then do not
+                count.
+        """
+        from emphatic.hordes.horde import warm_up_rows
+        from emphatic.questions.gvf import GVF
+
+        known = step is not None and 0.0 < step < math.inf
+        questions = [GVF("signal", horizon=horizon) for horizon in self.horizons or ()]
+        questions += [GVF.from_config(table) for table in self.questions]
+        return warm_up_rows(
+            question.constant_gamma(step) for question in questions if known or not isinstance(question.horizon, str)
+        )
 
     def _related(self, table: Table) -> dict[str, Sequence[str]] | None:
         """The related signals of every signal of the table."""
@@ -441,15 +459,6 @@ def _longest(gammas: Sequence[float]) -> float:
     return 1.0 / (1.0 - min(max(gammas, default=0.0), _MOST))
 
 
-def _warm_up_rows(rows: int, longest: float) -> int:
-    """Four of the longest horizon, 500 to 10,000; of a log of fewer rows, half of them, and 500 or all at least.
-
-    How long a longer log is makes no difference, so that one which is cut short gives the same predictions.
-    """
-    wanted = max(500, min(10_000, round(4.0 * longest)))
-    return wanted if rows >= wanted else min(rows, max(500, rows // 2))
-
-
 def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
     """Four, from two steps to a hundredth of the log; as round durations, if the length of a step is known in seconds.
 
@@ -507,11 +516,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value
-
-
-def __getattr__(name: str) -> Any:
-    if name == "warm_up_rows":
-        from emphatic.hordes.horde import warm_up_rows
-
-        return warm_up_rows
-    raise AttributeError(name)

@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL, Prediction, format_lines
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
 from emphatic.serve.service import LONGEST, NUMERIC_HOSTS, Incoming, NotJson, Receipt, Service, read_json, read_lines
 from emphatic.tables.table import Malformed
 

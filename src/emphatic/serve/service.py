@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.prediction_lines import ENDS, OF_A_SIGNAL, LineFormat, Prediction, format_lines
-from emphatic.nexting.predictor import WARM_UP, Outcome, Predictor
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.journal import Journal
@@ -409,12 +408,12 @@ class Service:
         settings: Settings,
         *,
         learn: bool = True,
-        warm_up: int = WARM_UP,
+        warm_up: int | None = None,
         save_every: float = 30.0,
         journal: Path | None = None,
         capacity: int = _CAPACITY,
     ) -> None:
-        self.model, self.settings, self.learn, self.warm_up = model, settings, learn, warm_up
+        self.model, self.settings, self.learn, self._warm_up = model, settings, learn, warm_up
         self.save_every, self.inbox, self.traffic = save_every, Inbox(capacity), Traffic()
         self._folder = journal or model.with_name(f"{model.name}.journal")
         #: Where each source that can be asked again goes on: its own kind of position, by name.
@@ -461,7 +460,7 @@ class Service:
                 serve = state.get("serve", {})
                 self._watch()
             else:
-                self.predictor = Predictor(self.settings, warm_up=self.warm_up, resilient=True, **options)
+                self.predictor = Predictor(self.settings, warm_up=self._warm_up, resilient=True, **options)
                 if self._first.exists():
                     serve = self.predictor.load_warm_up(self._first)
             self.positions, self._id = dict(serve.get("positions", {})), serve.get("id")
@@ -496,6 +495,11 @@ class Service:
             self._locks.close()
 
     # ------------------------------------------------------------------ what it is
+
+    @property
+    def warm_up(self) -> int:
+        """The readings to warm up on."""
+        return self.predictor.warm_up
 
     @property
     def waiting(self) -> int:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from emphatic import data, problems, stepsizes
 from emphatic.learning.learner import Learner
-from emphatic.nexting.job import run as learn_log
-from emphatic.nexting.prediction_lines import OF_A_SIGNAL
+from emphatic.nexting.predictor import OF_A_SIGNAL
+from emphatic.nexting.runner import run as learn_log
 from emphatic.problems import MDP
 from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category
 from emphatic.stepsizes import StepSize
@@ -320,7 +320,7 @@ class AlarmsStudy:
 
     Faults are put into the second half of a household's log, one signal at a time: a reading that is stuck, a drift, a
     single spike, and a dropout to 0. Each copy of the log, with faults of its own, is learned from as it is, from the
-    first row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.alarms``) are the two that one would try
+    first row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.intervals``) are the two that one would try
     first: a running z-score, and the control chart of Roberts (1959),
 
         |x − mean| / deviation        |z − mean| / (deviation √(λ / (2 − λ))),    z ← z + λ (x − z)

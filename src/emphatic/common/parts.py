@@ -1,0 +1,159 @@
+"""Results in parts: what a run writes as it goes, and the point from which a stopped run resumes.
+
+A run writes its results in parts, each a complete file that is numbered by the first row (or task) in it. Now and then
+it saves a resume point: how many rows are done, and the state to go on with. Parts are on the disk before the point
+that counts them. A run that is killed at any moment therefore resumes from its last point: ``PartStore.drop`` removes
+the rows that were written after it, and they are learned and written again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.common.files import atomic_file
+from emphatic.common.locks import LOCK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PartReader", "PartStore", "ResumePoint"]
+
+#: The entry of a part's metadata that holds the id of its run.
+_RUN = b"emphatic.run"
+
+
+class ResumePoint(NamedTuple):
+    """Where a stopped run resumes: all parts of the first ``rows`` rows are on the disk.
+
+    Attributes:
+        rows: The number of rows (or tasks) that are done.
+        state: What the run needs to go on from there.
+    """
+
+    rows: int
+    state: Mapping[str, Any]
+
+
+class PartStore:
+    """Parts of one run in a folder. Each is named by its kind and by the number of its first row.
+
+    Args:
+        folder: Where the parts lie. A lock file in it is left alone.
+        run: The id of the run, which every table carries: parts of another run are refused.
+    """
+
+    def __init__(self, folder: Path, run: str = "") -> None:
+        self.folder, self.run = folder, run
+
+    def path(self, kind: str, number: int, suffix: str = "parquet") -> Path:
+        """The file of a part."""
+        return self.folder / f"{kind}-{number:012d}.{suffix}"
+
+    def starts(self, kind: str, suffix: str = "parquet") -> list[int]:
+        """The numbers of the first rows of all parts of a kind, in order."""
+        return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob(f"{kind}-*.{suffix}"))
+
+    def clear(self) -> None:
+        """Empty the folder."""
+        for path in self.folder.iterdir():
+            if path.name == LOCK:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
+    # ------------------------------------------------------------------ tables
+
+    def write(self, kind: str, number: int, columns: Mapping[str, Any]) -> None:
+        """Write rows as a part.
+
+        Args:
+            kind: What the rows are, such as "predictions".
+            number: The number of the first row.
+            columns: The columns by name, arrays of one length.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.table(dict(columns)).replace_schema_metadata({_RUN: self.run})
+        with atomic_file(self.path(kind, number)) as file:
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+
+    def read(self, kind: str, number: int) -> pa.Table:
+        """The rows of a part; ValueError if another run wrote it."""
+        import pyarrow.parquet as pq
+
+        path = self.path(kind, number)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            if (file.schema_arrow.metadata or {}).get(_RUN, b"").decode() != self.run:
+                raise ValueError(f"{path}: this part was written by another run. Start again.")
+            return file.read(use_threads=False).replace_schema_metadata(None)
+
+    def drop(self, rows: int, *kinds: str) -> None:
+        """Remove the rows from number ``rows`` on, which were written after the resume point."""
+        for kind in kinds:
+            for number in self.starts(kind):
+                if number >= rows:
+                    self.path(kind, number).unlink()
+            for number in self.starts(kind)[-1:]:
+                table = self.read(kind, number)
+                if number + table.num_rows > rows:
+                    shorter = table.slice(0, rows - number)
+                    self.write(kind, number, {name: shorter.column(name) for name in shorter.column_names})
+
+    # ------------------------------------------------------------------ arrays
+
+    def write_arrays(self, kind: str, number: int, arrays: Mapping[str, Any]) -> None:
+        """Write arrays of any shape as a part."""
+        with atomic_file(self.path(kind, number, "npz")) as file:
+            np.savez(file, **arrays)
+
+    def read_arrays(self, kind: str, number: int) -> dict[str, NDArray[Any]] | None:
+        """The arrays of a part; None if its file is damaged."""
+        try:
+            with np.load(self.path(kind, number, "npz"), allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+
+
+class PartReader:
+    """Reads rows of one kind by their numbers, whatever parts they were written in.
+
+    The part that was read last stays in memory, so that going through all rows reads every part once.
+
+    Args:
+        store: Where the parts lie.
+        kind: What is read.
+        on_read: Called with every part when it is read.
+    """
+
+    def __init__(self, store: PartStore, kind: str, on_read: Callable[[pa.Table], None] | None = None) -> None:
+        self._store, self._kind, self._on_read = store, kind, on_read
+        self.starts = store.starts(kind)
+        self._tables: dict[int, pa.Table] = {}
+
+    def rows(self, begin: int, end: int) -> pa.Table:
+        """The rows from number ``begin`` to before ``end``, which must have been written."""
+        import pyarrow as pa
+
+        following = [*self.starts[1:], end]
+        needed = [a for a, b in zip(self.starts, following, strict=True) if a < end and b > begin]
+        tables = self._tables
+        self._tables = {number: tables[number] if number in tables else self._load(number) for number in needed}
+        pieces = [self._tables[a].slice(max(begin - a, 0), end - max(begin, a)) for a in needed]
+        return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
+
+    def _load(self, number: int) -> pa.Table:
+        table = self._store.read(self._kind, number)
+        if self._on_read is not None:
+            self._on_read(table)
+        return table

@@ -1,0 +1,987 @@
+"""The first phases of a run: a table is opened, and its rows are learned from, once and in order.
+
+``open_log`` looks at a table and fills in the settings. ``learn_log`` sends its blocks to an ``Executor`` (the Horde in
+this process, or a cluster) and writes predictions and readings in parts as they come back, with a resume point now and
+then: a run that was killed goes on from the last one, and gives the same bits as if it had not been.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from emphatic import rules
+from emphatic.common.locks import UNFINISHED
+from emphatic.common.parts import PartStore, ResumePoint
+from emphatic.features import Features
+from emphatic.hordes.horde import BLOCK, Horde
+from emphatic.nexting.intervals import Derived
+from emphatic.nexting.settings import ENGINE, WORDS, Settings
+from emphatic.questions.gvf import GVF
+from emphatic.scores.returns import rows_to_score
+from emphatic.tables import Block, Clock, Table
+from emphatic.tables.table import Caller, open_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Executor", "Learned", "Learners", "LocalExecutor", "Log", "Progress", "learn_log", "open_log"]
+
+Array = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+"""Called with the phase, how much is done, and of how much: 0 while that is not known."""
+OnCheckpoint = Callable[[int], Mapping[str, Any]]
+Announce = Callable[[str], None]
+
+_log = logging.getLogger("emphatic.nexting.runner")
+
+#: Seconds of work that a killed run may lose.
+SAVE = 10.0
+#: Numbers that wait to be written, at most: what keeps memory flat.
+WAITING = 1 << 20
+#: Rows at the start of a table that settings, ranges and its identity are found from.
+FIRST = 10_000
+#: What is written in parts.
+KINDS = ("predictions", "readings", "answers")
+#: Bytes of weights and traces above which questions see only what is related to them.
+LIMIT = 1 << 27
+#: How many other signals a question sees then.
+MOST = 7
+#: Correlations computed at a time: rows of the matrix.
+_CORRELATED = 256
+#: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
+_ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
+#: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
+_PAIR_NS, _SOLVE_NS = 1.0, 0.05
+#: Seconds that features of their own cost the questions that share them.
+_MAKER = 0.03
+
+
+# ---------------------------------------------------------------------- the Horde that settings describe
+#
+# With C signals at H horizons there are C·H questions, and features grow with C as well: the weights grow with its
+# square. Above ``LIMIT`` bytes of them, "*" in the features of a question stands for the signals that it is about and
+# the few that are most related to them, found in the warm-up by correlation.
+
+
+class Size(NamedTuple):
+    """How large a run will be: learners, the features of each, bytes of memory, and seconds."""
+
+    learners: int
+    features: int
+    memory: int
+    seconds: float
+
+    def text(self, settings: Settings) -> str:
+        """The same in words."""
+        text = f"{self.learners:,} learners × {self.features:,} features: about {self.memory / 1e6:,.0f} MB of memory"
+        text += (
+            f" and {max(1, self.seconds):,.0f} s to learn."
+            if self.seconds < 120
+            else (f" and {self.seconds / 60:,.0f} min to learn.")
+        )
+        if settings.related is None:
+            return text
+        return f"{text} There are so many signals that a question sees its own and the {MOST} most related ones."
+
+
+def choose_related(table: Table, rows: int) -> dict[str, list[str]]:
+    """For each signal the others whose readings in the first ``rows`` correlate most with its own, closest first."""
+    values = next(table.blocks(rows)).values
+    present = np.isfinite(values)
+    known = np.where(present, values, 0.0)
+    with np.errstate(all="ignore"):
+        centred = np.where(present, known - known.sum(axis=0) / np.maximum(present.sum(axis=0), 1), 0.0)
+        size = np.sqrt((centred**2).sum(axis=0))
+        varies = np.isfinite(size) & (size > 1e-12 * np.abs(known).max(axis=0, initial=0.0))
+        unit = np.where(varies, centred / size, 0.0)
+    related: dict[str, list[str]] = {}
+    for begin in range(0, len(table.names), _CORRELATED):
+        close = np.abs(unit[:, begin : begin + _CORRELATED].T @ unit)
+        for row, name in enumerate(table.names[begin : begin + _CORRELATED]):
+            close[row, begin + row] = 0.0
+            best = np.argsort(-close[row], kind="stable")[:MOST]
+            related[name] = [table.names[i] for i in best if close[row, i] > 0.0]
+    return related
+
+
+def make_horde(settings: Settings, step: float | None) -> Horde:
+    """The Horde that these settings describe, before it is warmed up; ``step`` is the usual step of the times."""
+    return Horde(settings.gvfs(), make_makers(settings), **horde_options(settings, step), engine=ENGINE)
+
+
+def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
+    """The arguments of ``Horde`` that settings decide, besides its questions and features."""
+    return {
+        "rule": settings.rule,
+        "rates": settings.rates,
+        "stepsize": settings.stepsize,
+        "step": step,
+        "least_squares": settings.least_squares,
+    }
+
+
+def make_makers(settings: Settings) -> Features | dict[str, Features]:
+    """The features of all questions, or of each by its name where they see only what is related to them."""
+    if settings.related is None:
+        return Features.from_config(settings.features or ())
+    makers: dict[tuple[str, ...], Features] = {}
+    by_question = {}
+    for question in settings.gvfs():
+        seen = _seen(question, settings.related)
+        if seen not in makers:
+            makers[seen] = Features.from_config([_restricted(config, seen) for config in settings.features or ()])
+        by_question[question.name] = makers[seen]
+    return by_question
+
+
+def shares(settings: Settings, names: Sequence[str]) -> list[NDArray[np.int64]]:
+    """Of the questions ``names``, the first ones, those that share features, in the order of the makers of a horde."""
+    if settings.related is None:
+        return [np.arange(len(names))]
+    seen = [_seen(question, settings.related) for question in settings.gvfs()[: len(names)]]
+    order = {signals: i for i, signals in enumerate(dict.fromkeys(seen))}
+    which = np.array([order[signals] for signals in seen])
+    return [np.flatnonzero(which == i) for i in range(len(order))]
+
+
+def _seen(question: GVF, related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The signals that a question sees: those that it names, and those related to them."""
+    if isinstance(question.cumulant, str) and question.cumulant in related:
+        signals = [question.cumulant]
+    else:  # an expression, or a γ that is one: what it may name, it sees
+        text = f"{question.cumulant} {question.gamma}"
+        signals = [signal for signal in related if signal in text] or list(related)[:1]
+    return tuple(dict.fromkeys([*signals, *(neighbour for signal in signals for neighbour in related[signal])]))
+
+
+def _restricted(config: Mapping[str, Any], seen: Sequence[str]) -> dict[str, Any]:
+    """The configuration of some features in which "*" stands for these signals."""
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: replaced(inner) for key, inner in value.items()}
+        return list(seen) if value == "*" else value
+
+    return {key: replaced(value) if key == "of" else value for key, value in config.items()}
+
+
+def expected_size(horde: Horde, rows: int) -> Size:
+    """How large a run of so many rows is: weights and memory closely, time roughly."""
+    makers, K = horde.makers, [learner.K or 1 for learner in horde.learners]
+    vectors = len(rules.get(horde.rule).vectors)
+    weights = 8 * vectors * sum(maker.n * k for maker, k in zip(makers, K, strict=True))
+    row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
+    n = max(maker.n for maker in makers)
+    memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
+    for maker, group in zip(makers, horde.groups, strict=True):
+        if group.ridges is not None:  # the matrix, and copies while it is solved for
+            memory += 4 * 8 * maker.n**2
+            solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
+            seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
+    return Size(sum(K), n, memory, seconds)
+
+
+def is_large(settings: Settings, C: int) -> bool:
+    """Whether the weights on the features of C signals would take more than ``LIMIT`` bytes."""
+    n = 0
+    for config in settings.features or ():
+        of, bins = config.get("of"), int(config.get("bins", 1))
+        steps = len(of["steps"]) if isinstance(of, Mapping) else 1
+        inner = of["trace"] if isinstance(of, Mapping) else of
+        n += bins * steps * (C if inner == "*" else len(inner) if isinstance(inner, Sequence) else 1)
+    learners = len(settings.gvfs()) * len(settings.rates)
+    return 8 * len(rules.get(settings.rule).vectors) * learners * n > LIMIT
+
+
+# ---------------------------------------------------------------------- the table
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A table whose rows have been counted, with all settings filled in.
+
+    Args:
+        source: The table as the caller gave it: a path, or data in memory.
+        table: The table.
+        rows: The number of its rows.
+        settings: The settings, with the defaults that were found from the table.
+        seconds: How long it took to look at the table.
+    """
+
+    source: Any
+    table: Table
+    rows: int
+    settings: Settings
+    seconds: float
+
+    @property
+    def warm_up_rows(self) -> int:
+        """The first rows, from which ranges, categories and means are found."""
+        return self.settings.rows_to_warm_up(self.table, self.rows)
+
+    @property
+    def step(self) -> float | None:
+        """The usual step of the table's clock; None without times."""
+        clock = self.table.clock()
+        return None if clock is None else clock.step
+
+    def warmed_up(self) -> Horde:
+        """A Horde as it is before the first row."""
+        return make_horde(self.settings, self.step).warm_up(self.table, self.warm_up_rows)
+
+    def check_rows(self, rows: int) -> None:
+        """ValueError if the table had another number of rows when it was read."""
+        if rows != self.rows:
+            raise ValueError(f"{self.table.name}: the table changed while it was read: {self.rows} rows, then {rows}.")
+
+    def log_rows(self) -> Iterator[LogRows]:
+        """All rows from the first, in blocks."""
+        return map(LogRows.from_block, self.table.blocks(BLOCK))
+
+
+def open_log(source: Any, settings: Settings, progress: Progress) -> Log:
+    """Look at a table, count its rows, and fill in the settings that were left out."""
+    began = time.perf_counter()
+    table = keep_first_rows(
+        open_source(
+            source,
+            Caller("run", "data"),
+            time=settings.time,
+            delimiter=settings.delimiter,
+            sort=bool(settings.sort),
+            pivot=settings.pivot,
+            words=settings.words(),
+            topics=settings.topics,
+        )
+    )
+    try:
+        rows = _count_rows(table, progress)
+        if rows < 3:
+            few = "1 row is" if rows == 1 else f"{rows} rows are"
+            raise ValueError(f"{table.name}: {few} too few to learn from; at least 3 are needed.")
+        settings = settings.filled(table, rows)
+        _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
+    except BaseException:
+        close_table(table)
+        raise
+    signals, horizons = settings.predict or (), settings.horizons or ()
+    _log.info("%s: %d rows; predicting %s at %s", table.name, rows, ", ".join(signals), ", ".join(map(str, horizons)))
+    return Log(source, table, rows, settings, time.perf_counter() - began)
+
+
+def _count_rows(table: Table, progress: Progress) -> int:
+    """The rows of a table, by reading it through where it does not say."""
+    if table.rows is not None:
+        return table.rows
+    rows = 0
+    for length in table.lengths():
+        rows += length
+        progress("reading", rows, 0)
+    return rows
+
+
+def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gammas: Sequence[float]) -> None:
+    """ValueError if the log is so short that no horizon can be scored."""
+    shortest, gamma = min(zip(horizons, gammas, strict=True), key=lambda pair: pair[1])
+    needed = rows_to_score(gamma)
+    if rows < needed:
+        raise ValueError(
+            f"{name}: {rows} rows are too few to learn from and to score: {needed:,} would do for the shortest "
+            f"horizon, {shortest}. Use a longer log{'' if gamma <= 0.0 else ', or shorter horizons'}."
+        )
+
+
+def keep_first_rows(table: Table) -> Table:
+    """The table, its first rows kept in memory until something reads on: its source is not opened for each look."""
+    table._source = _FirstRows(table._source)
+    return table
+
+
+def close_table(table: Table) -> None:
+    """Let go of what is still open: a reader that reads ahead must not outlive the program."""
+    if isinstance(table._source, _FirstRows):
+        table._source.close()
+
+
+class _FirstRows:
+    """A source whose first batches stay in memory until a reader reads on from them."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._opened: _Opened | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
+        """From row ``start`` on. A reader from row 0 begins with the batches in memory, and reads on from there."""
+        if start:
+            return iter(self._source.batches(names, start))
+        if self._opened is None or self._opened.unread is None or self._opened.names != names:
+            self._opened = _Opened(names, iter(self._source.batches(names, 0)))
+        return self._read(self._opened)
+
+    def close(self) -> None:
+        """Close the source, if no reader has read on from the first batches."""
+        opened, self._opened = self._opened, None
+        if opened is not None and isinstance(opened.unread, Generator):
+            opened.unread.close()
+
+    def _read(self, opened: _Opened) -> Iterator[Any]:
+        at = rows = 0
+        while True:
+            if at < len(opened.batches):
+                batch = opened.batches[at]
+            elif opened.unread is None:  # another reader has read on from here
+                yield from self._source.batches(opened.names, rows)
+                return
+            elif rows >= FIRST:
+                unread, opened.unread, opened.batches = opened.unread, None, []
+                yield from unread
+                return
+            else:
+                batch = next(opened.unread, None)
+                if batch is None:
+                    return
+                opened.batches.append(batch)
+            yield batch
+            at += 1
+            rows += len(batch)
+
+
+@dataclass
+class _Opened:
+    """A source that was opened: its columns, the batches that are not read yet, and those in memory."""
+
+    names: tuple[str, ...]
+    unread: Iterator[Any] | None
+    batches: list[Any] = field(default_factory=list)
+
+
+# ---------------------------------------------------------------------- rows of a log
+
+
+@dataclass(frozen=True, eq=False)
+class LogRows:
+    """Consecutive rows that are written beside their predictions, so that scoring need not read the table again.
+
+    Args:
+        values: The signals (B, C), NaN where a value is missing.
+        time: The time of each row (B,), or None without times.
+        gap: The rows (B,) that do not follow the row before.
+        labels: Each text column by name.
+    """
+
+    values: Array
+    time: Array | None
+    gap: NDArray[np.bool_]
+    labels: dict[str, NDArray[np.object_]]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice) -> LogRows:
+        labels = {name: column[rows] for name, column in self.labels.items()}
+        return LogRows(self.values[rows], None if self.time is None else self.time[rows], self.gap[rows], labels)
+
+    @classmethod
+    def from_block(cls, block: Block) -> LogRows:
+        """The rows of a block."""
+        return cls(block.values, block.time, block.gap, block.labels)
+
+    @classmethod
+    def join(cls, blocks: Sequence[LogRows]) -> LogRows:
+        """Rows that follow one another."""
+        times = [rows.time for rows in blocks if rows.time is not None]
+        return cls(
+            np.concatenate([rows.values for rows in blocks]),
+            np.concatenate(times) if times else None,
+            np.concatenate([rows.gap for rows in blocks]),
+            {name: np.concatenate([rows.labels[name] for rows in blocks]) for name in blocks[0].labels},
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """As columns of a table, by place: signals and categories may have any name."""
+        import pyarrow as pa
+
+        columns: dict[str, Any] = {f"value {j}": column for j, column in enumerate(self.values.T)}
+        columns["gap"] = self.gap
+        if self.time is not None:
+            columns["time"] = self.time
+        return columns | {f"label {j}": pa.array(c, pa.string()) for j, c in enumerate(self.labels.values())}
+
+    @classmethod
+    def from_table(cls, table: pa.Table, categories: Sequence[str]) -> LogRows:
+        """The rows of a table that has these columns."""
+        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        values = np.stack([column for name, column in columns.items() if name.startswith("value ")], axis=1)
+        labels = {name: np.asarray(columns[f"label {j}"], object) for j, name in enumerate(categories)}
+        return cls(values, columns.get("time"), columns["gap"], labels)
+
+
+@dataclass
+class ReadingCounts:
+    """For each signal how many readings could not be used, and its first reading: the row (−1 for none) and the value.
+
+    ``gaps`` is the number of rows that do not follow the row before.
+    """
+
+    unreadable: list[int]
+    infinite: list[int]
+    first: list[int]
+    start: list[float]
+    gaps: int = 0
+
+    @classmethod
+    def none(cls, C: int) -> ReadingCounts:
+        """Before the first row."""
+        return cls([0] * C, [0] * C, [-1] * C, [0.0] * C)
+
+    def add(self, block: Block) -> None:
+        """Count the next block of the table."""
+        for counts, new in ((self.unreadable, block.unreadable), (self.infinite, block.infinite)):
+            counts[:] = [a + int(b) for a, b in zip(counts, new, strict=True)]
+        for c in [c for c, row in enumerate(self.first) if row < 0]:
+            present = np.flatnonzero(~np.isnan(block.values[:, c]))
+            if len(present):
+                self.first[c] = block.row + int(present[0])
+                self.start[c] = float(block.values[present[0], c])
+        self.gaps += int(block.gap.sum())
+
+
+def make_features(
+    maker: Features, rows: LogRows, held: Array, missing: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Array]:
+    """Features of the next rows, (B, k) each: their indices and values.
+
+    ``held`` are the readings, the last one held where one is ``missing``. Rows between two gaps are made at a time:
+    after a gap traces start anew.
+    """
+    inner = np.flatnonzero(rows.gap[1:]) + 1
+    pieces = []
+    for begin, end in pairwise([0, *inner.tolist(), len(rows)]):
+        piece = slice(begin, end)
+        if rows.gap[begin]:
+            maker.cut()
+        inputs = rows[piece]
+        pieces.append(maker(held[piece], time=inputs.time, labels=inputs.labels, missing=missing[piece]))
+    return np.concatenate([phi.indices for phi in pieces]), np.concatenate([phi.values for phi in pieces])
+
+
+class RowChecksum:
+    """A checksum of all rows so far: readings, times and labels. It does not depend on the blocks they come in."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._columns: dict[str, Any] = {}
+
+    def add(self, block: Block, rows: int | None = None) -> None:
+        """Add the next rows of the table: a block of it, or the first ``rows`` of a block."""
+        rows = len(block) if rows is None else min(rows, len(block))
+        self._update("values", block.values[:rows].tobytes())
+        if block.time is not None:
+            self._update("time", block.time[:rows].tobytes())
+        for name, labels in block.labels.items():
+            self._update(f"label {name}", json.dumps(labels[:rows].tolist())[1:-1].encode() + b", ")
+        self.rows += rows
+
+    def hexdigest(self) -> str:
+        """The checksum as text."""
+        columns = {name: checksum.hexdigest() for name, checksum in sorted(self._columns.items())}
+        return xxhash.xxh3_128_hexdigest(json.dumps([self.rows, columns]).encode())
+
+    def _update(self, column: str, data: bytes) -> None:
+        if column not in self._columns:
+            self._columns[column] = xxhash.xxh3_128()
+        self._columns[column].update(data)
+
+
+# ---------------------------------------------------------------------- who learns
+
+
+class Learners(Protocol):
+    """The learners of one run, at some row of its log."""
+
+    @property
+    def rows(self) -> int:
+        """The rows learned from so far."""
+
+    @property
+    def answers(self) -> Mapping[str, Array]:
+        """The component answers (B, Q) at the block whose predictions came last, by name; empty if none are kept."""
+
+    def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
+        """Learn from blocks; the predictions (B, Q) of each, in order.
+
+        Args:
+            blocks: The blocks, from row ``rows`` on.
+            on_checkpoint: Called with a number of rows before the learners are saved as they are after these; the
+                state that it returns is saved with them.
+        """
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Save the learners as they are when a stream has ended, with a ``state``."""
+
+    def finish(self) -> Horde:
+        """All questions as one Horde."""
+
+
+class Executor(Protocol):
+    """Where a run learns: in this process, or on a cluster."""
+
+    #: Why no component answers are scored, where none are kept.
+    without_answers: str
+    #: Rows of a block.
+    block: int
+
+    @property
+    def stopped_run(self) -> str:
+        """The run that was stopped, as messages name it."""
+
+    def find_point(self) -> ResumePoint | None:
+        """Where a stopped run resumes; None if there is none. ValueError if the output cannot be resumed here."""
+
+    def prepare(self, log: Log, horde: Horde) -> Learners:
+        """Learners before the first row; ``horde`` is the Horde of all questions as it is there."""
+
+    def resume(self, log: Log, point: ResumePoint) -> Learners:
+        """Learners where a stopped run resumes."""
+
+    def is_resumable(self, error: BaseException, resumed: bool) -> bool:
+        """Whether the files that a run leaves after this error are there to resume from."""
+
+    def close(self, finished: bool) -> None:
+        """End the learners; when the run is ``finished``, remove all that was saved to resume from."""
+
+
+def checkpoint_file(out: Path) -> Path:
+    """The checkpoint of an unfinished run in an output folder."""
+    return out / UNFINISHED / "model.safetensors"
+
+
+class LocalExecutor:
+    """Learns in this process. Its resume point is a checkpoint of the Horde, which lies beside the parts.
+
+    Args:
+        out: The output folder.
+    """
+
+    without_answers = "with one rate the learner's prediction is the answer"
+    block = BLOCK
+
+    def __init__(self, out: Path) -> None:
+        self._out, self._checkpoint = out, checkpoint_file(out)
+        #: Whether a run was interrupted here: its folder is there, perhaps without a checkpoint.
+        self._interrupted = self._checkpoint.parent.exists()
+
+    @cached_property
+    def _saved(self) -> tuple[Horde, dict[str, Any]]:
+        return Horde.load_with(self._checkpoint)
+
+    @property
+    def stopped_run(self) -> str:
+        return f"{self._out}: the unfinished run there"
+
+    def find_point(self) -> ResumePoint | None:
+        if self._checkpoint.exists():
+            horde, state = self._saved
+            return ResumePoint(horde.rows, state)
+        if self._interrupted or not (self._out / "model.safetensors").exists():
+            return None
+        raise ValueError(f"{self._out}: nothing to resume: the run there is finished.")
+
+    def prepare(self, log: Log, horde: Horde) -> Learners:
+        return _LocalLearners(horde, self._checkpoint)
+
+    def resume(self, log: Log, point: ResumePoint) -> Learners:
+        return _LocalLearners(self._saved[0], self._checkpoint)
+
+    def is_resumable(self, error: BaseException, resumed: bool) -> bool:
+        return (resumed or not isinstance(error, Exception)) and self._checkpoint.exists()
+
+    def close(self, finished: bool) -> None:
+        """Nothing is left: the checkpoint has become the model of the finished run."""
+
+
+class _LocalLearners:
+    """A Horde in this process, which is saved every ``SAVE`` seconds."""
+
+    def __init__(self, horde: Horde, checkpoint: Path) -> None:
+        self._horde, self._checkpoint = horde, checkpoint
+
+    @property
+    def rows(self) -> int:
+        return self._horde.rows
+
+    @property
+    def answers(self) -> Mapping[str, Array]:
+        return self._horde.answers
+
+    def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
+        begin, saved = self.rows, time.perf_counter()
+        for block in blocks:
+            # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
+            if self.rows > begin and time.perf_counter() - saved >= SAVE:
+                self.save(on_checkpoint(self.rows))
+                saved = time.perf_counter()
+            yield self._horde.advance(block)
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        self._horde.save(self._checkpoint, **state)
+
+    def finish(self) -> Horde:
+        return self._horde
+
+
+# ---------------------------------------------------------------------- stopping
+
+
+class StopRequest:
+    """Ctrl-C or SIGTERM while a run learns: it stops after the block that it is at, when everything can be saved."""
+
+    #: The signal that came, or None.
+    signal: int | None = None
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Note the first signal; a second one does not wait."""
+        if self.signal is not None:
+            raise KeyboardInterrupt(number)
+        self.signal = number
+
+
+@contextmanager
+def catch_stop() -> Iterator[StopRequest]:
+    """Within it SIGINT and SIGTERM are noted, unless the program ignores them."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():  # signals can be handled only there
+        yield request
+        return
+    handlers = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if callable(signal.getsignal(number)):  # someone would stop for it
+            handlers[number] = signal.signal(number, request.handle)
+    try:
+        yield request
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+# ---------------------------------------------------------------------- learning
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A log that has been learned from; its predictions and readings lie in parts.
+
+    Args:
+        log: The log.
+        horde: The Horde after the last row.
+        clock: The clock after the last row; None without times.
+        counts: What was counted in the readings.
+        derived: The intervals and alarms after the last row.
+        makers: The state of each maker of features before the first row.
+        store: The parts.
+        seconds: How long learning took.
+        without_answers: Why no component answers were kept, if none were.
+    """
+
+    log: Log
+    horde: Horde
+    clock: Clock | None
+    counts: ReadingCounts
+    derived: Derived
+    makers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+    store: PartStore
+    seconds: float
+    without_answers: str
+
+    @property
+    def learners(self) -> int:
+        """The number of learners."""
+        return sum(learner.K or 1 for learner in self.horde.learners)
+
+    @property
+    def frozen(self) -> int:
+        """How many learners have diverged, and stay as they were."""
+        return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
+
+    def unused_columns(self) -> dict[str, str]:
+        """Columns of text that neither features nor questions use, and why."""
+        used = {config["of"] for config in self.log.settings.features or () if config["kind"] == "one_hot"}
+        used |= {question.policy.column for question in self.horde.questions if question.policy is not None}
+        why = f"text without 2 to {WORDS} different words in the first rows"
+        return {name: why for name in self.log.table.categories if name not in used}
+
+    def features(self, maker: int) -> Features:
+        """One of the makers of features as it was before the first row."""
+        return Features.load(*self.makers[maker])
+
+
+class Resumption(NamedTuple):
+    """How a log is learned from: the parts, and where to go on after the rows that were learned before.
+
+    Args:
+        store: The parts, marked with the id of this run.
+        identity: What tells this table from another, before its rows are read.
+        checksum: The checksum of the rows that were learned before.
+        point: Where the run resumes; None at the first row.
+    """
+
+    store: PartStore
+    identity: Mapping[str, Any]
+    checksum: RowChecksum
+    point: ResumePoint | None
+
+
+def find_resumption(log: Log, out: Path, executor: Executor, resume: bool, progress: Progress) -> Resumption:
+    """Where a run on this log begins, or resumes; ValueError if the run that was stopped there is not the same."""
+    identity = _identify(log)
+    digest = RowChecksum()
+    digest.add(next(log.table.blocks(FIRST)))
+    text = json.dumps([identity, log.settings.table(), digest.hexdigest()])
+    store = PartStore(out / UNFINISHED, hashlib.sha256(text.encode()).hexdigest()[:32])
+    checksum = RowChecksum()
+    point = executor.find_point() if resume else None
+    if point is None:
+        return Resumption(store, identity, checksum, None)
+    state = point.state
+    if (
+        state.get("settings") != log.settings.table()
+        or state.get("table") != identity | {"is": state.get("table", {}).get("is")}
+        or ("run" in state and not _is_same_run(log, store.run, point, checksum, progress))
+    ):
+        raise ValueError(
+            f"{executor.stopped_run} is of another table or with other settings. "
+            "Resume with the same, or start again with --overwrite."
+        )
+    if "counts" not in state or "run" not in state:
+        raise ValueError(f"{executor.stopped_run} is of an earlier version. Start again with --overwrite.")
+    return Resumption(store, identity, checksum, point)
+
+
+def _identify(log: Log) -> dict[str, Any]:
+    size = os.path.getsize(log.source) if isinstance(log.source, str | os.PathLike) else None
+    names, categories = list(log.table.names), list(log.table.categories)
+    return {"rows": log.rows, "names": names, "categories": categories, "bytes": size}
+
+
+def _is_same_run(log: Log, run: str, point: ResumePoint, checksum: RowChecksum, progress: Progress) -> bool:
+    """Whether these are the rows that an unfinished run has read: all of them are read again."""
+    for block in log.table.blocks(BLOCK):
+        checksum.add(block, point.rows - checksum.rows)
+        progress("checking", checksum.rows, point.rows)
+        if checksum.rows >= point.rows:
+            break
+    return (checksum.hexdigest(), run) == (point.state["table"]["is"], point.state["run"])
+
+
+def learn_log(log: Log, executor: Executor, resumption: Resumption, progress: Progress, announce: Announce) -> Learned:
+    """Learn from all rows of a log, or from those after the point where a stopped run resumes.
+
+    Args:
+        log: The log.
+        executor: Who learns.
+        resumption: Where to begin.
+        progress: Called after every block.
+        announce: Called before the first row, with how large the run will be.
+    """
+    began = time.perf_counter()
+    point, store = resumption.point, resumption.store
+    if point is None:
+        store.clear()
+    else:
+        store.drop(point.rows, *KINDS)
+    horde = log.warmed_up()
+    makers = [maker.save() for maker in horde.makers]
+    if point is None:
+        clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
+        learners = executor.prepare(log, horde)
+    else:
+        began -= float(point.state["seconds"])
+        clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
+        counts = ReadingCounts(**point.state["counts"])
+        learners = executor.resume(log, point)
+    derived = _derive(log, horde, store)
+    announce(expected_size(horde, log.rows).text(log.settings))
+    states = _States(log, resumption, clock, counts, began)
+    writer = _PartWriter(log, store, horde.names, derived)
+
+    def on_checkpoint(rows: int) -> Mapping[str, Any]:
+        writer.flush(rows)
+        return states.take(rows)
+
+    with catch_stop() as request:
+        blocks = states.read(learners.rows, executor.block, request)
+        with closing(learners.stream(blocks, on_checkpoint)) as stream:
+            for predictions in stream:
+                block = states.receive()
+                writer.add(block, predictions, learners.answers)
+                progress("learning", block.row + len(block), log.rows)
+        rows = learners.rows
+        if rows < log.rows and request.signal is not None:
+            learners.save(on_checkpoint(rows))
+            raise KeyboardInterrupt(request.signal)
+        log.check_rows(rows)
+        horde = learners.finish()
+        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **derived.state()})
+        if request.signal is not None:
+            raise KeyboardInterrupt(request.signal)
+    seconds = time.perf_counter() - began
+    return Learned(log, horde, clock, counts, derived, makers, store, seconds, executor.without_answers)
+
+
+def _derive(log: Log, horde: Horde, store: PartStore) -> Derived:
+    """Intervals and alarms as they are after the rows that parts have been written of."""
+    derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate)
+    for begin in store.starts("readings"):
+        rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
+        table = store.read("predictions", begin)
+        predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
+        derived(predictions, rows.values, rows.gap)
+    return derived
+
+
+class _States:
+    """What a run needs to resume at the end of each block, beside its learners and parts.
+
+    Learners may be some blocks behind the reader, and are saved where all of them have come to: so the state at the end
+    of every block is remembered until a resume point is past it.
+    """
+
+    def __init__(
+        self, log: Log, resumption: Resumption, clock: Clock | None, counts: ReadingCounts, began: float
+    ) -> None:
+        self._log, self._checksum, self._clock, self._counts = log, resumption.checksum, clock, counts
+        self._began = began
+        table = log.table
+        self._constant = {
+            "settings": log.settings.table(),
+            "run": resumption.store.run,
+            "when": [table.time, table.a_second],
+            "notation": table.notation.config(),
+        }
+        self._identity = resumption.identity
+        self._sent: list[tuple[Block, dict[str, Any]]] = []
+        self._at: dict[int, dict[str, Any]] = {}
+        if resumption.point is not None:
+            self._at[resumption.point.rows] = dict(resumption.point.state)
+
+    def read(self, start: int, rows: int, request: StopRequest) -> Iterator[Block]:
+        """The blocks of the table from row ``start`` on; they end when a signal comes."""
+        if start == self._log.rows:
+            return
+        for block in self._log.table.blocks(rows, start, self._clock):
+            self._checksum.add(block)
+            clock = None if self._clock is None else self._clock.state()
+            table = {**self._identity, "is": self._checksum.hexdigest()}
+            self._sent.append((block, {"table": table, "clock": clock}))
+            yield block
+            if request.signal is not None:
+                return
+
+    def receive(self) -> Block:
+        """The next block that was learned from."""
+        block, state = self._sent.pop(0)
+        self._counts.add(block)
+        end = block.row + len(block)
+        self._at[end] = state | {"seconds": time.perf_counter() - self._began, "counts": asdict(self._counts)}
+        return block
+
+    def take(self, rows: int) -> dict[str, Any]:
+        """The state after so many rows; earlier ones are forgotten."""
+        self._at = {row: state for row, state in self._at.items() if row >= rows}
+        return self._constant | self._at[rows]
+
+
+class _LearnedRows(NamedTuple):
+    """A block that was learned from, its predictions, the differences of its component answers from them, and how many
+    numbers these are."""
+
+    block: Block
+    predictions: Array
+    answers: Mapping[str, NDArray[np.float32]]
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.block.row + len(self.block)
+
+
+class _PartWriter:
+    """Writes the predictions, readings and component answers of a log in parts, with intervals and alarms.
+
+    Component answers are kept as their differences from the prediction, in float32, where they are scored: in the
+    second half of the log. A row takes four bytes an answer and question.
+    """
+
+    def __init__(self, log: Log, store: PartStore, names: Sequence[str], derived: Derived) -> None:
+        self._log, self._store, self._names, self._derived = log, store, names, derived
+        self._waiting: list[_LearnedRows] = []
+
+    def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
+        """The next block. Parts are written before too many numbers wait."""
+        end = block.row + len(block)
+        scored = answers if end > self._log.rows // 2 else {}
+        with np.errstate(all="ignore"):
+            differences = {name: (answer - predictions).astype(np.float32) for name, answer in scored.items()}
+        width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
+        self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width))
+        if sum(learned.size for learned in self._waiting) >= WAITING:
+            self.flush(end)
+
+    def flush(self, rows: int) -> None:
+        """Write the blocks that wait, up to that row."""
+        due = [learned for learned in self._waiting if learned.end <= rows]
+        if due:
+            self._waiting = self._waiting[len(due) :]
+            self._write(due)
+
+    def _write(self, due: Sequence[_LearnedRows]) -> None:
+        import pyarrow as pa
+
+        rows = LogRows.join([LogRows.from_block(learned.block) for learned in due])
+        predictions = np.concatenate([learned.predictions for learned in due])
+        begin, table = due[0].block.row, self._log.table
+        scored = [learned for learned in due if learned.answers]
+        if scored:
+            answers = {}
+            for name in scored[0].answers:
+                values = np.concatenate([learned.answers[name] for learned in scored])
+                answers[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+            self._store.write("answers", scored[0].block.row, answers)
+        columns: dict[str, Any] = {"row": np.concatenate([learned.block.numbers for learned in due])}
+        if rows.time is not None:
+            columns["time"] = _stamps(rows.time, table.zone) if table.dated else rows.time
+        columns |= dict(zip(self._names, predictions.T, strict=True))
+        columns |= self._derived.columns(self._derived(predictions, rows.values, rows.gap))
+        self._store.write("readings", begin, rows.columns())
+        self._store.write("predictions", begin, columns)
+
+
+def _stamps(seconds: Array, zone: str | None) -> pa.Array:
+    """Times as Arrow has them, in their zone if they have one."""
+    import pyarrow as pa
+
+    known = np.isfinite(seconds)
+    micro = np.where(known, np.round(seconds * 1e6), 0).astype(np.int64)
+    return pa.array(micro, mask=~known).cast(pa.timestamp("us", zone))
