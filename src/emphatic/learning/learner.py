@@ -680,7 +680,7 @@ class Learner:
             engine.run(rows, rows_next, top, parameters, predictions[:T] if afresh else predictions, watch)
             if afresh:
                 with np.errstate(all="ignore"):
-                    predictions[T] = engine.predict(block(rows_next, T - 1, T))[0]
+                    predictions[T] = engine.predict(rows_next if T == 1 else block(rows_next, T - 1, T))[0]
             if np.count_nonzero(self._frozen):
                 self._pass(position + T)
             return predictions[1:]
@@ -1082,8 +1082,8 @@ class RecordedLearner:
         top = self._top
         if top is None or afresh:
             # φ of a step is mostly φ' of the step before, whose largest component is known.
-            top_now = self._top_next if phi is self._phi_next else float(np.abs(phi.values).max(initial=0.0))
-            self._phi_next, self._top_next = phi_next, float(np.abs(phi_next.values).max(initial=0.0))
+            top_now = self._top_next if phi is self._phi_next else _largest(phi)
+            self._phi_next, self._top_next = phi_next, _largest(phi_next)
             top = max(top_now, self._top_next)
         v = self.learner._step(phi, phi_next, top, parameters, afresh)
         if self._steps is not None:
@@ -1116,3 +1116,8 @@ class RecordedLearner:
     def _without(self, parameters: Arrays, ineffective: NDArray[np.bool_]) -> Arrays:
         """The parameters of steps (T, K), where the marked ones change nothing."""
         return tuple(np.where(ineffective, 0.0, p) if at in self._off else p for at, p in enumerate(parameters))
+
+
+def _largest(phi: Rows) -> float:
+    """The largest |component|."""
+    return float(np.maximum.reduce(np.abs(phi.values), initial=0.0))  # (quicker than the method max)
