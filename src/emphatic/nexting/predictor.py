@@ -53,9 +53,19 @@ from emphatic.tables.pipe import (
 from emphatic.tables.text import LOOK_LINES, is_nested
 
 __all__ = [
-    "ENDS", "ENGINE", "OF_A_SIGNAL", "Every", "LineFormat", "Live", "Outcome", "PersistenceWarmUp", "Prediction",
-    "Predictor", "format_lines", "question_keys",
-]  # fmt: skip
+    "ENDS",
+    "ENGINE",
+    "OF_A_SIGNAL",
+    "Every",
+    "LineFormat",
+    "Live",
+    "Outcome",
+    "PersistenceWarmUp",
+    "Prediction",
+    "Predictor",
+    "format_lines",
+    "question_keys",
+]
 
 logger = logging.getLogger("emphatic.nexting")
 
