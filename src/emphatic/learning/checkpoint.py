@@ -219,14 +219,17 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
     n, lead = inputs.whole("n", header["n"]), _lead(header)
     if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
         raise ValueError(f"its dtype is {header['dtype']!r} and its engine {header['engine']!r}")
-    for name, shape, dtype in (
-        *((name, (*lead, n), header["dtype"]) for name in rule.vectors),
-        *((name, lead, "float64") for name in rule.memory),
-    ):
+    _check_arrays(arrays, dict.fromkeys(rule.vectors, (header["dtype"], (*lead, n))))
+    _check_arrays(arrays, dict.fromkeys(rule.memory, ("float64", lead)))
+    return rule
+
+
+def _check_arrays(arrays: Mapping[str, Stored], expected: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+    """ValueError for an array of another dtype or shape than expected."""
+    for name, (dtype, shape) in expected.items():
         array = arrays[name]
         if (array.dtype, array.shape) != (dtype, shape):
             raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is expected")
-    return rule
 
 
 def _stepped(base: AnyRule, method: object) -> AnyRule:
@@ -272,10 +275,7 @@ def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[n
     stored = arrays.get("frozen")
     if stored is None:
         return np.zeros(shape, bool)
-    if (stored.dtype, stored.shape) != ("uint8", shape):
-        raise ValueError("its list of frozen learners is damaged")
-    value = stored.array()
-    if value.max() > 1:
+    if (stored.dtype, stored.shape) != ("uint8", shape) or (value := stored.array()).max() > 1:
         raise ValueError("its list of frozen learners is damaged")
     return value.astype(bool)
 

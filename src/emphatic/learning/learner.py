@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines, rules, stepsizes
 from emphatic.common.guard import Guard
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Engine, Features, Probe, Row, Rows, Snapshot, Watch, block
+from emphatic.engines.base import Arrays, Engine, Features, Probe, Row, Rows, Watch, block
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import Active, FeaturesLike, Numbers
@@ -319,8 +319,9 @@ class Learner:
             raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
         # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
-        log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
-        T, check = len(log.phi), self._inputs
+        phi, phi_next, top = self._features(Phi, Phi_next, look_over=not trusting)
+        T, check = len(phi), self._inputs
+        log = Log(phi, phi_next, top, check.parameters(self.rule, "run", T, self._K, values, extra))
         if trusting and T == 0:
             self._features(Phi, Phi_next)  # no step will check the only row
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
@@ -340,7 +341,11 @@ class Learner:
             status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch)
             if status != -1:
                 if snapshot is not None:
-                    self._refuse_unfit(snapshot, Phi, Phi_next)
+                    try:
+                        self._features(Phi, Phi_next)
+                    except ValueError:  # the features were at fault
+                        self._engine.restore(snapshot)
+                        raise
                 raise Diverged(begin + status // self._engine.K, status % self._engine.K)
             if aim is not None:
                 collection.squares += check.sum_squares(room, aim[begin:end])
@@ -696,20 +701,6 @@ class Learner:
             self._set_position(position)
             self._stepper = None
 
-    def _log(
-        self,
-        Phi: FeaturesLike,
-        Phi_next: FeaturesLike | None,
-        values: tuple[Any, ...],
-        extra: dict[str, Any],
-        *,
-        look_over: bool = True,
-    ) -> Log:
-        """Features and parameters of every step, checked."""
-        phi, phi_next, top = self._features(Phi, Phi_next, look_over=look_over)
-        parameters = self._inputs.parameters(self.rule, "run", len(phi), self._K, values, extra)
-        return Log(phi, phi_next, top, parameters)
-
     def _features(
         self, Phi: FeaturesLike, Phi_next: FeaturesLike | None, *, look_over: bool = True
     ) -> tuple[Features, Features, float]:
@@ -719,14 +710,6 @@ class Learner:
             return self._inputs.features(name, value, "run", self.n, self._dtype, look_over=look_over)
 
         return inputs.log_features(read, Phi, Phi_next)
-
-    def _refuse_unfit(self, snapshot: Snapshot, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> None:
-        """Raise if the features were at fault; the state is then restored."""
-        try:
-            self._features(Phi, Phi_next)
-        except ValueError:
-            self._engine.restore(snapshot)
-            raise
 
     def _make_stepper(self) -> Step | None:
         """The engine's own function for one step, compiled on first use."""
@@ -889,9 +872,6 @@ class Log:
     phi_next: Features
     top: float
     parameters: Arrays
-
-    def __len__(self) -> int:
-        return len(self.phi)
 
     def blocks(self, engine: Engine, most: int) -> Iterator[tuple[int, int, Log]]:
         """The steps in blocks of at most so many, and features in the form that the engine reads: begin, end, log."""

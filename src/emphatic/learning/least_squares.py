@@ -54,8 +54,8 @@ _KEPT = 1 << 20
 _REMEDY = "smaller rho, lambda_ or I, or smaller features and rewards"
 #: Prefix of the names of arrays that a user saves with a learner.
 _MORE = "more."
-#: The arrays of the state as files name them, in the order of ``_arrays``; the latter of a matrix in common.
-_ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "steps_taken")
+#: The arrays of the state by the names of their attributes; the latter of a matrix in common.
+_ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
 _COMMON = ("Pb", "Pe", "phi_next")
 
 
@@ -476,13 +476,14 @@ class LeastSquares:
 
     def _state(self) -> dict[str, NDArray[Any]]:
         """The arrays that change, by the names of their attributes."""
-        names = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
-        return {name: getattr(self, f"_{name}") for name in (*names, *(_COMMON if self._is_common else ()))}
+        return {name: getattr(self, f"_{name}") for name in (*_ARRAYS, *(_COMMON if self._is_common else ()))}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """The same as files name and hold them."""
-        arrays = [array.view(np.uint8) if array.dtype == bool else array for array in self._state().values()]
-        return dict(zip((*_ARRAYS, *(_COMMON if self._is_common else ())), arrays, strict=True))
+        return {
+            {"taken": "steps_taken"}.get(name, name): array.view(np.uint8) if array.dtype == bool else array
+            for name, array in self._state().items()
+        }
 
     def _first(self, array: Array) -> Array:
         return np.array(array[0] if self._K is None else array)

@@ -322,6 +322,13 @@ class SteppedRule(Rule):
         return compose, (self.base, self.method)
 
 
+#: The fields that a rule with a method has of the rule itself.
+_OF_BASE = (
+    *("weights", "traces", "extra", "defaults", "interest", "paper", "extra_ranges"),
+    *("emphasis", "fixed_point", "action_values"),
+)
+
+
 @functools.cache
 def compose(base: Rule, method: Method) -> SteppedRule:
     """The base rule with its α set by this method."""
@@ -331,24 +338,9 @@ def compose(base: Rule, method: Method) -> SteppedRule:
             "step. Give the rule an effective_step(step, memory), such as ραM."
         )
     name = f"{base.name} with {method.name}"
-    return SteppedRule(
-        name,
-        _source.compiled(name, _compose_source(base, method)),
-        weights=base.weights,
-        traces=base.traces,
-        memory=base.memory + method.memory,
-        lasting=base.lasting + method.memory,
-        extra=base.extra,
-        defaults=base.defaults,
-        interest=base.interest,
-        paper=base.paper,
-        extra_ranges=base.extra_ranges,
-        emphasis=base.emphasis,
-        fixed_point=base.fixed_point,
-        action_values=base.action_values,
-        of=base,
-        method=method,
-    )
+    memory = {"memory": base.memory + method.memory, "lasting": base.lasting + method.memory}
+    fields = {field: getattr(base, field) for field in _OF_BASE} | memory
+    return SteppedRule(name, _source.compiled(name, _compose_source(base, method)), **fields, of=base, method=method)
 
 
 def _compose_source(base: Rule, method: Method) -> str:
