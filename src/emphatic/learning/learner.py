@@ -461,10 +461,8 @@ class Learner:
             return None
         with self._guard.shared:
             scalars = self._engine.scalars.copy()
-        memory: dict[str, Any] = {}
-        for i, name in enumerate(self.rule.memory):
-            value = scalars[:, i]
-            memory[name] = float(value[0]) if (value == value[0]).all() else value
+        columns = zip(self.rule.memory, scalars.T, strict=False)  # the memory comes first
+        memory = {name: float(value[0]) if (value == value[0]).all() else value for name, value in columns}
         return stepsizes.kind_of(header["name"]).restored(header, memory)
 
     @property
