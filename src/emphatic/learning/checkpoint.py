@@ -276,10 +276,7 @@ def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[n
     stored = arrays.get("frozen")
     if stored is None:
         return np.zeros(shape, bool)
-    if (stored.dtype, stored.shape) != ("uint8", shape):
-        raise ValueError("its list of frozen learners is damaged")
-    value = stored.array()
-    if value.max() > 1:
+    if (stored.dtype, stored.shape) != ("uint8", shape) or (value := stored.array()).max() > 1:
         raise ValueError("its list of frozen learners is damaged")
     return value.astype(bool)
 
