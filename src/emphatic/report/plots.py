@@ -29,25 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
 
-__all__ = [
-    "CATEGORIES",
-    "FORMATS",
-    "INKS",
-    "Axis",
-    "Level",
-    "Line",
-    "Marks",
-    "Panel",
-    "Plot",
-    "Store",
-    "category",
-    "check_formats",
-    "draw_figure",
-    "draw_file",
-    "file_names",
-    "read_plots",
-    "shades",
-]
+__all__ = ["CATEGORIES", "FORMATS", "INKS", "Axis", "Level", "Line", "Marks", "Panel", "Plot", "Store", "category"]
+__all__ += ["check_formats", "draw_figure", "draw_file", "file_names", "read_plots", "shades"]
 
 Array = NDArray[np.float64]
 

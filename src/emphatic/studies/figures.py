@@ -26,18 +26,8 @@ if TYPE_CHECKING:
 
     from emphatic.studies.results import Sweep
 
-__all__ = [
-    "best_along",
-    "check_formats",
-    "confidence_width",
-    "draw",
-    "error_range",
-    "lambda_plot",
-    "learning_plots",
-    "parameter_text",
-    "sensitivity_plot",
-    "step_range",
-]
+__all__ = ["best_along", "check_formats", "confidence_width", "draw", "error_range", "lambda_plot", "learning_plots"]
+__all__ += ["parameter_text", "sensitivity_plot", "step_range"]
 
 #: What takes the place of λ where a rule has none.
 ALONG = ("lambda", "zeta", "xi")
@@ -66,7 +56,7 @@ def confidence_width(runs: int) -> float:
     return t_quantile(0.5 + CONFIDENCE / 2, runs - 1) if runs > 1 else math.nan
 
 
-def parameter_text(value: Any) -> str:
+def parameter_text(value: object) -> str:
     """A parameter's value: in full, as it was set."""
     return f"{value:.6g}".replace("-", "−") if known(value) else str(value)
 

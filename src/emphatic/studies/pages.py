@@ -10,40 +10,29 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
-from emphatic.report.page import (
-    NONE,
+from emphatic.report import (
+    Axis,
     Column,
     Figure,
     Html,
     Key,
     Plots,
     amount,
-    known,
-    piece,
-    plus_minus,
+    category,
     render_page,
     seconds,
+    shades,
     table,
-    time_table,
 )
-from emphatic.report.plots import Axis, category, shades
-from emphatic.studies.figures import (
-    ALONG,
-    best_along,
-    confidence_width,
-    error_range,
-    lambda_plot,
-    learning_plots,
-    parameter_text,
-    sensitivity_plot,
-    step_range,
-)
+from emphatic.report.page import NONE, known, piece, plus_minus, time_table
+from emphatic.studies import figures
+from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.reproductions import ORIGINS, count_numbers
 from emphatic.studies.results import over_runs
@@ -51,16 +40,8 @@ from emphatic.studies.results import over_runs
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep
 
-__all__ = [
-    "ReproductionPage",
-    "SweepPage",
-    "format_value",
-    "page",
-    "reproduction_page",
-    "reproductions_index",
-    "sweep_page",
-    "verdict",
-]
+__all__ = ["ReproductionPage", "SweepPage", "format_value", "page", "reproduction_page", "reproductions_index"]
+__all__ += ["sweep_page", "verdict"]
 
 Row = Mapping[str, Any]
 
@@ -168,8 +149,8 @@ def _along(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule its least error at each λ, or at each ζ or ξ."""
     mean, se = sweep.over_runs("mean")
     for rule in dict.fromkeys(sweep.labels):
-        for name in ALONG:
-            values, best = best_along(sweep, rule, name)
+        for name in figures.ALONG:
+            values, best = figures.best_along(sweep, rule, name)
             if len(values):
                 words = [_describe_setting(sweep, number) for number in best]
                 yield {"rule": rule, "x_name": name, "x": values, "mean": mean[best], "se": se[best], "settings": words}
@@ -275,7 +256,7 @@ def sweep_page(sweep: SweepPage) -> str:
     curves = [curves for name, curves in sweep.learning.items() if name != "points"]
     named = [entry["rule"] for entries in (sweep.sensitivity, sweep.best, sweep.along, *curves) for entry in entries]
     inks = {rule: category(i) for i, rule in enumerate(dict.fromkeys(named))}
-    width = confidence_width(sweep.counts.get("runs", 0))
+    width = figures.confidence_width(sweep.counts.get("runs", 0))
     sections: dict[str, tuple[str, Any]] = {
         "summary": ("Summary", _sweep_summary(sweep)),
         "sensitivity": ("Sensitivity", _sensitivity_cards(sweep, width, plots)),
@@ -363,12 +344,12 @@ def _large(quantity: float) -> str:
     return amount(quantity)
 
 
-def _is_power(value: Any) -> bool:
+def _is_power(value: object) -> TypeGuard[float]:
     """Whether a number is a power of two."""
     return known(value) and value > 0 and math.frexp(value)[0] == 0.5
 
 
-def _step(value: Any) -> str:
+def _step(value: object) -> str:
     """A step size: a power of two as such."""
     return "2" + str(round(math.log2(value))).translate(_RAISED) if _is_power(value) else parameter_text(value)
 
@@ -433,7 +414,7 @@ def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | No
     lines = [line for rule in rules for panel in rule["panels"] for line in panel["lines"]]
     values = {line["value"] for line in lines}
     places = shades(sorted(values, key=lambda value: (not known(value), value if known(value) else str(value))))
-    y_range = error_range(sweep.baseline.values(), [line["mean"] for line in lines])
+    y_range = figures.error_range(sweep.baseline.values(), [line["mean"] for line in lines])
     powers = all(_is_power(x) for line in lines for x in line["alpha"])
     choices: dict[str, dict[str, str]] = {}
     for rule in rules:
@@ -441,8 +422,8 @@ def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | No
     cards = []
     for rule in rules:
         name, second = rule.get("x_name", "alpha"), _second(rule)
-        axis = Axis(name, "log2" if powers else "log", step_range(lines), name=name)
-        plot = sensitivity_plot(
+        axis = Axis(name, "log2" if powers else "log", figures.step_range(lines), name=name)
+        plot = figures.sensitivity_plot(
             rule,
             choices[second] or [""],
             places,
@@ -484,7 +465,7 @@ def _add_choices(rule: Row, options: dict[str, str]) -> None:
 def _lambda_card(sweep: SweepPage, inks: Mapping[str, str], width: float, plots: Plots) -> Row | None:
     if not any(len(rule["x"]) > 1 for rule in sweep.along):
         return None
-    plot = lambda_plot(sweep.along, inks, sweep.metric, sweep.baseline, width)
+    plot = figures.lambda_plot(sweep.along, inks, sweep.metric, sweep.baseline, width)
     keys = [Key(inks[rule["rule"]], rule["rule"]) for rule in sweep.along]
     return {"keys": keys, "plot": plots(plot, f"{sweep.metric} against lambda")}
 
@@ -494,7 +475,7 @@ def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], width: float, plo
     curves = [(name, curve) for name in names for curve in sweep.learning[name]]
     if not curves:
         return None
-    plot, early = learning_plots(sweep.learning, inks, sweep.metric, sweep.baseline, width)
+    plot, early = figures.learning_plots(sweep.learning, inks, sweep.metric, sweep.baseline, width)
     banded = any(line.low is not None for panels in plot.views.values() for line in panels[0].lines)
     settings: dict[str, list[str]] = {}
     for name, curve in curves:
@@ -554,10 +535,10 @@ def verdict(checks: Sequence[Row]) -> str:
 def reproduction_page(study: ReproductionPage) -> str:
     """The page as HTML, complete in itself."""
     plots = Plots()
-    figures = [(figure, plots(figure.plot, figure.title)) for figure in study.figures]
+    drawn = [(figure, plots(figure.plot, figure.title)) for figure in study.figures]
     sections: dict[str, tuple[str, Any]] = {
         "verdict": ("Verdict", _verdict_lines(study)),
-        "figures": ("Figures", figures),
+        "figures": ("Figures", drawn),
         "checks": ("Numbers", _check_table(study.checks)),
         "notes": ("Notes", study.notes),
         "settings": ("Settings", study.settings or study.versions),
@@ -611,14 +592,14 @@ def _check_table(checks: Sequence[Row]) -> Html | None:
     return table(filled, rows, sort=True)
 
 
-def _as_set(value: Any, sign: str = "") -> str:
+def _as_set(value: object, sign: str = "") -> str:
     """A number as it was given, or words."""
     if known(value):
         return f"{sign}{value:.7g}".replace("-", "−")
     return NONE if value is None or value == "" else str(value)
 
 
-def _format_published(value: Any, tolerance: Any) -> str:
+def _format_published(value: object, tolerance: object) -> str:
     """The published number as it was given; to more digits where these would not do for the tolerance."""
     short = _as_set(value)
     if known(value) and known(tolerance) and abs(float(short.replace("−", "-")) - value) > tolerance:
@@ -626,7 +607,7 @@ def _format_published(value: Any, tolerance: Any) -> str:
     return short
 
 
-def _measured(value: Any, tolerance: Any) -> str:
+def _measured(value: object, tolerance: object) -> str:
     """A number to one digit more than the tolerance decides on; without one, to five."""
     if not known(value) or not known(tolerance) or not 1e-15 < tolerance < 1:
         return f"{value:.5g}".replace("-", "−") if known(value) else _as_set(value)
