@@ -91,7 +91,7 @@ class Features:
             time: The rows' times, in seconds or datetime64.
             labels: An array for each name of a ``OneHot`` that is not a signal.
         """
-        rows = CheckedReadings.check(check_signal_names(names), values, time, labels, None, "warm_up")
+        rows = CheckedReadings(check_signal_names(names), values, time, labels, None, "warm_up")
         named = ((entry.found_under(), entry) for entry in self.parts)
         findings = {name: entry.find(rows) for name, entry in named if name is not None}
         plan = make_plan(self.parts, rows.names, findings)
@@ -251,7 +251,7 @@ class Features:
             and values.flags.carray
         ):
             return FeatureColumns(values, *self._no_columns)  # there is nothing else to check
-        rows = CheckedReadings.check(plan.names, values, time, labels, missing, "Features")
+        rows = CheckedReadings(plan.names, values, time, labels, missing, "Features")
         return FeatureColumns(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
 
     def activate(self, columns: FeatureColumns) -> Active:

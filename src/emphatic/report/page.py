@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
@@ -294,12 +295,7 @@ def table(
 
 def _common_heads(columns: Sequence[Column]) -> list[tuple[int, str]]:
     """The heads above the heads of columns, each with the number of columns that it spans; none if all are empty."""
-    heads: list[tuple[int, str]] = []
-    for column in columns:
-        if heads and heads[-1][1] == column.over:
-            heads[-1] = (heads[-1][0] + 1, column.over)
-        else:
-            heads.append((1, column.over))
+    heads = [(len(list(group)), over) for over, group in groupby(column.over for column in columns)]
     return heads if any(over for _, over in heads) else []
 
 

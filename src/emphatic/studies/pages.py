@@ -44,6 +44,8 @@ __all__ = ["ReproductionPage", "SweepPage", "format_value", "page", "reproductio
 __all__ += ["sweep_page", "verdict"]
 
 Row = Mapping[str, Any]
+#: The words of the link to a section, and what the section shows.
+Sections = dict[str, tuple[str, Any]]
 
 #: The parameter of the lines in a rule's panel: the first of these that it has.
 _LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
@@ -256,18 +258,24 @@ def sweep_page(sweep: SweepPage) -> str:
     curves = [curves for name, curves in sweep.learning.items() if name != "points"]
     named = [entry["rule"] for entries in (sweep.sensitivity, sweep.best, sweep.along, *curves) for entry in entries]
     inks = {rule: category(i) for i, rule in enumerate(dict.fromkeys(named))}
-    width = figures.confidence_width(sweep.counts.get("runs", 0))
-    sections: dict[str, tuple[str, Any]] = {
+    sections: Sections = {
         "summary": ("Summary", _sweep_summary(sweep)),
-        "sensitivity": ("Sensitivity", _sensitivity_cards(sweep, width, plots)),
-        "along": ("Lambda", _lambda_card(sweep, inks, width, plots)),
-        "learning": ("Learning curves", _learning_cards(sweep, inks, width, plots)),
-        "settings": ("Settings", sweep.settings or sweep.versions),
-        "time": ("Time", time_table(sweep.seconds)),
+        "sensitivity": ("Sensitivity", _sensitivity_cards(sweep, plots)),
+        "along": ("Lambda", _lambda_card(sweep, inks, plots)),
+        "learning": ("Learning curves", _learning_cards(sweep, inks, plots)),
+    }
+    return _render("sweep.html", sweep, sections, plots)
+
+
+def _render(template: str, page: SweepPage | ReproductionPage, sections: Sections, plots: Plots) -> str:
+    """The page with the sections that are not empty; each has the words of the link to it."""
+    sections |= {
+        "settings": ("Settings", page.settings or page.versions),
+        "time": ("Time", time_table(page.seconds)),
     }
     links = {"lambda" if name == "along" else name: words for name, (words, shown) in sections.items() if shown}
-    shown = {name: value for name, (_, value) in sections.items()} | {"settings": sweep.settings}
-    return render_page("sweep.html", sweep.title, sweep.intro, links, plots, versions=sweep.versions, **shown)
+    shown = {name: value for name, (_, value) in sections.items()} | {"settings": page.settings}
+    return render_page(template, page.title, page.intro, links, plots, versions=page.versions, **shown)
 
 
 def _sweep_summary(sweep: SweepPage) -> Row | None:
@@ -406,7 +414,7 @@ def _compared(row: Row, rows: Sequence[Row]) -> str | None:
     return "clearly worse" if row["worse_low"] > 0 else "not clearly worse"
 
 
-def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | None:
+def _sensitivity_cards(sweep: SweepPage, plots: Plots) -> Row | None:
     """One card per rule: the error against the step size, a line for each λ, for each choice of what else there is."""
     rules = sweep.sensitivity
     if not rules:
@@ -423,17 +431,8 @@ def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | No
     for rule in rules:
         name, second = rule.get("x_name", "alpha"), _second(rule)
         axis = Axis(name, "log2" if powers else "log", figures.step_range(lines), name=name)
-        plot = figures.sensitivity_plot(
-            rule,
-            choices[second] or [""],
-            places,
-            axis,
-            sweep.metric,
-            y_range,
-            sweep.baseline,
-            width,
-            f"choice of {second}",
-        )
+        group = f"choice of {second}"
+        plot = figures.sensitivity_plot(sweep, rule, choices[second] or [""], places, axis, y_range, group)
         cards.append((rule["rule"], plots(plot, f"{rule['rule']}: {sweep.metric} against {name}")))
     names = " or ".join(dict.fromkeys(rule["line_name"] for rule in rules if rule["line_name"]))
     keys = [Key("ramp", parameter_text(v), shade, f"line {v}") for v, shade in places.items()] if names else []
@@ -462,27 +461,27 @@ def _add_choices(rule: Row, options: dict[str, str]) -> None:
             options.setdefault(panel["choice"], panel["choice"])
 
 
-def _lambda_card(sweep: SweepPage, inks: Mapping[str, str], width: float, plots: Plots) -> Row | None:
+def _lambda_card(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row | None:
     if not any(len(rule["x"]) > 1 for rule in sweep.along):
         return None
-    plot = figures.lambda_plot(sweep.along, inks, sweep.metric, sweep.baseline, width)
+    plot = figures.lambda_plot(sweep, inks)
     keys = [Key(inks[rule["rule"]], rule["rule"]) for rule in sweep.along]
     return {"keys": keys, "plot": plots(plot, f"{sweep.metric} against lambda")}
 
 
-def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], width: float, plots: Plots) -> Row | None:
+def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row | None:
     names = [name for name in sweep.learning if name != "points"]
     curves = [(name, curve) for name in names for curve in sweep.learning[name]]
     if not curves:
         return None
-    plot, early = figures.learning_plots(sweep.learning, inks, sweep.metric, sweep.baseline, width)
+    plot, early = figures.learning_plots(sweep, inks)
     banded = any(line.low is not None for panels in plot.views.values() for line in panels[0].lines)
     settings: dict[str, list[str]] = {}
     for name, curve in curves:
         if curve.get("setting"):
             settings.setdefault(curve["rule"], []).append(f"{name}: {curve['setting']}")
     return {
-        "width": f"{width:.3g}" if banded else "",
+        "width": f"{figures.confidence_width(sweep.counts.get('runs', 0)):.3g}" if banded else "",
         "keys": [Key(inks[rule], rule) for rule in dict.fromkeys(curve["rule"] for _, curve in curves)],
         "options": {name: f"Setting with the {name}" for name in names} if len(names) > 1 else {},
         "plot": plots(plot, f"{sweep.metric} while learning"),
@@ -536,17 +535,13 @@ def reproduction_page(study: ReproductionPage) -> str:
     """The page as HTML, complete in itself."""
     plots = Plots()
     drawn = [(figure, plots(figure.plot, figure.title)) for figure in study.figures]
-    sections: dict[str, tuple[str, Any]] = {
+    sections: Sections = {
         "verdict": ("Verdict", _verdict_lines(study)),
         "figures": ("Figures", drawn),
         "checks": ("Numbers", _check_table(study.checks)),
         "notes": ("Notes", study.notes),
-        "settings": ("Settings", study.settings or study.versions),
-        "time": ("Time", time_table(study.seconds)),
     }
-    links = {name: words for name, (words, shown) in sections.items() if shown}
-    shown = {name: value for name, (_, value) in sections.items()} | {"settings": study.settings}
-    return render_page("reproduction.html", study.title, study.intro, links, plots, versions=study.versions, **shown)
+    return _render("reproduction.html", study, sections, plots)
 
 
 def _all_agree(checks: Sequence[Row]) -> bool | None:

@@ -358,7 +358,7 @@ class TaskStore:
         for path in self._folder.glob("*.npz"):
             try:
                 with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                    scores = Scores(arrays["mean"], arrays["final"], arrays["curve"], arrays["diverged"])
+                    scores = Scores(*(arrays[name] for name in Scores._fields))
                     self._add(int(path.stem), scores, float(arrays["seconds"]))
             except (OSError, ValueError, KeyError, EOFError, BadZipFile):
                 path.unlink()
@@ -375,8 +375,7 @@ class TaskStore:
         self._add(number, scores, seconds)
         if self._folder is not None:
             with atomic_file(self._folder / f"{number:06d}.npz") as file:
-                mean, final, curve, diverged = scores
-                np.savez(file, mean=mean, final=final, curve=curve, diverged=diverged, seconds=seconds)
+                np.savez(file, **scores._asdict(), seconds=seconds)
 
     def __iter__(self) -> Iterator[Scores]:
         """The scores in the order of the tasks."""
