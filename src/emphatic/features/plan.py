@@ -141,12 +141,8 @@ class FeatureColumns:
     @staticmethod
     def joined(parts: Sequence[FeatureColumns]) -> FeatureColumns:
         """The rows of several as one."""
-        return FeatureColumns(
-            np.concatenate([columns.readings for columns in parts]),
-            np.concatenate([columns.seconds for columns in parts]),
-            np.concatenate([columns.codes for columns in parts]),
-            np.concatenate([columns.numbers for columns in parts]),
-        )
+        arrays = zip(*((c.readings, c.seconds, c.codes, c.numbers) for c in parts), strict=True)
+        return FeatureColumns(*map(np.concatenate, arrays))
 
 
 # ------------------------------------------------------------------ the plan

@@ -7,7 +7,7 @@ settings, all through ``emphatic.studies.sweep``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,18 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import problems
-from emphatic.problems import MDP, Tasks
+from emphatic.problems import MDP
 from emphatic.problems.tasks import HALLWAYS, ROOMS, SUBTASKS
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
 from emphatic.studies.figures import baseline_levels, best_along, best_curves, confidence_width
 from emphatic.studies.grid import parameters
 from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
 from emphatic.studies.results import Sweep, over_runs
-from emphatic.studies.sweeps import sweep
+from emphatic.studies.sweeps import Problem, sweep
 
 __all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "CollisionStudy", "Errors", "FourRoomsStudy", "published"]
 
-Problem = str | Callable[..., MDP | Tasks]
 Grids = list[dict[str, Any]]
 
 # ---------------------------------------------------------------------- the grids, and the published numbers
