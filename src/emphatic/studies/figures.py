@@ -226,7 +226,7 @@ def _notes(line: Row) -> Sequence[str]:
 
 
 def _sensitivity_panel(sweep: SweepPage, rule: Row, lines: Sequence[Row], places: Shades, y_range: Range) -> Panel:
-    width, drawn = confidence_width(sweep.counts.get("runs", 0)), []
+    width, drawn = sweep.band, []
     best = (math.inf, 0.0, "", "")
     for line in lines:
         means, se = _means(line), _column(line, "se")
@@ -279,7 +279,7 @@ def step_range(lines: Sequence[Row]) -> tuple[float, float]:
 
 def lambda_plot(sweep: SweepPage, inks: Mapping[str, str]) -> Plot:
     """The error against λ, each rule at the best of all its other parameters."""
-    width, lines = confidence_width(sweep.counts.get("runs", 0)), []
+    width, lines = sweep.band, []
     for rule in sweep.along:
         means = [v if known(v) else math.inf for v in rule["mean"]]
         low, high = _band(means, rule["se"], width)
@@ -294,7 +294,7 @@ def learning_plots(sweep: SweepPage, inks: Mapping[str, str]) -> tuple[Plot, Plo
     """The error while learning, each rule with its best setting, with confidence bands; and on logarithmic axes."""
     choices = {name: curves for name, curves in sweep.learning.items() if name != "points"}
     means = [curve["mean"] for curves in choices.values() for curve in curves]
-    y_range, width = error_range(sweep.baseline.values(), means), confidence_width(sweep.counts.get("runs", 0))
+    y_range, width = error_range(sweep.baseline.values(), means), sweep.band
     views: dict[str, list[Panel]] = {}
     for name, curves in choices.items():
         lines = []

@@ -178,10 +178,10 @@ def _learning(sweep: Sweep, best: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _bests(sweep: Sweep) -> list[dict[str, Any]]:
     """The rows of the table: α and λ, and the other parameters in words."""
-    others = set(sweep.parameters) - {"alpha", "lambda"}
+    secondary = set(sweep.parameters) - {"alpha", "lambda"}
     rows = []
     for row in sweep.best:
-        second = {name: value for name, value in row.items() if name in others}
+        second = {name: value for name, value in row.items() if name in secondary}
         shown = {name: value for name, value in row.items() if name not in second}
         rows.append({"alpha": None, "lambda": None} | shown | {"second": _words(second)})
     return rows
@@ -250,6 +250,11 @@ class SweepPage:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def band(self) -> float:
+        """Half of a confidence band of the mean over the runs, in standard errors."""
+        return figures.confidence_width(self.counts.get("runs", 0))
 
 
 def sweep_page(sweep: SweepPage) -> str:
@@ -481,7 +486,7 @@ def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> 
         if curve.get("setting"):
             settings.setdefault(curve["rule"], []).append(f"{name}: {curve['setting']}")
     return {
-        "width": f"{figures.confidence_width(sweep.counts.get('runs', 0)):.3g}" if banded else "",
+        "width": f"{sweep.band:.3g}" if banded else "",
         "keys": [Key(inks[rule], rule) for rule in dict.fromkeys(curve["rule"] for _, curve in curves)],
         "options": {name: f"Setting with the {name}" for name in names} if len(names) > 1 else {},
         "plot": plots(plot, f"{sweep.metric} while learning"),
@@ -560,8 +565,8 @@ def _verdict_lines(study: ReproductionPage) -> list[str]:
     lines: list[str] = [_marked(_all_agree(study.checks), verdict(study.checks))]
     differ = [str(check["name"]) for check in study.checks if check.get("agree") not in (None, True)]
     if differ:
-        more = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
-        lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{more}.")
+        unnamed = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
+        lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{unnamed}.")
     return lines
 
 
