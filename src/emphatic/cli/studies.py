@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import Report, bars, carry_out, values_of_flags, with_settings
+from emphatic.cli.terminal import Report, bars, carry_out, report_error, values_of_flags, with_settings
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
@@ -138,7 +138,10 @@ def sweep(
         if not sweep_config.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / sweep_config.name
-        formats = [] if plot is None else check_formats(plot)
+        try:
+            formats = [] if plot is None else check_formats(plot)
+        except ImportError as error:  # before anything is learned: the message has the pip command
+            return report_error(error)
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             result = run_sweep(
                 sweep_config.source(),

@@ -39,6 +39,8 @@ __all__ = ["SweepPlan", "Task", "Track", "fingerprint", "on_one_thread", "sweep"
 #: Called now and then with the learner-steps done so far and in total.
 Progress = Callable[[int, int], None]
 Source = Simulated | Recorded
+#: A problem, the name of one, or a function that makes one.
+Problem = str | MDP | Tasks | Callable[..., MDP | Tasks]
 Result = TypeVar("Result")
 
 
@@ -56,7 +58,7 @@ class Track(Protocol):
 
 
 def sweep(
-    problem: str | MDP | Tasks | Callable[..., MDP | Tasks] | Recorded,
+    problem: Problem | Recorded,
     grid: Grid,
     *,
     runs: int | None = None,
@@ -161,23 +163,15 @@ def _check_log_arguments(**arguments: object) -> None:
 
 
 def _simulate(
-    problem: str | MDP | Tasks | Callable[..., MDP | Tasks],
-    steps: int,
-    seed: int,
-    theta: Sequence[float] | str | None,
-    d: ArrayLike | None,
+    problem: Problem, steps: int, seed: int, theta: Sequence[float] | str | None, d: ArrayLike | None
 ) -> Simulated:
     resolved = problems.get(problem) if isinstance(problem, str) else problem
     if not isinstance(resolved, MDP | Tasks) and not _makes_problems(resolved):
         wanted = "be a name, an MDP, Tasks, a function (of nothing, or of a seed) that makes one, or Recorded"
         raise refusal("problem", "sweep", wanted, repr(problem))
-    return Simulated(
-        resolved,
-        whole("steps", steps, "sweep"),
-        seed,
-        None if theta is None else parse_numbers("theta", theta),
-        None if d is None else parse_numbers("d", d),
-    )
+    T = whole("steps", steps, "sweep")
+    weights = (None if value is None else parse_numbers(name, value) for name, value in (("theta", theta), ("d", d)))
+    return Simulated(resolved, T, seed, *weights)
 
 
 def _makes_problems(function: Callable[..., MDP | Tasks]) -> bool:
@@ -358,7 +352,7 @@ class TaskStore:
         for path in self._folder.glob("*.npz"):
             try:
                 with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                    scores = Scores(arrays["mean"], arrays["final"], arrays["curve"], arrays["diverged"])
+                    scores = Scores(*(arrays[name] for name in Scores._fields))
                     self._add(int(path.stem), scores, float(arrays["seconds"]))
             except (OSError, ValueError, KeyError, EOFError, BadZipFile):
                 path.unlink()
@@ -375,8 +369,7 @@ class TaskStore:
         self._add(number, scores, seconds)
         if self._folder is not None:
             with atomic_file(self._folder / f"{number:06d}.npz") as file:
-                mean, final, curve, diverged = scores
-                np.savez(file, mean=mean, final=final, curve=curve, diverged=diverged, seconds=seconds)
+                np.savez(file, **scores._asdict(), seconds=seconds)
 
     def __iter__(self) -> Iterator[Scores]:
         """The scores in the order of the tasks."""
