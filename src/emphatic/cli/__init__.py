@@ -6,10 +6,7 @@ from typing import Annotated
 
 import typer
 
-from emphatic.cli import demo as demonstration
-from emphatic.cli import nexting as prediction
-from emphatic.cli import serve as service
-from emphatic.cli import studies
+from emphatic.cli import demo, nexting, serve, studies
 from emphatic.cli.terminal import LogLevel, log_to_stderr
 
 __all__ = ["app"]
@@ -40,10 +37,10 @@ def main(
 
 
 # In the order of the help.
-app.command("demo")(demonstration.demo)
-app.command("nexting", short_help="Learn to predict every signal of a log, at several horizons.")(prediction.nexting)
-app.command("serve", short_help="Serve a model by HTTP, MQTT or Redis, with a live page.")(service.serve)
-app.command("figures", short_help="Write the plots of a report as SVG files.")(prediction.figures)
+app.command("demo")(demo.demo)
+app.command("nexting", short_help="Learn to predict every signal of a log, at several horizons.")(nexting.nexting)
+app.command("serve", short_help="Serve a model by HTTP, MQTT or Redis, with a live page.")(serve.serve)
+app.command("figures", short_help="Write the plots of a report as SVG files.")(nexting.figures)
 app.command("reproduce", short_help="Run published studies again and compare the numbers.")(studies.reproduce)
 app.command("sweep", short_help="Try a grid of rules and parameters on a problem or a log.")(studies.sweep)
-app.command("rules")(demonstration.rules)
+app.command("rules")(demo.rules)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import Report, bars, carry_out, values_of_flags, with_settings
+from emphatic.cli.terminal import Report, bars, carry_out, flag_values, with_settings
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def sweep(
 
     def command() -> int:
         fields = SweepConfig.read(config) if config else {}
-        values = values_of_flags(SweepConfig, flags) | {"problem": problem}
+        values = flag_values(SweepConfig, flags) | {"problem": problem}
         fields |= {name: value for name, value in values.items() if value is not None}
         axes = {name: value for name, value in grid.items() if value is not None}
         grids = tuple(fields.get("grid", ()))

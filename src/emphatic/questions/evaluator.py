@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +57,10 @@ class Targets:
 
     def of(self, questions: NDArray[np.intp]) -> Targets:
         """Some of the questions."""
-        arrays: Any = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
-        chances = None if self.chances is None else self.chances.take(questions, axis=2)
-        R, known, gamma, rho, interest, x = (array.take(questions, axis=1) for array in arrays)
+        known, chances = self.known.take(questions, axis=1), self.chances
+        floats = (self.R, self.gamma, self.rho, self.interest, self.x)
+        R, gamma, rho, interest, x = (array.take(questions, axis=1) for array in floats)
+        chances = None if chances is None else chances.take(questions, axis=2)
         return Targets(R, known, gamma, rho, interest, x, self.all_known, chances)
 
     @staticmethod
@@ -434,7 +435,7 @@ class Quantities:
             raise refusal(self.what, "GVF", wanted, f"{getattr(function, '__name__', 'a function')}{signature}")
         return False
 
-    def _as_float(self, q: int, value: Any) -> float:
+    def _as_float(self, q: int, value: SupportsFloat | None) -> float:
         try:
             return np.nan if value is None else float(value)
         except (TypeError, ValueError, OverflowError):
@@ -553,7 +554,7 @@ class Ratio:
 
     def _mu(self, held: Observations, t: int, action: object, name: str) -> float:
         """μ(a) by a table, a function or a number."""
-        behaviour: Any = self._behaviour
+        behaviour = self._behaviour
         if behaviour is None:
             wanted = "be given where actions cannot be counted: with the step, or set env.mu before it"
             raise refusal("mu", "learn", wanted, f"none for {self.of!r}")

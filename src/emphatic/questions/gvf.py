@@ -77,11 +77,15 @@ class Observations:
 class Policy:
     """The target policy of a question, in contrast to the behaviour in the log.
 
-    ``target`` gives π(a), as a table {action: probability} (others 0), or a function of (observation, action).
-    ``column`` holds the action chosen in each row. ``behaviour`` gives μ(a): a number, a table, the name of a column
-    that holds it, a function of (observation, action), or "count", the fraction of all actions so far that were a
-    (unless μ comes with the step, or the stream has one of its own). Functions may give densities.
-    In tables 1, 1.0, True and "1" are the same action. A row whose action or μ is missing has ρ = 0.
+    Functions may give densities. In tables 1, 1.0, True and "1" are the same action. A row whose action or μ is missing
+    has ρ = 0.
+
+    Args:
+        target: π(a), as a table {action: probability} (others 0), or a function of (observation, action).
+        column: The column that holds the action chosen in each row; None where actions come with the rows.
+        behaviour: μ(a): a number, a table, the name of a column that holds it, a function of (observation, action), or
+            "count", the fraction of all actions so far that were a (unless μ comes with the step, or the stream has one
+            of its own).
 
     >>> Policy({"left": 0.2, "right": 0.8}, column="move", behaviour=0.5)
     Policy(target={'left': 0.2, 'right': 0.8}, column='move', behaviour=0.5)
@@ -89,7 +93,7 @@ class Policy:
 
     target: Mapping[Any, float] | Callable[[Any, Any], float]
     column: str | None = None
-    behaviour: Any = "count"
+    behaviour: float | str | Mapping[Any, float] | Callable[[Any, Any], float] = "count"
 
     def __post_init__(self) -> None:
         for argument in ("target", "behaviour"):
@@ -140,7 +144,7 @@ def action_name(action: object) -> str:
     return str(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -152,13 +156,17 @@ def _is_number(value: object) -> TypeGuard[float]:
 class GVF:
     """One question about a stream of named signals.
 
-    ``cumulant`` is a signal, an expression of signals (``"S1 - S2"``), or a function; the reading of the row that
-    follows is what accumulates. ``gamma`` is a number, or an expression or function of the row that
-    follows (0 where it ends); alternatively, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min" (at
-    least one step). Without a ``policy`` the question is about the behaviour itself. ``interest`` is by default 1 − γ
-    for a constant γ, which keeps the emphasis at 1, and otherwise 1; for a rule without emphasis it is 1. ``lambda_``
-    is by default 1 − 4 (1 − γ), between 0 and .9. ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ)
-    Z.
+    Args:
+        cumulant: A signal, an expression of signals (``"S1 - S2"``), or a function; the reading of the row that follows
+            is what accumulates.
+        gamma: γ: a number, or an expression or function of the row that follows (0 where it ends).
+        horizon: In place of ``gamma``: h in steps, γ = 1 − 1/h, or a duration such as "2min" (at least one step).
+        policy: The target policy; without one the question is about the behaviour itself.
+        interest: A number, an expression or a function; by default 1 − γ for a constant γ, which keeps the emphasis at
+            1, and otherwise 1; for a rule without emphasis it is 1.
+        lambda_: λ; by default 1 − 4 (1 − γ), between 0 and .9.
+        terminal: Z, paid on termination: the cumulant is R + (1 − γ) Z.
+        name: The name of the question; by default the cumulant and the horizon or γ.
 
     A function of one parameter is given a row, {name: value}, with NaN for a reading and None for a label that is
     missing: the row that follows, or for ``interest`` the present one. A function of four is given the transition:
@@ -231,7 +239,11 @@ class GVF:
     # ------------------------------------------------------------------ on a stream
 
     def constant_gamma(self, step: float | None) -> float | None:
-        """γ if it is constant, given the seconds per step; else None."""
+        """γ if it is constant; else None.
+
+        Args:
+            step: The seconds per step, for a horizon that is a duration; None where the stream has no time.
+        """
         if isinstance(self.horizon, str):
             if not step or not np.isfinite(step):
                 raise refusal("horizon", "GVF", "be in steps, for the stream has no time", repr(self.horizon))
@@ -241,7 +253,11 @@ class GVF:
         return float(self.gamma) if isinstance(self.gamma, int | float) else None
 
     def default_lambda(self, gamma: float | None) -> float:
-        """λ as given, or the default for γ."""
+        """λ as given, or the default for γ.
+
+        Args:
+            gamma: γ if it is constant, else None.
+        """
         if self.lambda_ is not None:
             return float(self.lambda_)
         return _LAMBDA if gamma is None else min(_LAMBDA, max(0.0, 1.0 - _ROOM * (1.0 - gamma)))
@@ -270,6 +286,9 @@ class GVF:
     @staticmethod
     def from_config(table: Mapping[str, Any]) -> GVF:
         """The question that such a table describes.
+
+        Args:
+            table: The table, as ``config`` returns it.
 
         >>> GVF.from_config({"cumulant": "S1", "horizon": "2min", "lambda": 0.5})
         GVF('S1', horizon='2min', lambda_=0.5)

@@ -23,10 +23,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
@@ -125,6 +125,12 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.mu: float | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Reset the environment and begin an episode; ``info["predictions"]`` has the first predictions.
+
+        Args:
+            seed: The seed of the environment's random numbers.
+            options: What the environment takes besides.
+        """
         observation, info = self.env.reset(seed=seed, options=options)
         self.episodes.begin(0, observation)
         self._since = 0
@@ -132,6 +138,11 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info
 
     def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step in the environment and learn from it.
+
+        Args:
+            action: The action.
+        """
         observation, reward, terminated, truncated, info = self.env.step(action)
         mu, self.mu = self.mu, None
         self._since += 1
@@ -258,15 +269,23 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
             **{"stepsize": stepsize, "mu": mu, "record": record, "dtype": dtype, "engine": engine, **extra},
         )
         #: The probabilities of the next actions, if they are known; forgotten after the step.
-        self.mu: Any = None
+        self.mu: Sequence[float] | NDArray[np.float64] | None = None
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         self._over = np.zeros(env.num_envs, bool)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset the sub-environments and begin an episode in each.
+
+        Args:
+            seed: The seed of the environments' random numbers, or one for each of them.
+            options: What the environment takes besides; only those in its "reset_mask" are reset, if it has one.
+        """
         # (the environment removes the mask from the options)
         mask = None if options is None else options.get("reset_mask")
         resets = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         of_env = list(iterate(self.observation_space, observations))
         for i in np.flatnonzero(resets):
             self.episodes.begin(int(i), of_env[i])
@@ -274,7 +293,12 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         infos["predictions"] = np.array(self.episodes.predictions)
         return observations, infos
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take a step in every sub-environment and learn from them.
+
+        Args:
+            actions: The action in each.
+        """
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         mu, self.mu = self.mu, None
         of_env = list(iterate(self.observation_space, observations))
@@ -422,7 +446,7 @@ class Episodes:
 
     # ------------------------------------------------------------------ the stream
 
-    def begin(self, i: int, observation: Any) -> None:
+    def begin(self, i: int, observation: object) -> None:
         """Begin an episode with its first observation. An episode that has not terminated is cut off here."""
         row = self._row(observation, np.nan)
         if not self._ready:
@@ -437,8 +461,8 @@ class Episodes:
         self,
         i: int,
         action: object,
-        reward: Any,
-        observation: Any,
+        reward: SupportsFloat,
+        observation: object,
         terminated: bool,
         mu: float | None = None,
         predict: bool = True,
@@ -482,12 +506,12 @@ class Episodes:
                 group.others = partial(_sum_at, [sharer.learner for sharer in groups if sharer is not group])
         self._observations, self._ready = [], True
 
-    def _row(self, observation: Any, reward: Any) -> Array:
+    def _row(self, observation: object, reward: SupportsFloat) -> Array:
         """The components of an observation and the reward that came with it, (1, C + 1)."""
         flat = self._flat(observation)
         row = np.empty(len(flat) + 1)
         row[:-1] = flat
-        row[-1] = reward
+        row[-1] = float(reward)
         return row[None]
 
     def _originals(self, observation: object) -> list[Any] | None:

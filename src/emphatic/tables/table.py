@@ -137,7 +137,7 @@ class Block:
     mu: Sequence[float | None] | None = field(repr=False)
     terminated: NDArray[np.bool_] | None = field(repr=False)
     truncated: bool = field(repr=False)
-    action_before: Any = field(repr=False)
+    action_before: object = field(repr=False)
     mu_before: Sequence[float] | None = field(repr=False)
     originals: Sequence[Any] | None = field(repr=False)
 
@@ -156,7 +156,7 @@ class Block:
         mu: Sequence[float | None] | None = None,
         terminated: NDArray[np.bool_] | None = None,
         truncated: bool = False,
-        action_before: Any = None,
+        action_before: object = None,
         mu_before: Sequence[float] | None = None,
         originals: Sequence[Any] | None = None,
     ) -> None:
@@ -169,7 +169,11 @@ class Block:
         return len(self.values)
 
     def agent_row(self, t: int) -> Block:
-        """Row t of an agent's block as a block of its own, with the action that led to it."""
+        """Row t of an agent's block as a block of its own, with the action that led to it.
+
+        Args:
+            t: The row, counted from the first of the block.
+        """
         row, labels = slice(t, t + 1), {name: column[t : t + 1] for name, column in self.labels.items()}
         assert self.terminated is not None
         block = Block(self.row + t, self.values[row], None if self.time is None else self.time[row], labels)
@@ -484,7 +488,7 @@ def _split_off(waiting: list[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]
 
 
 def open_table(
-    source: Any,
+    source: object,
     *,
     time: str | bool | None = None,
     delimiter: str | None = None,
@@ -534,7 +538,7 @@ def open_table(
 
 
 def open_source(
-    source: Any,
+    source: object,
     caller: Caller,
     *,
     time: str | bool | None = None,

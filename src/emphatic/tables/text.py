@@ -461,8 +461,7 @@ class JsonLines:
         if any("\ufffd" in name for name in names):
             return None
         parse = pj.ParseOptions(
-            explicit_schema=pa.schema([(name, self.types[name]) for name in names]),
-            unexpected_field_behavior="ignore",
+            explicit_schema=pa.schema([(name, self.types[name]) for name in names]), unexpected_field_behavior="ignore"
         )
         read = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
         try:
