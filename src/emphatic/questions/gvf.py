@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 
-__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "takes_action"]
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "can_take", "takes_action"]
 
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
@@ -124,11 +124,15 @@ class Policy:
 def takes_action(function: Callable[..., Any]) -> bool:
     """Whether it can be called with (observation, action), as far as its signature is known."""
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
+        return can_take(inspect.signature(function), 2)
+    except (TypeError, ValueError):  # a builtin without a signature
         return True
+
+
+def can_take(signature: inspect.Signature, count: int) -> bool:
+    """Whether a function with this signature can be called with so many positional arguments."""
     try:
-        signature.bind(None, None)
+        signature.bind(*[None] * count)
     except TypeError:
         return False
     return True

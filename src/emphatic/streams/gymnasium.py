@@ -109,12 +109,10 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         **extra: Any,
     ) -> None:
         super().__init__(env)
-        space = env.observation_space
-        names = component_names(space) if names is None else names
-        mu = _uniform(env.action_space) if mu is None else mu
-        kind = {"stepsize": stepsize, "mu": mu, "record": record, "dtype": dtype, "engine": engine, **extra}
-        maker, flat = _features(features, space, names), _flat(space)
-        episodes = Episodes(questions, maker, names, flat, rule=rule, alpha=alpha, rates=rates, warm_up=warm_up, **kind)
+        extra |= {"stepsize": stepsize, "record": record, "dtype": dtype, "engine": engine}
+        extra |= {"rule": rule, "alpha": alpha, "rates": rates, "warm_up": warm_up}
+        extra |= _by_spaces(env.observation_space, env.action_space, features, names, mu)
+        episodes = Episodes(questions, **extra)
         self._start(episodes, whole("every", every, "LearnGVFs"), 0)
 
     def _start(self, episodes: Episodes, every: int, since: int) -> None:
@@ -251,23 +249,12 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         **extra: Any,
     ) -> None:
         super().__init__(env)
-        space = env.single_observation_space
-        names = component_names(space) if names is None else names
-        mu = _uniform(env.single_action_space) if mu is None else mu
+        extra |= {"stepsize": stepsize, "record": record, "dtype": dtype, "engine": engine}
+        extra |= {"rule": rule, "alpha": alpha, "rates": rates, "warm_up": warm_up}
+        extra |= {"sequences": env.num_envs, "weights": weights}
+        extra |= _by_spaces(env.single_observation_space, env.single_action_space, features, names, mu)
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
-        self.episodes = Episodes(
-            questions,
-            _features(features, space, names),
-            names,
-            _flat(space),
-            sequences=env.num_envs,
-            weights=weights,
-            rule=rule,
-            alpha=alpha,
-            rates=rates,
-            warm_up=warm_up,
-            **{"stepsize": stepsize, "mu": mu, "record": record, "dtype": dtype, "engine": engine, **extra},
-        )
+        self.episodes = Episodes(questions, **extra)
         #: The probabilities of the next actions, if they are known; forgotten after the step.
         self.mu: Sequence[float] | NDArray[np.float64] | None = None
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -569,6 +556,16 @@ def tiles(
     return Features(coders)
 
 
+def _by_spaces(
+    space: spaces.Space[Any], actions: spaces.Space[Any], features: object, names: Sequence[str] | None, mu: Behaviour
+) -> dict[str, Any]:
+    """The arguments of ``Episodes`` that follow from an environment's spaces of observations and actions."""
+    names = component_names(space) if names is None else names
+    if mu is None and isinstance(actions, spaces.Discrete):
+        mu = 1.0 / float(actions.n)
+    return {"features": _features(features, space, names), "names": names, "flat": _flat(space), "mu": mu}
+
+
 def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
     """Observations as arrays (C,): numbers unchanged, and everything else as Gymnasium flattens it."""
     if isinstance(space, spaces.Box):
@@ -606,10 +603,6 @@ def _features(features: object, space: spaces.Space[Any], names: Sequence[str]) 
     return Features(
         [Function(lambda row: of(np.array([row[c] for c in names], np.float64)), size=size, name=components)]
     )
-
-
-def _uniform(space: spaces.Space[Any]) -> float | None:
-    return 1.0 / float(space.n) if isinstance(space, spaces.Discrete) else None
 
 
 def _sum_at(learners: Sequence[Learner], phi: Active) -> Any:
