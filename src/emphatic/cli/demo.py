@@ -116,13 +116,8 @@ def _show(steps: int, seed: int) -> None:
         chain = learn_chain(steps, seed)
     table = Table(title=f"The five-state chain, off-policy, {steps:,} steps (seed {seed})")
     table.add_column("state")
-    for heading in (
-        "exact\nv_π",
-        "true online ETD\nlearned",
-        "\nfixed point",
-        "off-policy TD\nlearned",
-        "\nfixed point",
-    ):
+    headings = ("exact\nv_π", "true online ETD\nlearned", "\nfixed point", "off-policy TD\nlearned", "\nfixed point")
+    for heading in headings:
         table.add_column(heading, justify="right")
     columns = (chain.v_pi, chain.etd, chain.etd_fixed_point, chain.td, chain.td_fixed_point)
     for s, row in enumerate(zip(*columns, strict=True), start=1):

@@ -107,15 +107,14 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], start: int) -> Iterator[pa.Rec
         start = max(0, start - len(batch))
 
 
+def _is_stream(file: File) -> bool:
+    return file.head.startswith(b"\xff\xff\xff\xff")
+
+
 PARQUET = Format("Parquet", lambda file: file.start.startswith(b"PAR1"), lambda file, options: Parquet(file.name))
 ARROW = Format("Arrow", lambda file: file.start.startswith(b"ARROW1"), lambda file, options: Arrow(file.name))
 #: A stream may be compressed, as text may.
-ARROW_STREAM = Format(
-    "Arrow stream",
-    lambda file: file.head.startswith(b"\xff\xff\xff\xff"),
-    lambda file, options: ArrowStream(file),
-    text=True,
-)
+ARROW_STREAM = Format("Arrow stream", _is_stream, lambda file, options: ArrowStream(file), text=True)
 
 
 # ---------------------------------------------------------------------- frames in memory

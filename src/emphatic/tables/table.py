@@ -314,22 +314,20 @@ class Table:
         self.dated = bool(when and when.dated)
         self.a_second = when.a_second if when else 1.0
         self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
-        for column, kind in kinds.items():
-            if when and column in when.names:
-                continue
+        signals = {column: kind for column, kind in kinds.items() if not (when and column in when.names)}
+        for column, kind in signals.items():
             if kind in _IGNORED:
                 self.ignored[column] = _IGNORED[kind]
             elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(arrays[column]):
                 self.ignored[column] = "without a name, and empty or a count of rows"
-        used = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]
+        used = [column for column in signals if column not in self.ignored]
         self.names = tuple(column for column in used if kinds[column] in NUMERIC)
-        self._switches, self._percents = (
-            tuple(column for column in self.names if kinds[column] == kind) for kind in ("switch", "percent")
-        )
+        self._switches = tuple(column for column in self.names if kinds[column] == "switch")
+        self._percents = tuple(column for column in self.names if kinds[column] == "percent")
         self._styles = [self.notation.style_of(column) for column in self.names]
         self.categories = tuple(column for column in used if kinds[column] == "text")
         if not self.names:
-            what = ", ".join(f"{c!r} ({'the time' if when and c in when.names else kinds[c]})" for c in list(kinds)[:8])
+            what = ", ".join(f"{c!r} ({signals.get(c, 'the time')})" for c in list(kinds)[:8])
             raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
         self.rows = source.rows
         self._first_times = when.seconds(look) if when else None
