@@ -7,10 +7,7 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-from emphatic.cli import demo as demonstration
-from emphatic.cli import nexting as prediction
-from emphatic.cli import serve as service
-from emphatic.cli import studies
+from emphatic.cli import demo, nexting, serve, studies
 from emphatic.cli.terminal import LogLevel, log_to_stderr
 
 __all__ = ["app"]
@@ -47,10 +44,10 @@ def _add(name: str, command: Callable[..., None], short_help: str | None = None)
 
 
 # In the order of the help.
-_add("demo", demonstration.demo)
-_add("nexting", prediction.nexting, "Learn to predict every signal of a log, at several horizons.")
-_add("serve", service.serve, "Serve a model by HTTP, MQTT or Redis, with a live page.")
-_add("figures", prediction.figures, "Write the plots of a report as SVG files.")
+_add("demo", demo.demo)
+_add("nexting", nexting.nexting, "Learn to predict every signal of a log, at several horizons.")
+_add("serve", serve.serve, "Serve a model by HTTP, MQTT or Redis, with a live page.")
+_add("figures", nexting.figures, "Write the plots of a report as SVG files.")
 _add("reproduce", studies.reproduce, "Run published studies again and compare the numbers.")
 _add("sweep", studies.sweep, "Try a grid of rules and parameters on a problem or a log.")
-_add("rules", demonstration.rules)
+_add("rules", demo.rules)

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import (
-    FAILURES,
-    bars,
-    carry_out,
-    compile_notice,
-    report_error,
-    values_of_flags,
-    with_settings,
-)
+from emphatic.cli.terminal import FAILURES, bars, carry_out, compile_notice, flag_values, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,8 +43,7 @@ def nexting(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     model: Annotated[
-        Path | None,
-        typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE),
+        Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
     ] = None,
     no_learn: Annotated[
         bool, typer.Option("--no-learn", help="With a pipe: predict without learning.", rich_help_panel=_LIVE)
@@ -125,10 +116,11 @@ def nexting(
         nonlocal folder
         with bars(_rate, "rows", quiet or print_config) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
+            from emphatic import data
             from emphatic import nexting as library
 
             settings = read_settings(config, flags)
-            path = table or _household()
+            path = table or str(data.household())
             if print_config:
                 print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
                 return 0
@@ -185,7 +177,7 @@ def figures(
 
 def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     """A file of settings, overridden by the flags."""
-    return Settings.combine(config, **values_of_flags(Settings, flags))
+    return Settings.combine(config, **flag_values(Settings, flags))
 
 
 def check_live_options(model: Path, no_learn: bool, warm_up: int | None) -> None:
@@ -267,12 +259,6 @@ def _follow_pipe(
         return 0
     except FAILURES as error:
         return report_error(error)
-
-
-def _household() -> str:
-    from emphatic import data
-
-    return str(data.household())
 
 
 def _show(result: NextingResult, folder: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 
-__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "takes_action"]
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "can_take", "takes_action"]
 
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
@@ -93,7 +93,7 @@ class Policy:
 
     target: Mapping[Any, float] | Callable[[Any, Any], float]
     column: str | None = None
-    behaviour: Any = "count"
+    behaviour: float | str | Mapping[Any, float] | Callable[[Any, Any], float] = "count"
 
     def __post_init__(self) -> None:
         for argument in ("target", "behaviour"):
@@ -133,11 +133,15 @@ def _check_chance(argument: str, value: object) -> None:
 def takes_action(function: Callable[..., Any]) -> bool:
     """Whether it can be called with (observation, action), as far as its signature is known."""
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
+        return can_take(inspect.signature(function), 2)
+    except (TypeError, ValueError):  # a builtin without a signature
         return True
+
+
+def can_take(signature: inspect.Signature, count: int) -> bool:
+    """Whether a function with this signature can be called with so many positional arguments."""
     try:
-        signature.bind(None, None)
+        signature.bind(*[None] * count)
     except TypeError:
         return False
     return True
@@ -153,7 +157,7 @@ def action_name(action: object) -> str:
     return str(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -258,7 +262,11 @@ class GVF:
     # ------------------------------------------------------------------ on a stream
 
     def constant_gamma(self, step: float | None) -> float | None:
-        """γ if it is constant, given the seconds per step; else None."""
+        """γ if it is constant; else None.
+
+        Args:
+            step: The seconds per step, for a horizon that is a duration; None where the stream has no time.
+        """
         if isinstance(self.horizon, str):
             if not step or not np.isfinite(step):
                 raise refusal("horizon", "GVF", "be in steps, for the stream has no time", repr(self.horizon))
@@ -268,7 +276,11 @@ class GVF:
         return float(self.gamma) if isinstance(self.gamma, int | float) else None
 
     def default_lambda(self, gamma: float | None) -> float:
-        """λ as given, or the default for γ."""
+        """λ as given, or the default for γ.
+
+        Args:
+            gamma: γ if it is constant, else None.
+        """
         if self.lambda_ is not None:
             return float(self.lambda_)
         return _LAMBDA if gamma is None else min(_LAMBDA, max(0.0, 1.0 - _ROOM * (1.0 - gamma)))
@@ -297,6 +309,9 @@ class GVF:
     @staticmethod
     def from_config(table: Mapping[str, Any]) -> GVF:
         """The question that such a table describes.
+
+        Args:
+            table: The table, as ``config`` returns it.
 
         >>> GVF.from_config({"cumulant": "S1", "horizon": "2min", "lambda": 0.5})
         GVF('S1', horizon='2min', lambda_=0.5)
