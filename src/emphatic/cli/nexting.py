@@ -116,11 +116,10 @@ def nexting(
         nonlocal folder
         with bars(_rate, "rows", quiet or print_config) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
-            from emphatic import data
             from emphatic import nexting as library
 
             settings = read_settings(config, flags)
-            path = table or str(data.household())
+            path = table or _household()
             if print_config:
                 print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
                 return 0
@@ -259,6 +258,12 @@ def _follow_pipe(
         return 0
     except FAILURES as error:
         return report_error(error)
+
+
+def _household() -> str:
+    from emphatic import data
+
+    return str(data.household())
 
 
 def _show(result: NextingResult, folder: Path) -> None:
