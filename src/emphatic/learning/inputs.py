@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from operator import index
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -134,7 +134,7 @@ class Active:
     def __bool__(self) -> bool:
         return True  # whatever its length
 
-    def __getitem__(self, rows: slice | SupportsIndex) -> Active:
+    def __getitem__(self, rows: Any) -> Active:
         self._require_rows("has no rows to take")
         if isinstance(rows, slice):
             return make_unchecked(self.indices[rows], self.values[rows], self.top)

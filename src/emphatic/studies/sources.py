@@ -278,16 +278,16 @@ class Recorded:
     """
 
     Phi: Any
-    R: ArrayLike
-    gamma_next: ArrayLike
-    rho: ArrayLike = 1.0
+    R: Any  # array-like when passed, an array afterwards
+    gamma_next: Any
+    rho: Any = 1.0
     I: ArrayLike | None = None
     lambda_: ArrayLike = 0.0
     pi: ArrayLike | None = None
     mu: ArrayLike | None = None
     cuts: Sequence[int] = ()
     outcome: tuple[ArrayLike, ArrayLike] | None = None
-    others: Mapping[str, ArrayLike] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
     n: int | None = None
     name: str = "log"
 
