@@ -40,7 +40,9 @@ QUESTIONS: tuple[dict[str, Any], ...] = ({"cumulant": "x", "horizon": 20}, {"cum
 # ------------------------------------------------------------------------------------------------ learners
 
 
-def observe_learners(inputs: dict[str, Any], engines: tuple[str, ...], rules: tuple[str, ...]) -> Observations:
+def observe_learners(
+    inputs: dict[str, Any], engines: tuple[str, ...], rules: tuple[str, ...], learn_steps: int = 20
+) -> Observations:
     """θ, every other vector, the memory and the predictions of learners on the streams, by ``run`` and ``learn``."""
     import emphatic
 
@@ -55,7 +57,7 @@ def observe_learners(inputs: dict[str, Any], engines: tuple[str, ...], rules: tu
                         name = f"θ: {rule}, {engine}, {dtype}, K = {K}, {kind} stream, {call}"
                         learner = emphatic.Learner(rule, stream["theta"].shape[-1], K, engine=engine, dtype=dtype)
                         learner.theta = stream["theta"]
-                        predictions = (_run if call == "run" else _learn)(learner, stream)
+                        predictions = _run(learner, stream) if call == "run" else _learn(learner, stream, learn_steps)
                         vectors = {vector: np.array(getattr(learner, vector)) for vector in learner.rule.vectors}
                         memory = {scalar: np.array(getattr(learner, scalar)) for scalar in learner.rule.memory}
                         observed[name] = {"predictions": predictions} | vectors | memory
@@ -67,9 +69,9 @@ def _run(learner: Any, stream: dict[str, Any]) -> Any:
     return np.array(learner.run(Phi, Phi_next=Phi_next, **stream["parameters"]))
 
 
-def _learn(learner: Any, stream: dict[str, Any]) -> Any:
+def _learn(learner: Any, stream: dict[str, Any], steps: int) -> Any:
     predictions = []
-    for t in range(min(20, len(stream["parameters"]["R"]))):
+    for t in range(min(steps, len(stream["parameters"]["R"]))):
         step = {name: values[t] for name, values in stream["parameters"].items()}
         phi = _active(stream["Phi"], t)
         phi_next = _active(stream["Phi"], t + 1) if stream["Phi_next"] is None else _active(stream["Phi_next"], t)
@@ -108,7 +110,7 @@ def cuda(inputs: dict[str, Any]) -> Observations:
         for (rule, K), kinds in inputs["streams"].items()
         if rule in STRUCTURES and K in (None, 2)
     }
-    return observe_learners({"streams": streams}, ("cuda",), ())
+    return observe_learners({"streams": streams}, ("cuda",), (), learn_steps=3)
 
 
 def _shortened(stream: dict[str, Any], T: int) -> dict[str, Any]:

@@ -14,13 +14,14 @@ interpreter, and ``tools/observations.py`` runs with each of them. Compared are,
 
 Numbers are compared by their bytes. Pages are not compared: they contain times, and plotly drew them. Names and
 parameters that NEW adds are printed, and are no difference. The exit code is 1 if anything differs that is neither in
-``EXPECTED`` nor passed with ``--allow``.
+``EXPECTED`` or ``REMOVED`` nor passed with ``--allow``.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import hashlib
 import importlib.util
 import io
 import os
@@ -48,7 +49,14 @@ EXPECTED = {
     "pipe that warms up": "one rule for the warm-up",
     "service that warms up": "one rule for the warm-up",
     "Horde.run without warm_up": "one rule for the warm-up",
+    "nexting --help": "the default of --warm-up",
+    "serve --help": "the default of --warm-up",
+    "signatures: emphatic.nexting": "Nexting keeps what it has opened; its functions that do nothing have a name",
+    "signatures: emphatic.streams": "a Block carries gaps, actions and terminations, and Table.blocks takes a clock",
+    "signatures: emphatic.tables": "a Block carries gaps, actions and terminations, and Table.blocks takes a clock",
 }
+#: Names that were removed on purpose, and why: in a comparison of signatures they count as expected.
+REMOVED = {"Clock: follow": "a former name of find_gaps, which was never released"}
 #: Sections in the order in which they run, and the environment that each needs.
 SECTIONS: dict[str, dict[str, str]] = {
     "interface": {},
@@ -111,8 +119,8 @@ def _compare_texts(old: str, new: str) -> list[str]:
 
 
 def compare_interface(old: Any, new: Any) -> tuple[list[str], list[str]]:
-    """What was lost or changed in names and signatures, and what was added."""
-    lines = compare(old, new)
+    """What was lost or changed in names and signatures, and what was added; what is in ``REMOVED`` is neither."""
+    lines = [line for line in compare(old, new) if line.removesuffix(": missing in NEW") not in REMOVED]
     added = [line.removesuffix(": missing in OLD") for line in lines if line.endswith(": missing in OLD")]
     return [line for line in lines if not line.endswith(": missing in OLD")], added
 
@@ -152,13 +160,14 @@ def compare_all(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Comparison
 class Version:
     """A commit, checked out into ``folder``, with a kernel cache of its own."""
 
-    def __init__(self, commit: str, folder: Path, cache: Path | None) -> None:
+    def __init__(self, commit: str, folder: Path, cache: Path | None, options: str) -> None:
         find = ["git", "rev-parse", "--verify", f"{commit}^{{commit}}"]
         self.sha = subprocess.run(find, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         self.root = folder / "checkout"
         self.work = folder / "work"
         self.work.mkdir(parents=True)
-        self.cache = cache / self.sha if cache else folder / "cache"
+        # With other options other kernels are compiled, and the list of kernels is that of the folder.
+        self.cache = cache / f"{self.sha[:12]}-{options}" if cache else folder / "cache"
         self.cache.mkdir(mode=0o755, parents=True, exist_ok=True)
         content = subprocess.run(["git", "archive", self.sha], cwd=ROOT, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
@@ -276,7 +285,9 @@ def run(arguments: argparse.Namespace) -> int:
     allowed = {*EXPECTED, *arguments.allow}
     with tempfile.TemporaryDirectory() as name:
         commits = {"old": arguments.old, "new": arguments.new}
-        versions = [Version(commit, Path(name) / label, arguments.cache) for label, commit in commits.items()]
+        chosen = f"{arguments.quick}-{arguments.all_rules}-{'-'.join(sorted(arguments.sections))}"
+        options = hashlib.sha256(chosen.encode()).hexdigest()[:8]
+        versions = [Version(commit, Path(name) / label, arguments.cache, options) for label, commit in commits.items()]
         number = Comparison("version", compare(*(version.number for version in versions)), [])
         print(number.line(allowed=True), flush=True)
         inputs = Path(name) / "inputs.pickle"
@@ -305,7 +316,12 @@ def main() -> int:
     parser.add_argument("--all-rules", action="store_true", help="compile the kernels of all rules (half an hour)")
     parser.add_argument("--allow", action="append", default=[], metavar="NAME", help="an observation that may differ")
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="2: both versions at the same time")
-    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep compiled kernels there, by commit")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        metavar="FOLDER",
+        help="keep compiled kernels there, for the next run with the same options",
+    )
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION",
                         help=f"some of {', '.join(SECTIONS)}")  # fmt: skip
     return run(parser.parse_args())

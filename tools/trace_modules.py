@@ -1,12 +1,13 @@
-"""Which modules one row and one step pass through; ``docs/architecture.md`` quotes it.
+"""Which modules one row, one reading and one step pass through; ``docs/architecture.md`` quotes it.
 
-    python -m tools.trace_modules           # writes both lists into the page
+    python -m tools.trace_modules           # writes the lists into the page
     python -m tools.trace_modules --print   # only prints them
 
-Two ways are followed by ``sys.setprofile``: ``emphatic nexting f.csv``, from the command line to the kernel and back to
-the page, and one ``env.step`` of an environment in ``LearnGVFs``. Listed are the modules of the package in the order in
-which a function of each is first entered. Each way is gone twice and recorded the second time, when everything has
-been imported and generated. Kernels run as the Python that they are, as compiled code has no frames to look at.
+Three call paths are followed by ``sys.setprofile``: ``emphatic nexting f.csv``, from the command line to the kernel and
+back to the page; one reading of a live stream; and one ``env.step`` of an environment in ``LearnGVFs``. Listed are the
+modules of the package in the order in which a function of each is first entered. Each path is followed twice and
+recorded the second time, when everything has been imported and generated. Kernels run as the Python that they are, as
+compiled code has no frames to look at.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["listing", "main", "nexting", "step", "with_ways"]
+__all__ = ["listing", "main", "nexting", "reading", "step", "with_ways"]
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 ROWS = 40
@@ -69,6 +70,18 @@ def nexting() -> list[str]:
     return passed
 
 
+def reading() -> list[str]:
+    """One reading of a live stream after its warm-up, as a pipe and the service learn from it."""
+    from emphatic.nexting.predictor import Predictor
+    from emphatic.nexting.settings import Settings
+
+    predictor = Predictor(Settings(horizons=(2,)), warm_up=ROWS)
+    predictor.take((number, {"light": float(number % 7)}) for number in range(2 * ROWS))
+    with _recorded() as passed:
+        predictor.take([(2 * ROWS, {"light": 3.0})])
+    return passed
+
+
 def step() -> list[str]:
     """The second step of CartPole beside an agent, with one question."""
     import gymnasium
@@ -86,7 +99,7 @@ def step() -> list[str]:
     return passed
 
 
-WAYS: dict[str, Callable[[], list[str]]] = {"nexting": nexting, "step": step}
+WAYS: dict[str, Callable[[], list[str]]] = {"nexting": nexting, "reading": reading, "step": step}
 
 
 def listing(passed: list[str]) -> str:
@@ -118,7 +131,7 @@ def with_ways(page: str, listings: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Follow both ways; print them, or write them into the page."""
+    """Follow all call paths; print them, or write them into the page."""
     os.environ["NUMBA_DISABLE_JIT"] = "1"  # before numba is imported
     listings = {name: listing(way()) for name, way in WAYS.items()}
     if "--print" in sys.argv:

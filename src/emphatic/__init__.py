@@ -81,9 +81,20 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (
-    "cluster", "data", "engines", "features", "nexting", "problems", "reference", "rules", "scores", "stepsizes",
-    "streams", "studies", "tables",
-)  # fmt: skip
+    "cluster",
+    "data",
+    "engines",
+    "features",
+    "nexting",
+    "problems",
+    "reference",
+    "rules",
+    "scores",
+    "stepsizes",
+    "streams",
+    "studies",
+    "tables",
+)
 
 
 def __getattr__(name: str) -> Any:

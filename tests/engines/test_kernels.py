@@ -154,5 +154,5 @@ def test_compiled_code_lies_in_the_cache_folder_alone(tmp_path: Path) -> None:
 
 def test_the_hash_knows_the_compiler() -> None:
     """What decorators do is not in a kernel's text, but their source's hash is."""
-    text = compiled.compose(Functions(emphatic.rules.get("td"), "float64"), "dense_kernels")
+    text = compiled.compose(Functions(emphatic.rules.get("td"), "float64"), "dense.dense_kernels")
     assert compiled._compiler() in text

@@ -14,8 +14,7 @@ HARMONIC = '''
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from emphatic.stepsizes.composition import Method
-from emphatic.stepsizes.scalar import ScalarStepSize
+from emphatic.stepsizes.scalar import Method, ScalarStepSize
 
 __all__ = ["Harmonic"]
 

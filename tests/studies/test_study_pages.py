@@ -285,6 +285,18 @@ def test_files_are_drawn_from_the_description_that_a_page_holds(
     assert capsys.readouterr().err == "Error: Figures need matplotlib: pip install 'emphatic[plot]'\n"
 
 
+def test_plot_of_a_sweep_without_matplotlib(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line with the pip command, before anything is learned."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit) as stopped:
+        app(["sweep", "chain", "--plot", "svg", "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "Error: Figures need matplotlib: pip install 'emphatic[plot]'\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_inks() -> None:
     assert [category(i) for i in (0, 7, 15, 16)] == ["c0", "c7", "c15", "c0"]
     assert shades([0.5, 0.5, 0.9, 1.0]) == {0.5: 0.0, 0.9: 0.5, 1.0: 1.0}

@@ -359,7 +359,7 @@ def test_blocks_of_readings_are_those_of_the_table(size: int) -> None:
     )
     assert np.concatenate([block.gap for block in blocks]).tolist() == expected.gap.tolist()
     assert np.concatenate([block.labels["door"] for block in blocks]).tolist() == expected.labels["door"].tolist()
-    assert sum(block.unreadable for block in blocks).tolist() == expected.unreadable.tolist() == [1, 0]
-    assert sum(block.infinite for block in blocks).tolist() == expected.infinite.tolist() == [0, 1]
+    assert np.sum([block.unreadable for block in blocks], axis=0).tolist() == expected.unreadable.tolist() == [1, 0]
+    assert np.sum([block.infinite for block in blocks], axis=0).tolist() == expected.infinite.tolist() == [0, 1]
     empty = Block.from_rows([], table.names, table.categories)
     assert (len(empty), empty.values.shape, empty.time, empty.gap.tolist()) == (0, (0, 2), None, [])

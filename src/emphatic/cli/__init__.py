@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, get_type_hints
 
 import typer
 
-from emphatic.cli import demo as demonstration
-from emphatic.cli import nexting as prediction
-from emphatic.cli import serve as service
-from emphatic.cli import studies
+from emphatic.cli import demo, nexting, serve, studies
 from emphatic.cli.terminal import LogLevel, log_to_stderr
 
 __all__ = ["app"]
@@ -39,11 +37,17 @@ def main(
     context.call_on_close(log_to_stderr(log_level.value))
 
 
+def _add(name: str, command: Callable[..., None], short_help: str | None = None) -> None:
+    # Typer would evaluate the annotations of every command, as text, whenever one of them runs.
+    command.__annotations__ = get_type_hints(command, include_extras=True)
+    app.command(name, short_help=short_help)(command)
+
+
 # In the order of the help.
-app.command("demo")(demonstration.demo)
-app.command("nexting", short_help="Learn to predict every signal of a log, at several horizons.")(prediction.nexting)
-app.command("serve", short_help="Serve a model by HTTP, MQTT or Redis, with a live page.")(service.serve)
-app.command("figures", short_help="Write the plots of a report as SVG files.")(prediction.figures)
-app.command("reproduce", short_help="Run published studies again and compare the numbers.")(studies.reproduce)
-app.command("sweep", short_help="Try a grid of rules and parameters on a problem or a log.")(studies.sweep)
-app.command("rules")(demonstration.rules)
+_add("demo", demo.demo)
+_add("nexting", nexting.nexting, "Learn to predict every signal of a log, at several horizons.")
+_add("serve", serve.serve, "Serve a model by HTTP, MQTT or Redis, with a live page.")
+_add("figures", nexting.figures, "Write the plots of a report as SVG files.")
+_add("reproduce", studies.reproduce, "Run published studies again and compare the numbers.")
+_add("sweep", studies.sweep, "Try a grid of rules and parameters on a problem or a log.")
+_add("rules", demo.rules)

@@ -116,14 +116,9 @@ def _show(steps: int, seed: int) -> None:
         chain = learn_chain(steps, seed)
     table = Table(title=f"The five-state chain, off-policy, {steps:,} steps (seed {seed})")
     table.add_column("state")
-    for above, below in (
-        ("exact", "v_π"),
-        ("true online ETD", "learned"),
-        ("", "fixed point"),
-        ("off-policy TD", "learned"),
-        ("", "fixed point"),
-    ):
-        table.add_column(f"{above}\n{below}", justify="right")
+    headings = ("exact\nv_π", "true online ETD\nlearned", "\nfixed point", "off-policy TD\nlearned", "\nfixed point")
+    for heading in headings:
+        table.add_column(heading, justify="right")
     columns = (chain.v_pi, chain.etd, chain.etd_fixed_point, chain.td, chain.td_fixed_point)
     for s, row in enumerate(zip(*columns, strict=True), start=1):
         table.add_row(str(s), *(f"{v:.3f}" for v in row), end_section=s == 5)

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import (
-    FAILURES,
-    bars,
-    carry_out,
-    compile_notice,
-    report_error,
-    values_of_flags,
-    with_settings,
-)
+from emphatic.cli.terminal import FAILURES, bars, carry_out, compile_notice, flag_values, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,8 +43,7 @@ def nexting(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     model: Annotated[
-        Path | None,
-        typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE),
+        Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
     ] = None,
     no_learn: Annotated[
         bool, typer.Option("--no-learn", help="With a pipe: predict without learning.", rich_help_panel=_LIVE)
@@ -185,7 +176,7 @@ def figures(
 
 def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
     """A file of settings, overridden by the flags."""
-    return Settings.combine(config, **values_of_flags(Settings, flags))
+    return Settings.combine(config, **flag_values(Settings, flags))
 
 
 def check_live_options(model: Path, no_learn: bool, warm_up: int | None) -> None:

@@ -41,8 +41,7 @@ def serve(
     ] = None,
     save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",
     journal: Annotated[
-        Path | None,
-        typer.Option(help="The folder for readings since the last save; default: MODEL.journal."),
+        Path | None, typer.Option(help="The folder for readings since the last save; default: MODEL.journal.")
     ] = None,
     no_learn: Annotated[bool, typer.Option("--no-learn", help="Predict without learning.")] = False,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,

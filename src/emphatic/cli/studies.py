@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import Report, bars, carry_out, values_of_flags, with_settings
+from emphatic.cli.terminal import Report, bars, carry_out, flag_values, report_error, with_settings
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
-    from emphatic.studies.reproductions import Check, Outcome
+    from emphatic.studies.reproductions import Outcome
     from emphatic.studies.results import Sweep
 
 __all__ = ["reproduce", "sweep"]
@@ -123,7 +123,7 @@ def sweep(
 
     def command() -> int:
         fields = SweepConfig.read(config) if config else {}
-        values = values_of_flags(SweepConfig, flags) | {"problem": problem}
+        values = flag_values(SweepConfig, flags) | {"problem": problem}
         fields |= {name: value for name, value in values.items() if value is not None}
         axes = {name: value for name, value in grid.items() if value is not None}
         grids = tuple(fields.get("grid", ()))
@@ -138,7 +138,10 @@ def sweep(
         if not sweep_config.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / sweep_config.name
-        formats = [] if plot is None else check_formats(plot)
+        try:
+            formats = [] if plot is None else check_formats(plot)
+        except ImportError as error:  # before anything is learned: the message has the pip command
+            return report_error(error)
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
             result = run_sweep(
                 sweep_config.source(),
@@ -178,10 +181,11 @@ def _show_outcome(outcome: Outcome, out: Path) -> None:
     for column in (*origins, "ours", "tolerance"):
         table.add_column(column, justify="right")
     table.add_column("")
+    verdicts = {True: "agree", False: "[bold red]disagree[/]", None: ""}
     for check in outcome.checks:
         tolerance = _format(check.tolerance, 2)
         published = [_format(check.published) if check.origin == origin else "" for origin in origins]
-        table.add_row(check.name, *published, _format(check.ours), tolerance, _verdict(check))
+        table.add_row(check.name, *published, _format(check.ours), tolerance, verdicts[check.agree])
     Console().print(table)
     print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
     print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)
@@ -191,10 +195,6 @@ def _format(value: float | str | None, digits: int = 5) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else f"{value:.{digits}g}"
-
-
-def _verdict(check: Check) -> str:
-    return {True: "agree", False: "[bold red]disagree[/]", None: ""}[check.agree]
 
 
 def _parse_option(text: str) -> tuple[str, Any]:

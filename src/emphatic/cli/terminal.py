@@ -19,24 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.common.settings import declared_settings
+from emphatic.common.settings import Setting, declared_settings
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-__all__ = [
-    "FAILURES",
-    "LogLevel",
-    "Report",
-    "bars",
-    "carry_out",
-    "compile_notice",
-    "log_to_stderr",
-    "report_error",
-    "values_of_flags",
-    "with_settings",
-]
+__all__ = ["bars", "carry_out", "compile_notice", "flag_values", "log_to_stderr", "report_error", "with_settings"]
 
 
 class LogLevel(StrEnum):
@@ -79,7 +68,7 @@ def with_settings(kind: type, command: str, **places: Sequence[str]) -> Callable
 
         parameters = []
         for parameter in inspect.signature(function, eval_str=True).parameters.values():
-            parameters += [_flag(name, *declared[name]) for name in ends.get(parameter.name, ())]
+            parameters += [_flag(name, declared[name][1]) for name in ends.get(parameter.name, ())]
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         # Typer reads the flags from the signature.
@@ -90,7 +79,7 @@ def with_settings(kind: type, command: str, **places: Sequence[str]) -> Callable
     return decorate
 
 
-def _flag(name: str, entry: Any, declaration: Any) -> inspect.Parameter:
+def _flag(name: str, declaration: Setting) -> inspect.Parameter:
     flag = declaration.flag or f"--{name.replace('_', '-')}"
     # A switch is named, or Typer would add --no-NAME to it.
     option = typer.Option(*([flag] if declaration.flag_type is bool or declaration.flag else []), help=declaration.help)
@@ -102,7 +91,7 @@ def _flag(name: str, entry: Any, declaration: Any) -> inspect.Parameter:
     )
 
 
-def values_of_flags(kind: type, flags: Mapping[str, Any]) -> dict[str, Any]:
+def flag_values(kind: type, flags: Mapping[str, Any]) -> dict[str, Any]:
     """The values that flags give to settings; None for a flag that was not given."""
     declared = declared_settings(kind)
     return {name: None if text is None else declared[name][1].from_text(text) for name, text in flags.items()}
@@ -242,10 +231,10 @@ def compile_notice(progress: Report) -> Iterator[None]:
     from numba.core import event
 
     class Listener(event.Listener):
-        def on_start(self, event: Any) -> None:
+        def on_start(self, event: object) -> None:
             progress("compiling", 0, 0)
 
-        def on_end(self, event: Any) -> None:
+        def on_end(self, event: object) -> None:
             pass
 
     with event.install_listener("numba:compile", Listener()):

@@ -37,9 +37,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "Backend", "ClusterStatus", "Driver", "LocalShards", "Lost", "Manifest", "Parcel", "Reply", "Shard", "ShardPart",
-    "Start", "hold_storage",
-]  # fmt: skip
+    "Backend",
+    "ClusterStatus",
+    "Driver",
+    "LocalShards",
+    "Lost",
+    "Manifest",
+    "Parcel",
+    "Reply",
+    "Shard",
+    "ShardPart",
+    "Start",
+    "hold_storage",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -594,10 +604,21 @@ class Driver:
             while self._sent[shard] < self._known:
                 number = self._sent[shard]
                 block = self._blocks[number]
-                flight.append((number, self.backend.call(
-                    shard, "learn", number, block.shared, block.of_shard[shard], self._predictions, block.save,
-                    self.manifest.block,
-                )))  # fmt: skip
+                flight.append(
+                    (
+                        number,
+                        self.backend.call(
+                            shard,
+                            "learn",
+                            number,
+                            block.shared,
+                            block.of_shard[shard],
+                            self._predictions,
+                            block.save,
+                            self.manifest.block,
+                        ),
+                    )
+                )
                 self._sent[shard] += 1
             if self._end is not None and self._saved[shard] < self._end and not flight and not self._is_saving():
                 flight.append((self._end, self.backend.call(shard, "save", self._end, self.manifest.block)))

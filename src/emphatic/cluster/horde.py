@@ -24,7 +24,7 @@ from emphatic.cluster.learner import (
     cut,
     grain,
     numbered,
-)  # fmt: skip
+)
 from emphatic.features import Features
 from emphatic.hordes.horde import RATES, BlockLearner, Horde
 from emphatic.learning.inputs import refusal

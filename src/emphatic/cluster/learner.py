@@ -28,7 +28,7 @@ from emphatic.cluster.driver import (
     ShardPart,
     Start,
     hold_storage,
-)  # fmt: skip
+)
 from emphatic.cluster.ray_shards import Connection, RayShards
 from emphatic.errors import CheckpointError
 from emphatic.learning.inputs import Active, refusal, whole
@@ -60,9 +60,18 @@ class Cluster:
     _driver: Driver | None = None
 
     def __init__(
-        self, setup: Mapping[str, Any], shards: int | None, address: str | None, storage: str | os.PathLike[str] | None,
-        engine: str, block: int, ahead: int, checkpoint_every: str | float, threads: int | None, resume: bool | None,
-    ) -> None:  # fmt: skip
+        self,
+        setup: Mapping[str, Any],
+        shards: int | None,
+        address: str | None,
+        storage: str | os.PathLike[str] | None,
+        engine: str,
+        block: int,
+        ahead: int,
+        checkpoint_every: str | float,
+        threads: int | None,
+        resume: bool | None,
+    ) -> None:
         self._block, self._ahead = whole("block", block, "a cluster"), whole("ahead", ahead, "a cluster")
         if shards is not None:
             whole("shards", shards, "a cluster")
@@ -127,9 +136,10 @@ class Cluster:
                 _log.info("%s: going on from block %d, row %d", self.storage, manifest.block, manifest.rows)
             start = Start(self._session, manifest.block, manifest.session)
             backend: Backend = (
-                LocalShards(models, str(self.storage), start) if self._connection is None
+                LocalShards(models, str(self.storage), start)
+                if self._connection is None
                 else RayShards(self._connection, models, self.storage, start, self._gpus)
-            )  # fmt: skip
+            )
         except BaseException:
             self.close()
             raise
@@ -363,9 +373,15 @@ class ClusterLearner(Cluster):
         self._launch(models, {"cuts": [share.start for share in cuts]})
 
     def run(
-        self, Phi: Any, R: Any, gamma_next: Any, *, Phi_next: Any = None, predictions: Predictions | bool = "driver",
+        self,
+        Phi: Any,
+        R: Any,
+        gamma_next: Any,
+        *,
+        Phi_next: Any = None,
+        predictions: Predictions | bool = "driver",
         **parameters: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """``Learner.run``, in blocks: the predictions (T, K), made before each update, if they go to the "driver".
 
         Args:

@@ -102,9 +102,12 @@ class Connection:
     def _init(self, **arguments: object) -> None:
         try:
             self.ray.init(
-                include_dashboard=False if "num_cpus" in arguments else None, log_to_driver=False,
-                logging_level=logging.WARNING, namespace="emphatic", **arguments,
-            )  # fmt: skip
+                include_dashboard=False if "num_cpus" in arguments else None,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                namespace="emphatic",
+                **arguments,
+            )
         except Exception as error:
             self.ray.shutdown()
             if "num_cpus" not in arguments and _is_unauthenticated(error):
@@ -197,12 +200,17 @@ class RayShards:
         kind = self._ray.remote(ShardActor)
         self._actors = [
             kind.options(
-                name=f"emphatic-{start.session}-shard-{index}", namespace="emphatic", num_cpus=threads, num_gpus=gpus,
-                max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD",
+                name=f"emphatic-{start.session}-shard-{index}",
+                namespace="emphatic",
+                num_cpus=threads,
+                num_gpus=gpus,
+                max_restarts=-1,
+                max_task_retries=0,
+                scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": dict.fromkeys(_THREADS, str(threads))},
             ).remote(index, model, str(storage), start)
             for index, model in enumerate(models)
-        ]  # fmt: skip
+        ]
         try:
             self._check_storage(storage)
         except BaseException:
@@ -290,8 +298,10 @@ def _reason(error: BaseException) -> str:
     """What happened, in a few words: Ray's own text is a page."""
     text = " ".join(str(error).split())
     for sign, reason in (
-        ("node", "its node died"), ("OOM", "it was out of memory"), ("unavailable", "its process died"),
-    ):  # fmt: skip
+        ("node", "its node died"),
+        ("OOM", "it was out of memory"),
+        ("unavailable", "its process died"),
+    ):
         if sign in text and (sign != "node" or "node died" in text or "node was terminated" in text):
             return reason
     return "its process died" if "Actor" in type(error).__name__ else type(error).__name__

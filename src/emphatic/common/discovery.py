@@ -124,7 +124,7 @@ def _describe(point: EntryPoint) -> str:
     return f"entry point '{point.name} = {point.value}'{owner} (group {point.group!r})"
 
 
-def _public_objects(value: Any) -> list[Any]:
+def _public_objects(value: object) -> list[Any]:
     if not isinstance(value, ModuleType):
         return [value]
     return [getattr(value, name) for name in getattr(value, "__all__", vars(value)) if not name.startswith("_")]

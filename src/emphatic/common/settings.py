@@ -73,7 +73,7 @@ def declared_settings(kind: type) -> dict[str, tuple[Field[Any], Setting]]:
     return {entry.name: (entry, entry.metadata["setting"]) for entry in fields(kind) if "setting" in entry.metadata}
 
 
-def check_settings(settings: Any, where: str) -> None:
+def check_settings(settings: object, where: str) -> None:
     """Raise ValueError for the first value that is not what its declaration says it must be.
 
     Args:
@@ -102,12 +102,12 @@ def read_toml(path: str | Path, refused: str = "this is not TOML") -> dict[str, 
         raise ValueError(f"{path}: the settings are nested too deeply.") from None
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: object) -> bool:
     """Whether a value is a list, which settings hold as a tuple."""
     return isinstance(value, tuple)
 
 
-def is_share(value: Any) -> bool:
+def is_share(value: object) -> bool:
     """Whether a value is a number between 0 and 1, both excluded."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1
 

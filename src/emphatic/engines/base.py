@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
 
-__all__ = ["UNFIT", "Arrays", "Engine", "Features", "Probe", "Row", "Rows", "Steps", "Watch", "block", "survey"]
+__all__ = ["UNFIT", "ArrayEngine", "Arrays", "Engine", "Features", "Probe", "Row", "Rows", "Steps", "Watch", "block"]
 
 #: The status of a run whose features are not all finite: it stopped somewhere, and its state is invalid.
 UNFIT = -2
@@ -190,9 +190,10 @@ class Engine(ABC):
     takes_rows: ClassVar[bool]
     #: Whether φ and parameters may also be torch tensors, which stay where they are.
     takes_tensors: ClassVar[bool] = False
+    rule: AnyRule
 
     def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
-        self.rule: Any = rule  # a Rule, or an ElementwiseRule for the engines of those
+        self.rule = rule
         self.n, self.K, self.dtype = n, K, dtype
         self.M = len(rule.memory)
         self.scalars: NDArray[np.float64] = np.zeros((K, self.M + len(rule.vectors) + 1))
@@ -258,14 +259,9 @@ class Engine(ABC):
         for begin, end in itertools.pairwise(sorted({0, *probed, T})):
             if begin in probed:
                 watch.write(begin, begin + 1, self.vector(0))
-            status = self.take(
-                block(phi, begin, end),
-                block(phi_next, begin, end),
-                top,
-                tuple(p[begin:end] for p in parameters),
-                predictions[begin:end] if len(predictions) else predictions,
-                plain,
-            )
+            rows, rows_next = block(phi, begin, end), block(phi_next, begin, end)
+            room = predictions[begin:end] if len(predictions) else predictions
+            status = self.take(rows, rows_next, top, tuple(p[begin:end] for p in parameters), room, plain)
             if status != -1:
                 return begin * self.K + status if status >= 0 else status
         return -1
@@ -376,6 +372,38 @@ class Engine(ABC):
     def like(self, K: int) -> Engine:
         """A new engine of the same kind for K learners."""
         return type(self)(self.rule, self.n, K, self.dtype)
+
+
+class ArrayEngine(Engine):
+    """An engine that has all of X in one array, (m, K, n)."""
+
+    takes_rows = False
+
+    def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
+        super().__init__(rule, n, K, dtype)
+        self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
+
+    def vector(self, r: int) -> NDArray[Any]:
+        return np.array(self.X[r])
+
+    def view(self, r: int) -> NDArray[Any]:
+        out: NDArray[Any] = self.X[r]
+        return out
+
+    def set_vector(self, r: int, value: NDArray[Any]) -> None:
+        self.X[r] = value
+
+    def predict(self, phi: Features) -> NDArray[Any]:
+        assert isinstance(phi, np.ndarray)
+        out: NDArray[Any] = phi @ self.X[0].T
+        return out
+
+    def clear_traces(self) -> None:
+        self.X[len(self.rule.weights) :] = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        return self.X.nbytes + self.scalars.nbytes
 
 
 def _joined(pending: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:

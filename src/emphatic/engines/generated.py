@@ -16,7 +16,6 @@ import tempfile
 import types
 import warnings
 from pathlib import Path
-from typing import Any
 
 from emphatic.common.files import atomic_file
 
@@ -76,7 +75,7 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-def module(name: str, source: str, version: str, **given: Any) -> types.ModuleType:
+def module(name: str, source: str, version: str, **given: object) -> types.ModuleType:
     """The module that ``source`` makes, from a file in the cache folder if that can be had.
 
     ``version`` is the compiler's; ``given`` are names that the source finds in its module.

@@ -5,29 +5,25 @@ Slow and obvious; every other engine is compared with it. Cost per step and lear
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.base import Arrays, Engine, Features, Watch
+from emphatic.engines.base import ArrayEngine, Arrays, Features, Watch
 from emphatic.rules import Update
 
 if TYPE_CHECKING:
-    from emphatic.rules import AnyRule, ElementwiseRule
+    from emphatic.rules import ElementwiseRule
 
 __all__ = ["Reference", "ReferenceElementwise"]
 
 
-class Reference(Engine):
+class Reference(ArrayEngine):
     """X ← A X + B [φ; φ'], with the rule's A and B."""
 
     name = "reference"
-    takes_rows = False
-
-    def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
-        super().__init__(rule, n, K, dtype)
-        self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
 
     def take(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
@@ -61,39 +57,19 @@ class Reference(Engine):
 
     def _decide(self, *scalars: list[float]) -> Update:
         """The rule; division by 0 gives infinity or NaN, as in every engine."""
-        update: Update
+        pure = cast("Callable[..., Update]", self.rule.pure)
         try:
-            update = self.rule.pure(*(tuple(values) for values in scalars))
+            return pure(*(tuple(values) for values in scalars))
         except ZeroDivisionError:
-            update = self.rule.pure(*(tuple(np.array(values)) for values in scalars))
-        return update
+            return pure(*(tuple(np.array(values)) for values in scalars))
 
     @property
     def grain(self) -> tuple[int, int]:
         return 1, 1
 
-    def vector(self, r: int) -> NDArray[Any]:
-        return np.array(self.X[r])
-
-    def view(self, r: int) -> NDArray[Any]:
-        out: NDArray[Any] = self.X[r]
-        return out
-
-    def set_vector(self, r: int, value: NDArray[Any]) -> None:
-        self.X[r] = value
-
     def predict(self, phi: Features) -> NDArray[Any]:
-        assert isinstance(phi, np.ndarray)
         with np.errstate(all="ignore"):  # BLAS may set flags for what lies beyond the ends of small arrays
-            out: NDArray[Any] = phi @ self.X[0].T
-        return out
-
-    def clear_traces(self) -> None:
-        self.X[len(self.rule.weights) :] = 0.0
-
-    @property
-    def nbytes(self) -> int:
-        return self.X.nbytes + self.scalars.nbytes
+            return super().predict(phi)
 
 
 class ReferenceElementwise(Reference):

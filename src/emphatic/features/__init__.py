@@ -4,17 +4,5 @@ from emphatic.features.maker import Features
 from emphatic.features.parts import Bias, Function, Missing, OneHot, Part, SoftBins, Tiles, TimeOfDay, TimeOfWeek
 from emphatic.features.sources import Change, Trace
 
-__all__ = [
-    "Bias",
-    "Change",
-    "Features",
-    "Function",
-    "Missing",
-    "OneHot",
-    "Part",
-    "SoftBins",
-    "Tiles",
-    "TimeOfDay",
-    "TimeOfWeek",
-    "Trace",
-]
+__all__ = ["Bias", "Change", "Features", "Function", "Missing", "OneHot", "Part", "SoftBins", "Tiles", "TimeOfDay"]
+__all__ += ["TimeOfWeek", "Trace"]

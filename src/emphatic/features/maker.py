@@ -91,12 +91,12 @@ class Features:
             time: The rows' times, in seconds or datetime64.
             labels: An array for each name of a ``OneHot`` that is not a signal.
         """
-        rows = CheckedReadings.check(check_signal_names(names), values, time, labels, None, "warm_up")
+        rows = CheckedReadings(check_signal_names(names), values, time, labels, None, "warm_up")
         named = ((entry.found_under(), entry) for entry in self.parts)
         findings = {name: entry.find(rows) for name, entry in named if name is not None}
         plan = make_plan(self.parts, rows.names, findings)
         sensed = np.empty((len(rows.values), len(plan.sources)))
-        _sensing()(rows.values, *plan.source_arrays(), np.full(len(plan.sources), np.nan), sensed)
+        _kernel("sense")(rows.values, *plan.source_arrays(), np.full(len(plan.sources), np.nan), sensed)
         knots = [scale.find_knots(sensed[:, scale.source]) for scale in plan.scales]
         # φ·φ of these rows is measured by a maker that stops there, so that this one is left before its first row.
         trial = Features(self.parts)
@@ -251,7 +251,7 @@ class Features:
             and values.flags.carray
         ):
             return FeatureColumns(values, *self._no_columns)  # there is nothing else to check
-        rows = CheckedReadings.check(plan.names, values, time, labels, missing, "Features")
+        rows = CheckedReadings(plan.names, values, time, labels, missing, "Features")
         return FeatureColumns(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
 
     def activate(self, columns: FeatureColumns) -> Active:
@@ -263,7 +263,8 @@ class Features:
         readings = columns.readings
         shape = len(readings), self._slots
         index, value = np.empty(shape, np.int64), np.empty(shape)
-        top = _activation()(readings, columns.seconds, columns.codes, columns.numbers, *self._arguments, index, value)
+        activate = _kernel("activate")
+        top = activate(readings, columns.seconds, columns.codes, columns.numbers, *self._arguments, index, value)
         return make_unchecked(index, value, top)
 
     def cut(self) -> None:
@@ -386,19 +387,11 @@ def _check_different_names(parts: Sequence[Part]) -> None:
 
 
 @functools.cache
-def _sensing() -> Callable[..., None]:
+def _kernel(name: str) -> Callable[..., int]:
     from emphatic.engines.compiled import direct
     from emphatic.features import kernels
 
-    return direct(kernels.sense)  # type: ignore[no-any-return]
-
-
-@functools.cache
-def _activation() -> Callable[..., int]:
-    from emphatic.engines.compiled import direct
-    from emphatic.features import kernels
-
-    return direct(kernels.activate)  # type: ignore[no-any-return]
+    return direct(getattr(kernels, name))  # type: ignore[no-any-return]
 
 
 # ------------------------------------------------------------------ ranges

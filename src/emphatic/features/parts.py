@@ -28,21 +28,8 @@ from emphatic.features.plan import Array, CheckedReadings, FeaturePlan, SensedSo
 from emphatic.features.sources import Change, Names, Record, Smoothed, Trace, as_tuple, check_names, from_fields, plain
 from emphatic.learning.inputs import refusal, whole
 
-__all__ = [
-    "KINDS",
-    "Bias",
-    "FeatureRow",
-    "Function",
-    "Missing",
-    "OneHot",
-    "Part",
-    "SoftBins",
-    "Tiles",
-    "TimeOfDay",
-    "TimeOfWeek",
-    "check_kind",
-    "from_config",
-]
+__all__ = ["KINDS", "Bias", "FeatureRow", "Function", "Missing", "OneHot", "Part", "SoftBins", "Tiles", "TimeOfDay"]
+__all__ += ["TimeOfWeek", "check_kind", "from_config"]
 
 #: In seconds.
 DAY = 86_400.0

@@ -54,29 +54,18 @@ def is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
-@dataclass
 class CheckedReadings:
     """The rows of one call of ``function``: ``values`` (B, C); all else is checked when a part uses it."""
 
-    names: tuple[str, ...]
-    values: Array
-    time: ArrayLike | None
-    labels: Labels | None
-    gone: ArrayLike | None
-    single: bool
-    function: str
-
-    @classmethod
-    def check(
-        cls,
+    def __init__(
+        self,
         names: tuple[str, ...],
         values: ArrayLike,
         time: ArrayLike | None,
         labels: Labels | None,
         gone: ArrayLike | None,
         function: str,
-    ) -> CheckedReadings:
-        """From what a user gives."""
+    ) -> None:
         array = real_array("values", values, function)
         single = array.ndim == 1 and function != "warm_up"
         if single:
@@ -84,7 +73,8 @@ class CheckedReadings:
         if array.ndim != 2 or array.shape[1] != len(names):
             wants = f"have shape (B, {len(names)}), a column for each signal"
             raise refusal("values", function, wants, f"{array.shape}")
-        return cls(names, np.ascontiguousarray(array, np.float64), time, labels, gone, single, function)
+        self.names, self.values, self.function = names, np.ascontiguousarray(array, np.float64), function
+        self.time, self.labels, self.gone, self.single = time, labels, gone, single
 
     @cached_property
     def seconds(self) -> Array:
@@ -151,12 +141,8 @@ class FeatureColumns:
     @staticmethod
     def joined(parts: Sequence[FeatureColumns]) -> FeatureColumns:
         """The rows of several as one."""
-        return FeatureColumns(
-            np.concatenate([columns.readings for columns in parts]),
-            np.concatenate([columns.seconds for columns in parts]),
-            np.concatenate([columns.codes for columns in parts]),
-            np.concatenate([columns.numbers for columns in parts]),
-        )
+        arrays = zip(*((c.readings, c.seconds, c.codes, c.numbers) for c in parts), strict=True)
+        return FeatureColumns(*map(np.concatenate, arrays))
 
 
 # ------------------------------------------------------------------ the plan

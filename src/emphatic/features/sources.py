@@ -65,7 +65,7 @@ def from_fields(record: type[R], name: str, values: Mapping[str, Any]) -> R:
     return record(**values)
 
 
-def _without_numpy(value: Any) -> Any:
+def _without_numpy(value: object) -> object:
     """Without NumPy types, and with tuples for lists, so that records can be compared and stored as JSON."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return tuple(_without_numpy(item) for item in value) if isinstance(value, list | tuple) else value

@@ -1092,14 +1092,20 @@ def _group_by_maker(features: object, names: Sequence[str]) -> list[tuple[Featur
     """Each feature maker, and the questions that share it."""
     if isinstance(features, Features):
         return [(features, np.arange(len(names)))]
+    by_name = _check_makers(features, names)
+    makers = list({id(by_name[name]): by_name[name] for name in names}.values())
+    return [(maker, np.array([q for q, name in enumerate(names) if by_name[name] is maker])) for maker in makers]
+
+
+def _check_makers(features: object, names: Sequence[str]) -> Mapping[str, Features]:
+    """A maker for each question, and no other."""
     if not isinstance(features, Mapping) or not all(isinstance(maker, Features) for maker in features.values()):
         wanted = "be emphatic.features.Features, or {question: Features}"
         raise refusal("features", "Horde", wanted, repr(features))
     wrong = [name for name in names if name not in features] or [name for name in features if name not in names]
     if wrong:
         raise refusal("features", "Horde", "have an entry for each question, and no other", f"{wrong[0]!r}")
-    makers = list({id(features[name]): features[name] for name in names}.values())
-    return [(maker, np.array([q for q, name in enumerate(names) if features[name] is maker])) for maker in makers]
+    return features
 
 
 # ------------------------------------------------------------------------------------------------ observations as rows
@@ -1107,34 +1113,42 @@ def _group_by_maker(features: object, names: Sequence[str]) -> list[tuple[Featur
 
 def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]) -> tuple[Array, None, dict[str, Any]]:
     """The rows (B, C) of all signals, NaN where a reading is missing, no times, and labels, of ``observe_many``."""
-    wanted = f"be {{name: column}} or an array (B, {len(signals)})"
-    if not isinstance(observations, Mapping):
+    if isinstance(observations, Mapping):
+        values, labels = _rows_of_columns(observations, signals, categories)
+    else:
+        wanted = f"be {{name: column}} or an array (B, {len(signals)})"
         try:
             values = np.array(observations, np.float64)
         except (TypeError, ValueError):
             raise refusal("observations", "observe_many", wanted, repr(observations)) from None
         if values.ndim != 2 or values.shape[1] != len(signals):
             raise refusal("observations", "observe_many", wanted, f"shape {values.shape}")
-        labels: dict[str, Any] = {name: np.full(len(values), None, object) for name in categories}
-    else:
-        lengths = {len(column) for column in observations.values()}
-        if len(lengths) != 1:
-            raise refusal("observations", "observe_many", "have columns of one length", str(sorted(lengths)))
-        B = lengths.pop()
-        values, labels = np.full((B, len(signals)), np.nan), {}
-        for c, name in enumerate(signals):
-            column = observations.get(name, ())
-            try:
-                values[: len(column), c] = np.asarray(column, np.float64)
-            except (TypeError, ValueError, OverflowError):
-                values[:, c] = [_as_reading(name, reading, "observe_many") for reading in column]
-        for name in categories:
-            labels[name] = np.full(B, None, object)
-            for t, label in enumerate(observations.get(name, ())):
-                text = label.item() if isinstance(label, np.generic) else label
-                labels[name][t] = _as_label(name, text, "observe_many")
+        labels = {name: np.full(len(values), None, object) for name in categories}
     values[~np.isfinite(values)] = np.nan
     return values, None, labels
+
+
+def _rows_of_columns(
+    columns: Mapping[str, Any], signals: Sequence[str], categories: Sequence[str]
+) -> tuple[Array, dict[str, Any]]:
+    """The rows (B, C) of {name: column}, and the labels; a column that is absent is missing in every row."""
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1:
+        raise refusal("observations", "observe_many", "have columns of one length", str(sorted(lengths)))
+    B = lengths.pop()
+    values, labels = np.full((B, len(signals)), np.nan), {}
+    for c, name in enumerate(signals):
+        column = columns.get(name, ())
+        try:
+            values[: len(column), c] = np.asarray(column, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            values[:, c] = [_as_reading(name, reading, "observe_many") for reading in column]
+    for name in categories:
+        labels[name] = np.full(B, None, object)
+        for t, label in enumerate(columns.get(name, ())):
+            text = label.item() if isinstance(label, np.generic) else label
+            labels[name][t] = _as_label(name, text, "observe_many")
+    return values, labels
 
 
 def probability(mu: object, function: str) -> list[float] | None:

@@ -216,17 +216,21 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
     rule = base if header.get("stepsize") is None else _stepped(base, header["stepsize"])
     if (header["rule"], header["vectors"], header["memory"]) != (base.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")
+    _check_arrays(rule, header, arrays)
+    return rule
+
+
+def _check_arrays(rule: AnyRule, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:
+    """ValueError if a vector or the memory of the rule has another dtype or shape than the header says."""
     n, lead = inputs.whole("n", header["n"]), _lead(header)
     if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
         raise ValueError(f"its dtype is {header['dtype']!r} and its engine {header['engine']!r}")
-    for name, shape, dtype in (
-        *((name, (*lead, n), header["dtype"]) for name in rule.vectors),
-        *((name, lead, "float64") for name in rule.memory),
-    ):
+    expected = dict.fromkeys(rule.vectors, (header["dtype"], (*lead, n)))
+    expected |= dict.fromkeys(rule.memory, ("float64", lead))
+    for name, (dtype, shape) in expected.items():
         array = arrays[name]
         if (array.dtype, array.shape) != (dtype, shape):
             raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}, where {dtype} {shape} is expected")
-    return rule
 
 
 def _stepped(base: AnyRule, method: object) -> AnyRule:
@@ -272,10 +276,7 @@ def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[n
     stored = arrays.get("frozen")
     if stored is None:
         return np.zeros(shape, bool)
-    if (stored.dtype, stored.shape) != ("uint8", shape):
-        raise ValueError("its list of frozen learners is damaged")
-    value = stored.array()
-    if value.max() > 1:
+    if (stored.dtype, stored.shape) != ("uint8", shape) or (value := stored.array()).max() > 1:
         raise ValueError("its list of frozen learners is damaged")
     return value.astype(bool)
 

@@ -1,25 +1,29 @@
 """Input validation: user input becomes arrays that engines can trust, or raises ``ValueError``.
 
+The functions are for engines on the host; ``TensorInputs`` has the same for an engine on a device.
+
 Every message has one form: the parameter and the function, what it must be, what was given instead, and where.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from operator import index
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Features, Probe, Rows, survey
+from emphatic.engines.base import Arrays, Features, Probe, Rows, block, survey
 from emphatic.rules import RANGES, AnyRule
 
-__all__ = ["Active", "features", "parameters", "probe", "real_array", "refusal", "series", "whole"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Active", "TensorInputs", "features", "parameters", "probe", "real_array", "refusal", "series", "whole"]
 
 
 class SupportsDLPack(Protocol):
@@ -130,7 +134,7 @@ class Active:
     def __bool__(self) -> bool:
         return True  # whatever its length
 
-    def __getitem__(self, rows: Any) -> Active:
+    def __getitem__(self, rows: slice | SupportsIndex) -> Active:
         self._require_rows("has no rows to take")
         if isinstance(rows, slice):
             return make_unchecked(self.indices[rows], self.values[rows], self.top)
@@ -162,8 +166,8 @@ def make_unchecked(indices: NDArray[np.int64], values: NDArray[np.float64], top:
     return active
 
 
-@functools.cache
-def _of_few() -> Any:
+@cache
+def _of_few() -> Callable[[NDArray[np.int64]], int]:
     from emphatic.engines import scan  # late: numba is imported with the first Active
 
     return scan.highest_of_few
@@ -209,7 +213,7 @@ def _checked(values: ArrayLike, indices: NDArray[np.int64]) -> NDArray[np.float6
     return weight
 
 
-@functools.lru_cache(maxsize=256)
+@lru_cache(maxsize=256)
 def _one_row(width: int) -> NDArray[np.float64]:
     ones = np.ones(width)
     ones.flags.writeable = False
@@ -220,7 +224,7 @@ def _ones(shape: tuple[int, ...]) -> NDArray[np.float64]:
     return _one_row(shape[0]) if len(shape) == 1 else np.broadcast_to(_one_row(1), shape)
 
 
-@functools.lru_cache(maxsize=256)
+@lru_cache(maxsize=256)
 def _start(width: int) -> NDArray[np.int64]:
     return np.array([0, width], np.int64)
 
@@ -232,6 +236,8 @@ def _starts(shape: tuple[int, ...]) -> NDArray[np.int64]:
 #: What users may pass as numbers, and as features.
 Numbers = ArrayLike | SupportsDLPack
 FeaturesLike = Numbers | Active | CompressedRows
+#: Numbers of a run on the host, or on a device.
+Values: TypeAlias = "NDArray[Any] | torch.Tensor"
 
 # ------------------------------------------------------------------------------------------------ checks
 
@@ -256,7 +262,7 @@ def real_array(name: str, value: object, function: str) -> NDArray[Any]:
     return array
 
 
-def import_array(name: str, value: Any, function: str) -> Any:
+def import_array(name: str, value: object, function: str) -> Any:
     """An array of another library that NumPy does not read by itself, as a NumPy array; anything else unchanged."""
     if hasattr(value, "detach"):  # a torch tensor, which may belong to a graph of gradients
         return value.detach()
@@ -280,7 +286,7 @@ def _unreadable(name: str, value: object, function: str) -> ValueError:
 
 
 def features(
-    name: str, value: Any, function: str, n: int, dtype: str, *, look_over: bool = True
+    name: str, value: FeaturesLike, function: str, n: int, dtype: str, *, look_over: bool = True
 ) -> tuple[Features, float]:
     """φ, one row per step: an array (T, n) in the dtype, or compressed rows; and its largest |component|.
 
@@ -288,7 +294,7 @@ def features(
     """
     if isinstance(value, Active):
         return _active(name, value, function, n, dtype)
-    if getattr(value, "format", None) == "csr":
+    if _is_compressed(value):
         return _compressed(name, value, function, n, dtype)
     array = real_array(name, value, function)
     check_shape(name, array.shape, function, n)
@@ -303,6 +309,10 @@ def features(
     return cast, top
 
 
+def _is_compressed(value: object) -> TypeGuard[CompressedRows]:
+    return getattr(value, "format", None) == "csr"
+
+
 def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> None:
     """Raise if φ, or rows of φ, have another shape."""
     ndims = _NDIMS[function]
@@ -311,7 +321,7 @@ def check_shape(name: str, shape: tuple[int, ...], function: str, n: int) -> Non
         raise refusal(name, function, f"have shape {shapes}, or be Active", f"shape {tuple(shape)}")
 
 
-def not_finite(name: str, function: str, dtype: str, rows: Any, cast: NDArray[Any], ndim: int) -> ValueError:
+def not_finite(name: str, function: str, dtype: str, rows: Values, cast: NDArray[Any], ndim: int) -> ValueError:
     """The error for features that are not all finite; it names the first such value."""
     t, i = np.argwhere(~np.isfinite(cast))[0]
     where = f"feature {i}" if ndim == 1 else f"step {t}, feature {i}"
@@ -359,7 +369,7 @@ def resolve(
     return resolved
 
 
-def as_given(name: str, value: Any) -> Any:
+def as_given(name: str, value: ArrayLike) -> ArrayLike:
     """A parameter unchanged: the kernel checks its range, except that of eta, which it never sees (β = eta·α)."""
     if name == "eta" and not np.all(np.isfinite(value) & (np.asarray(value) >= 0.0)):
         raise ValueError("eta is out of range")
@@ -377,12 +387,28 @@ def least_rows(p: NDArray[np.float64]) -> NDArray[np.float64]:
     return p
 
 
-def sum_squares(made: NDArray[Any], aim: NDArray[np.float64]) -> NDArray[np.float64]:
+def sum_squares(predictions: NDArray[Any], aim: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each learner's sum of squared errors."""
-    return np.asarray(np.square(made - aim).sum(axis=0))
+    return np.asarray(np.square(predictions - aim).sum(axis=0))
 
 
-def probe(given: Any, n: int, K: int | None) -> Probe:
+def log_features(
+    read: Callable[[str, FeaturesLike], tuple[Features, float]], Phi: FeaturesLike, Phi_next: FeaturesLike | None
+) -> tuple[Features, Features, float]:
+    """φ and φ' of every step of ``run``, as ``read`` converts them, and the largest |component|."""
+    phi, top = read("Phi", Phi)
+    if Phi_next is None:
+        T = len(phi) - 1
+        if T < 0:
+            raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
+        return block(phi, 0, T), block(phi, 1, T + 1), top
+    phi_next, top_next = read("Phi_next", Phi_next)
+    if len(phi_next) != len(phi):
+        raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(phi)}", str(len(phi_next)))
+    return phi, phi_next, max(top, top_next)
+
+
+def probe(given: tuple[ArrayLike, ArrayLike, ArrayLike], n: int, K: int | None) -> Probe:
     """The probe for (Phi_s, v, d), which computes the root mean square value error of any θ.
 
     v and d may be one per learner, (K, S).
@@ -452,9 +478,9 @@ def _compressed(name: str, csr: CompressedRows, function: str, n: int, dtype: st
     return rows, top
 
 
-def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value: Any) -> NDArray[np.float64]:
+def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value: object) -> NDArray[np.float64]:
     """One number per step and learner, (T, K), from a number, (T,), (K,) or (T, K)."""
-    if value.__class__ is float or (value.__class__ is int and -_EXACT < value < _EXACT):
+    if type(value) is float or (type(value) is int and -_EXACT < value < _EXACT):
         low, high = bounds(rule, name)
         if not (low <= value <= high and -LARGEST <= value <= LARGEST):
             raise out_of_range(name, function, rule, np.full((1, 1), value, np.float64))
@@ -545,3 +571,107 @@ def _largest(array: NDArray[Any]) -> float:
     integer = np.dtype(f"i{array.itemsize}").type
     top = magnitude.largest(array.reshape(-1).view(integer), np.iinfo(integer).max)
     return float(integer(top).view(array.dtype.type))
+
+
+# ------------------------------------------------------------------------------------------------ on a device
+
+
+class TensorInputs:
+    """The functions of this module for an engine on a device: arrays become torch tensors, and stay where they are.
+
+    Single-precision numbers stay single precision: half the bytes take half the time to copy to a device.
+    """
+
+    def __init__(self) -> None:
+        import torch  # late: only engines on a device need it
+
+        self._torch = torch
+
+    def import_array(self, name: str, value: object, function: str) -> Any:
+        """Anything with ``__dlpack__`` as a torch tensor in the same memory; NumPy arrays and others unchanged."""
+        if isinstance(value, self._torch.Tensor):
+            tensor = value.detach()
+        elif isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+            return value
+        else:
+            try:
+                tensor = self._torch.from_dlpack(value)
+            except Exception as error:  # of whatever kind either library has for it
+                raise refusal(name, function, "be an array that torch can read", str(error)) from None
+        if tensor.is_complex():
+            raise refusal(name, function, "be real numbers", str(tensor.dtype))
+        return tensor
+
+    def features(
+        self, name: str, value: FeaturesLike, function: str, n: int, dtype: str, *, look_over: bool = True
+    ) -> tuple[Features | torch.Tensor, float]:
+        """``features``; a tensor gives a tensor of the dtype on the same device."""
+        value = self.import_array(name, value, function)
+        if not isinstance(value, self._torch.Tensor):
+            return features(name, value, function, n, dtype, look_over=look_over)
+        check_shape(name, value.shape, function, n)
+        rows = value.reshape(-1, n)
+        cast = rows.to(dtype=getattr(self._torch, dtype)).contiguous()
+        least, most = (float(end) for end in cast.aminmax()) if cast.numel() else (0.0, 0.0)
+        if not (math.isfinite(least) and math.isfinite(most)):
+            raise not_finite(name, function, dtype, rows, cast.cpu().numpy(), value.ndim)
+        return cast, max(-least, most)
+
+    def parameters(
+        self, rule: AnyRule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
+    ) -> tuple[Values, ...]:
+        """Every parameter of the rule as a (T, K) array or tensor that takes no memory where it is constant."""
+        return tuple(resolve(rule, function, values, extra, partial(self.series, function, T, K, rule), self._product))
+
+    def series(self, function: str, T: int, K: int | None, rule: AnyRule, name: str, value: object) -> Values:
+        """A number a step and learner: ``series``, where tensors and single precision stay what they are."""
+        value = self.import_array(name, value, function)
+        single = isinstance(value, np.ndarray) and value.dtype == np.float32
+        if not isinstance(value, self._torch.Tensor) and not single:
+            return series(function, T, K, rule, name, value)
+        from emphatic.engines.cuda.engine import tensor_of
+
+        tensor = tensor_of(real_array(name, value, function) if single else value)
+        view = tensor.reshape(shape_of(name, tuple(tensor.shape), function, T, K))
+        view = view if view.is_floating_point() else view.double()
+        if view.numel():
+            low, high = bounds(rule, name)
+            least, most = (float(end) for end in view.aminmax())
+            if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
+                raise out_of_range(name, function, rule, view.cpu().numpy().astype(np.float64))
+        return view.expand(T, K or 1)
+
+    def least_rows(self, p: Values) -> NDArray[Any]:
+        """What ``warn_if_never_terminating`` needs to check: each learner's least value, as if of every step.
+
+        Where none is 1, one learner represents all, so that little is copied.
+        """
+        if isinstance(p, np.ndarray):
+            return p
+        if not p.numel():
+            return np.empty(tuple(p.shape))
+        constant = p.stride(0) == 0
+        least = (p[:1] if constant else p).amin(0)
+        least = least if bool((least >= 1.0).any()) else least[:1]
+        steps = len(p) if constant or len(p) >= EPISODE else 1
+        return np.broadcast_to(least.cpu().numpy(), (steps, len(least)))
+
+    def sum_squares(self, predictions: NDArray[Any], aim: Values) -> NDArray[np.float64]:
+        """Each learner's sum of squared errors."""
+        goal = np.asarray(aim if isinstance(aim, np.ndarray) else aim.cpu(), np.float64)
+        return np.asarray(np.square(predictions - goal).sum(axis=0))
+
+    def _product(self, a: Values, b: Values) -> Values:
+        """a·b without expanding an axis along which both are constant."""
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            return product(a, b)
+        device = b.device if isinstance(a, np.ndarray) else a.device
+        factor, factor_of_b = (self._reduced(p, device) for p in (a, b))
+        return (factor * factor_of_b).expand(a.shape)
+
+    def _reduced(self, p: Values, device: torch.device) -> torch.Tensor:
+        """Without repeated entries, in double precision."""
+        if isinstance(p, np.ndarray):
+            p = self._torch.from_numpy(np.array(p[: 1 if p.strides[0] == 0 else None]))
+        tensor = p[:1] if p.stride(0) == 0 else p
+        return (tensor[:, :1] if tensor.stride(1) == 0 else tensor).to(device).double()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import mul
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines, rules, stepsizes
 from emphatic.common.guard import Guard
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Engine, Features, Probe, Rows, Snapshot, Watch, block
+from emphatic.engines.base import Arrays, Engine, Features, Probe, Row, Rows, Watch, block
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import Active, FeaturesLike, Numbers
@@ -35,6 +36,8 @@ __all__ = ["Learner", "RecordedLearner", "join", "load"]
 Array = NDArray[np.float64]
 #: One step as an engine computes it: φ, φ' and the parameters; returns δ, or NaN or None where it cannot.
 Step = Callable[..., Any]
+#: One φ as an engine reads it.
+Vector = NDArray[Any] | Row
 
 #: The one class of arrays that kernels take directly; masked arrays and other subclasses are converted first.
 _plain = np.ndarray
@@ -316,8 +319,9 @@ class Learner:
             raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
         # An engine that checks features as it runs needs no check beforehand.
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
-        log = self._log(Phi, Phi_next, values, extra, look_over=not trusting)
-        T, check = len(log.phi), self._inputs
+        phi, phi_next, top = self._features(Phi, Phi_next, look_over=not trusting)
+        T, check = len(phi), self._inputs
+        log = Log(phi, phi_next, top, check.parameters(self.rule, "run", T, self._K, values, extra))
         if trusting and T == 0:
             self._features(Phi, Phi_next)  # no step will check the only row
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
@@ -337,14 +341,18 @@ class Learner:
             status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch)
             if status != -1:
                 if snapshot is not None:
-                    self._refuse_unfit(snapshot, Phi, Phi_next)
+                    try:
+                        self._features(Phi, Phi_next)
+                    except ValueError:  # the features were at fault
+                        self._engine.restore(snapshot)
+                        raise
                 raise Diverged(begin + status // self._engine.K, status % self._engine.K)
             if aim is not None:
                 collection.squares += check.sum_squares(room, aim[begin:end])
         self._pass(position + T)
         if aim is not None:
             mean = collection.squares / T
-            answer: Any = mean if self._K is not None else float(mean[0])
+            answer: NDArray[Any] | float | None = mean if self._K is not None else float(mean[0])
         else:
             answer = self._drop_K(collection.predictions) if predictions else None
         return answer if goal is None else (answer, self._drop_K(collection.errors))
@@ -453,10 +461,8 @@ class Learner:
             return None
         with self._guard.shared:
             scalars = self._engine.scalars.copy()
-        memory: dict[str, Any] = {}
-        for i, name in enumerate(self.rule.memory):
-            value = scalars[:, i]
-            memory[name] = float(value[0]) if (value == value[0]).all() else value
+        columns = zip(self.rule.memory, scalars.T, strict=False)  # the memory comes first
+        memory = {name: float(value[0]) if (value == value[0]).all() else value for name, value in columns}
         return stepsizes.kind_of(header["name"]).restored(header, memory)
 
     @property
@@ -680,7 +686,7 @@ class Learner:
             engine.run(rows, rows_next, top, parameters, predictions[:T] if afresh else predictions, watch)
             if afresh:
                 with np.errstate(all="ignore"):
-                    predictions[T] = engine.predict(block(rows_next, T - 1, T))[0]
+                    predictions[T] = engine.predict(rows_next if T == 1 else block(rows_next, T - 1, T))[0]
             if np.count_nonzero(self._frozen):
                 self._pass(position + T)
             return predictions[1:]
@@ -693,43 +699,15 @@ class Learner:
             self._set_position(position)
             self._stepper = None
 
-    def _log(
-        self,
-        Phi: FeaturesLike,
-        Phi_next: FeaturesLike | None,
-        values: tuple[Any, ...],
-        extra: dict[str, Any],
-        *,
-        look_over: bool = True,
-    ) -> Log:
-        """Features and parameters of every step, checked."""
-        phi, phi_next, top = self._features(Phi, Phi_next, look_over=look_over)
-        parameters = self._inputs.parameters(self.rule, "run", len(phi), self._K, values, extra)
-        return Log(phi, phi_next, top, parameters)
-
     def _features(
         self, Phi: FeaturesLike, Phi_next: FeaturesLike | None, *, look_over: bool = True
     ) -> tuple[Features, Features, float]:
         """φ and φ' of every step, and the largest |component|."""
-        read = self._inputs.features
-        phi, top = read("Phi", Phi, "run", self.n, self._dtype, look_over=look_over)
-        if Phi_next is None:
-            T = len(phi) - 1
-            if T < 0:
-                raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
-            return block(phi, 0, T), block(phi, 1, T + 1), top
-        phi_next, top_next = read("Phi_next", Phi_next, "run", self.n, self._dtype, look_over=look_over)
-        if len(phi_next) != len(phi):
-            raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(phi)}", str(len(phi_next)))
-        return phi, phi_next, max(top, top_next)
 
-    def _refuse_unfit(self, snapshot: Snapshot, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> None:
-        """Raise if the features were at fault; the state is then restored."""
-        try:
-            self._features(Phi, Phi_next)
-        except ValueError:
-            self._engine.restore(snapshot)
-            raise
+        def read(name: str, value: FeaturesLike) -> tuple[Features, float]:
+            return self._inputs.features(name, value, "run", self.n, self._dtype, look_over=look_over)
+
+        return inputs.log_features(read, Phi, Phi_next)
 
     def _make_stepper(self) -> Step | None:
         """The engine's own function for one step, compiled on first use."""
@@ -747,7 +725,7 @@ class Learner:
         self._stepper = step
         return step
 
-    def _active(self, phi: Any) -> Any:
+    def _active(self, phi: Active) -> Any:
         """One φ given as ``Active``, in the form the engine reads; ``TypeError`` if it does not fit."""
         if phi.__class__ is not Active or phi.indices.ndim != 1 or phi.top >= self.n:
             raise TypeError
@@ -808,11 +786,7 @@ class Learner:
                 setattr(Learner, name, _Named(name))
         self._engine = engine
         self._stepper = self._predictor = None
-        self._inputs: Any = inputs
-        if engine.takes_tensors:
-            from emphatic.learning import device_inputs  # late: torch is imported only where its tensors are used
-
-            self._inputs = device_inputs
+        self._inputs: ModuleType | inputs.TensorInputs = inputs.TensorInputs() if engine.takes_tensors else inputs
 
     def _decide(self, features: Features, T: int) -> None:
         """``auto``: choose the engine and give it the state so far."""
@@ -848,7 +822,7 @@ class Learner:
 def _with_extras(step: Step, rule: AnyRule) -> Step:
     """A step of a rule with extra parameters, passed by name or left at their defaults, or all passed by position."""
 
-    def take(phi: Any, phi_next: Any, *values: Any, **extra: Any) -> Any:
+    def take(phi: Vector, phi_next: Vector, *values: ArrayLike, **extra: ArrayLike) -> Any:
         if len(values) == 6:  # only the parameters of every rule
             values = tuple(inputs.resolve(rule, "learn", values, extra, inputs.as_given, mul))
         return step(phi, phi_next, *values)
@@ -859,7 +833,7 @@ def _with_extras(step: Step, rule: AnyRule) -> Step:
 def _of_numbers(step: Step) -> Step:
     """The step of one learner as plain Python, which must refuse before it begins what a compiled one cannot read."""
 
-    def take(phi: Any, phi_next: Any, *values: Any) -> Any:
+    def take(phi: Vector, phi_next: Vector, *values: float) -> Any:
         if not all(isinstance(value, (int, float, np.integer, np.floating)) for value in values):
             raise TypeError
         return step(phi, phi_next, *values)
@@ -896,9 +870,6 @@ class Log:
     phi_next: Features
     top: float
     parameters: Arrays
-
-    def __len__(self) -> int:
-        return len(self.phi)
 
     def blocks(self, engine: Engine, most: int) -> Iterator[tuple[int, int, Log]]:
         """The steps in blocks of at most so many, and features in the form that the engine reads: begin, end, log."""
@@ -1082,8 +1053,8 @@ class RecordedLearner:
         top = self._top
         if top is None or afresh:
             # φ of a step is mostly φ' of the step before, whose largest component is known.
-            top_now = self._top_next if phi is self._phi_next else float(np.abs(phi.values).max(initial=0.0))
-            self._phi_next, self._top_next = phi_next, float(np.abs(phi_next.values).max(initial=0.0))
+            top_now = self._top_next if phi is self._phi_next else _largest(phi)
+            self._phi_next, self._top_next = phi_next, _largest(phi_next)
             top = max(top_now, self._top_next)
         v = self.learner._step(phi, phi_next, top, parameters, afresh)
         if self._steps is not None:
@@ -1116,3 +1087,8 @@ class RecordedLearner:
     def _without(self, parameters: Arrays, ineffective: NDArray[np.bool_]) -> Arrays:
         """The parameters of steps (T, K), where the marked ones change nothing."""
         return tuple(np.where(ineffective, 0.0, p) if at in self._off else p for at, p in enumerate(parameters))
+
+
+def _largest(phi: Rows) -> float:
+    """The largest |component|."""
+    return float(np.maximum.reduce(np.abs(phi.values), initial=0.0))  # (quicker than the method max)

@@ -54,8 +54,8 @@ _KEPT = 1 << 20
 _REMEDY = "smaller rho, lambda_ or I, or smaller features and rewards"
 #: Prefix of the names of arrays that a user saves with a learner.
 _MORE = "more."
-#: The arrays of the state as files name them, in the order of ``_arrays``; the latter of a matrix in common.
-_ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "steps_taken")
+#: The arrays of the state by the names of their attributes; the latter of a matrix in common.
+_ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
 _COMMON = ("Pb", "Pe", "phi_next")
 
 
@@ -154,7 +154,7 @@ class LeastSquares:
             gamma_next: The discount γ' at the next state.
         """
         with self._guard:
-            row, row_next = self._features("phi", phi, "learn"), self._features("phi_next", phi_next, "learn")
+            (row, _), (row_next, _) = self._read("phi", phi, "learn"), self._read("phi_next", phi_next, "learn")
             parameters = self._parameters("learn", 1, (gamma_next, lambda_, rho, I), R)
             try:
                 self._run(row, row_next, *parameters, "raise")
@@ -200,7 +200,7 @@ class LeastSquares:
         if on_divergence not in ("raise", "freeze"):
             raise refusal("on_divergence", "run", "be 'raise' or 'freeze'", repr(on_divergence))
         with self._guard:
-            rows, rows_next = self._log(Phi, Phi_next)
+            rows, rows_next, _ = inputs.log_features(lambda name, phi: self._read(name, phi, "run"), Phi, Phi_next)
             T, count = len(rows), self._K or 1
             goal = None if probe is None else inputs.probe(probe, self.n, self._K)
             every = inputs.whole("probe_every", probe_every, "run")
@@ -228,7 +228,7 @@ class LeastSquares:
             phi: (n,) or (T, n), as an array, ``Active`` or CSR.
         """
         with self._guard.shared:
-            rows = self._features("phi", phi, "predict")
+            rows, _ = self._read("phi", phi, "predict")
             dense = rows.dense(self.n, "float64") if isinstance(rows, Rows) else rows
             answer = np.einsum("ti,ki->tk", dense, self._theta)
             ndim = phi.indices.ndim if isinstance(phi, Active) else np.ndim(phi)  # type: ignore[arg-type]
@@ -375,20 +375,8 @@ class LeastSquares:
 
     # ------------------------------------------------------------------ inside
 
-    def _features(self, name: str, value: FeaturesLike, function: str) -> Features:
-        return inputs.features(name, inputs.import_array(name, value, function), function, self.n, "float64")[0]
-
-    def _log(self, Phi: FeaturesLike, Phi_next: FeaturesLike | None) -> tuple[Features, Features]:
-        """φ and φ' of every step of ``run``."""
-        rows = self._features("Phi", Phi, "run")
-        if Phi_next is None:
-            if not len(rows):
-                raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
-            return block(rows, 0, len(rows) - 1), block(rows, 1, len(rows))
-        rows_next = self._features("Phi_next", Phi_next, "run")
-        if len(rows_next) != len(rows):
-            raise refusal("Phi_next", "run", f"have as many rows as 'Phi', {len(rows)}", str(len(rows_next)))
-        return rows, rows_next
+    def _read(self, name: str, value: FeaturesLike, function: str) -> tuple[Features, float]:
+        return inputs.features(name, inputs.import_array(name, value, function), function, self.n, "float64")
 
     def _parameters(self, function: str, T: int, values: tuple[Numbers, ...], R: Numbers) -> tuple[Array, Array]:
         """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get a matrix each.
@@ -488,13 +476,14 @@ class LeastSquares:
 
     def _state(self) -> dict[str, NDArray[Any]]:
         """The arrays that change, by the names of their attributes."""
-        names = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
-        return {name: getattr(self, f"_{name}") for name in (*names, *(_COMMON if self._is_common else ()))}
+        return {name: getattr(self, f"_{name}") for name in (*_ARRAYS, *(_COMMON if self._is_common else ()))}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """The same as files name and hold them."""
-        arrays = [array.view(np.uint8) if array.dtype == bool else array for array in self._state().values()]
-        return dict(zip((*_ARRAYS, *(_COMMON if self._is_common else ())), arrays, strict=True))
+        return {
+            {"taken": "steps_taken"}.get(name, name): array.view(np.uint8) if array.dtype == bool else array
+            for name, array in self._state().items()
+        }
 
     def _first(self, array: Array) -> Array:
         return np.array(array[0] if self._K is None else array)

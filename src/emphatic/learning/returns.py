@@ -16,15 +16,7 @@ import numpy.typing as npt
 
 from emphatic.common.names import refusal
 
-__all__ = [
-    "UndiscountedWarning",
-    "interest",
-    "returns",
-    "rho",
-    "terminal_cumulant",
-    "warn_if_never_terminating",
-    "xi",
-]
+__all__ = ["UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "warn_if_never_terminating", "xi"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -106,10 +98,7 @@ def terminal_cumulant(Z: npt.ArrayLike, gamma_next: npt.ArrayLike, R: npt.ArrayL
 
 
 def interest(
-    gamma_next: npt.ArrayLike,
-    kind: Literal["every", "first", "discounted"] = "every",
-    *,
-    terminal_rows: bool = False,
+    gamma_next: npt.ArrayLike, kind: Literal["every", "first", "discounted"] = "every", *, terminal_rows: bool = False
 ) -> FloatArray:
     """The interest I_t of each step of a log of episodes; an episode ends where ``gamma_next`` is 0.
 

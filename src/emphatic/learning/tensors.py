@@ -22,25 +22,14 @@ from numpy.typing import NDArray
 
 __all__ = ["DTYPES", "Stored", "TensorPart", "encode_header", "pieces", "read", "write"]
 
-#: Names of number types, in the order in which their arrays come.
-_DTYPES = {
-    "U64": "uint64",
-    "I64": "int64",
-    "F64": "float64",
-    "F32": "float32",
-    "U32": "uint32",
-    "I32": "int32",
-    "F16": "float16",
-    "U16": "uint16",
-    "I16": "int16",
-    "I8": "int8",
-    "U8": "uint8",
-    "BOOL": "bool",
-}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-#: The same as NumPy names them.
-DTYPES = tuple(_NAMES)
-_ORDER = list(_DTYPES)
+#: Number types as NumPy names them, in the order in which their arrays come.
+DTYPES = (
+    *("uint64", "int64", "float64", "float32", "uint32", "int32"),
+    *("float16", "uint16", "int16", "int8", "uint8", "bool"),
+)
+#: The same as the format names them: U64, F32, …
+_NAMES = {name: f"{name[0].upper()}{8 * np.dtype(name).itemsize}" for name in DTYPES} | {"bool": "BOOL"}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 #: Numbers that are written at a time.
 _PIECE = 1 << 18
@@ -113,7 +102,7 @@ def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, Tenso
 
 
 def _order(arrays: Mapping[str, TensorLayout]) -> list[str]:
-    return sorted(arrays, key=lambda name: (_ORDER.index(_NAMES[arrays[name].dtype]), name))
+    return sorted(arrays, key=lambda name: (DTYPES.index(arrays[name].dtype), name))
 
 
 @dataclass

@@ -20,23 +20,8 @@ from emphatic.problems.mdp import MDP, from_gymnasium
 from emphatic.problems.stream import Stream
 from emphatic.problems.tasks import Tasks, four_rooms
 
-__all__ = [
-    "MDP",
-    "Stream",
-    "Tasks",
-    "baird",
-    "boyan",
-    "chain",
-    "collision",
-    "example_9_4",
-    "four_rooms",
-    "from_gymnasium",
-    "garnet",
-    "get",
-    "names",
-    "random_walk",
-    "two_theta",
-]
+__all__ = ["MDP", "Stream", "Tasks", "baird", "boyan", "chain", "collision", "example_9_4", "four_rooms"]
+__all__ += ["from_gymnasium", "garnet", "get", "names", "random_walk", "two_theta"]
 
 _PROBLEMS: tuple[Callable[..., Any], ...] = (
     *(two_theta, chain, baird, example_9_4, random_walk, boyan, collision, four_rooms, garnet),

@@ -16,17 +16,7 @@ from emphatic.learning.inputs import refusal, whole
 from emphatic.problems.mdp import MDP
 from emphatic.problems.stream import FloatArray, seeds
 
-__all__ = [
-    "THETA_0",
-    "baird",
-    "boyan",
-    "chain",
-    "collision",
-    "example_9_4",
-    "garnet",
-    "random_walk",
-    "two_theta",
-]
+__all__ = ["THETA_0", "baird", "boyan", "chain", "collision", "example_9_4", "garnet", "random_walk", "two_theta"]
 
 #: The weights that the published runs of Baird's counterexample begin with.
 THETA_0 = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 10.0, 1.0)

@@ -425,7 +425,7 @@ def _known(rule: str | Rule) -> Rule:
 
 
 def from_gymnasium(
-    env: Any, pi: ArrayLike, mu: ArrayLike | None = None, gamma: ArrayLike = 0.99, Phi: ArrayLike | None = None
+    env: object, pi: ArrayLike, mu: ArrayLike | None = None, gamma: ArrayLike = 0.99, Phi: ArrayLike | None = None
 ) -> MDP:
     """The MDP of a Gymnasium environment that has its transitions in ``env.unwrapped.P``: FrozenLake, Taxi, ….
 

@@ -281,13 +281,15 @@ def _task(number: int, high_variance: bool) -> MDP:
     """One of the eight."""
     xy, numbers = _free_cells()
     S, A = len(xy), len(MOVES)
-    next_state = _moves(xy, numbers)
+    # An action that would meet a wall or leave the grid stays where it is.
+    moves = [[numbers.get((x + dx, y + dy), s) for dx, dy in MOVES] for (x, y), s in numbers.items()]
+    next_state = np.array(moves, np.int64)
     P = np.zeros((S, A, S))
     P[np.arange(S)[:, None], np.arange(A), next_state] = 1.0
     room, hallway = SUBTASKS[number]
     columns, rows, doors = ROOMS[room]
     entrance = next(HALLWAYS[door] for door in doors if door != hallway)
-    target = _state(xy, HALLWAYS[hallway])
+    target = numbers[HALLWAYS[hallway]]
     active = np.array([(x in columns and y in rows) or (x, y) == entrance for x, y in xy.tolist()])
     # Within a room nothing is in the way: the distance is that of the moves needed along x and along y.
     distance = np.abs(xy - HALLWAYS[hallway]).sum(axis=1)
@@ -297,7 +299,7 @@ def _task(number: int, high_variance: bool) -> MDP:
     mu = np.full((S, A), 1.0 / A)
     if high_variance:
         for cell, action in STUBBORN.items():
-            mu[_state(xy, cell)] = np.where(np.arange(A) == action, 0.97, 0.01)
+            mu[numbers[cell]] = np.where(np.arange(A) == action, 0.97, 0.01)
     start = (xy == 0).all(axis=1)
     cells = SIZE * xy[:, 1] + xy[:, 0]
     return MDP(P, R, GAMMA * active, pi, mu, _tiles(xy), I=active, start=start, name="four_rooms", cells=cells)
@@ -313,17 +315,6 @@ def _free_cells() -> tuple[NDArray[np.int64], dict[tuple[int, int], int]]:
 def _is_wall(x: int, y: int) -> bool:
     """Whether there is a wall, or a hallway through it."""
     return x == 5 or (y == 5 and x < 5) or (y == 4 and x > 5)
-
-
-def _moves(xy: NDArray[np.int64], numbers: dict[tuple[int, int], int]) -> NDArray[np.int64]:
-    """The state that each action leads to, (S, A)."""
-    return np.array(
-        [[numbers.get((x + dx, y + dy), s) for dx, dy in MOVES] for s, (x, y) in enumerate(xy.tolist())], np.int64
-    )
-
-
-def _state(xy: NDArray[np.int64], cell: tuple[int, int]) -> int:
-    return int(np.flatnonzero((xy == cell).all(axis=1))[0])
 
 
 def _tiles(xy: NDArray[np.int64]) -> FloatArray:

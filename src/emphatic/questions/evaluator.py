@@ -12,14 +12,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
+from emphatic.questions import gvf
 from emphatic.questions.expressions import Expression
-from emphatic.questions.gvf import GVF, LARGEST, Array, Observations, Policy, Quantity, action_name, takes_action
+from emphatic.questions.gvf import GVF, LARGEST, Array, Observations, Policy, Quantity, action_name, can_take
 from emphatic.rules import AnyRule
 
 __all__ = ["Before", "Behaviour", "Evaluator", "Quantities", "Ratio", "Targets", "check_behaviour"]
@@ -57,9 +58,10 @@ class Targets:
 
     def of(self, questions: NDArray[np.intp]) -> Targets:
         """Some of the questions."""
-        arrays: Any = (self.R, self.known, self.gamma, self.rho, self.interest, self.x)
-        chances = None if self.chances is None else self.chances.take(questions, axis=2)
-        R, known, gamma, rho, interest, x = (array.take(questions, axis=1) for array in arrays)
+        known, chances = self.known.take(questions, axis=1), self.chances
+        floats = (self.R, self.gamma, self.rho, self.interest, self.x)
+        R, gamma, rho, interest, x = (array.take(questions, axis=1) for array in floats)
+        chances = None if chances is None else chances.take(questions, axis=2)
         return Targets(R, known, gamma, rho, interest, x, self.all_known, chances)
 
     @staticmethod
@@ -424,29 +426,19 @@ class Quantities:
             for p in signature.parameters.values()
             if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
-        if len(required) != 1 and _can_take(signature, 4):
+        if len(required) != 1 and can_take(signature, 4):
             return True
-        if not _can_take(signature, 1):
-            wanted = (
-                f"be a function of a row, or of (observation, action, reward, next observation), in {of!r}: "
-                "of one parameter or of four"
-            )
-            raise refusal(self.what, "GVF", wanted, f"{getattr(function, '__name__', 'a function')}{signature}")
+        if not can_take(signature, 1):
+            wanted = f"be a function of a row, or of (observation, action, reward, next observation), in {of!r}"
+            got = f"{getattr(function, '__name__', 'a function')}{signature}"
+            raise refusal(self.what, "GVF", f"{wanted}: of one parameter or of four", got)
         return False
 
-    def _as_float(self, q: int, value: Any) -> float:
+    def _as_float(self, q: int, value: SupportsFloat | None) -> float:
         try:
             return np.nan if value is None else float(value)
         except (TypeError, ValueError, OverflowError):
             raise refusal(self.what, "GVF", f"give numbers in {self.of[q]!r}", repr(value)) from None
-
-
-def _can_take(signature: inspect.Signature, count: int) -> bool:
-    try:
-        signature.bind(*[None] * count)
-    except TypeError:
-        return False
-    return True
 
 
 class Ratio:
@@ -553,7 +545,7 @@ class Ratio:
 
     def _mu(self, held: Observations, t: int, action: object, name: str) -> float:
         """μ(a) by a table, a function or a number."""
-        behaviour: Any = self._behaviour
+        behaviour = self._behaviour
         if behaviour is None:
             wanted = "be given where actions cannot be counted: with the step, or set env.mu before it"
             raise refusal("mu", "learn", wanted, f"none for {self.of!r}")
@@ -574,7 +566,7 @@ def check_behaviour(mu: object, function: str) -> Behaviour:
     """A stream's own μ, checked."""
     if isinstance(mu, Mapping):
         return {action_name(action): float(p) for action, p in mu.items()}
-    if mu is None or (callable(mu) and takes_action(mu)):
+    if mu is None or (callable(mu) and gvf.takes_action(mu)):
         return mu
     value = _as_number(mu)
     if not 1.0 / LARGEST < value <= LARGEST:

@@ -20,28 +20,21 @@ from numpy.typing import NDArray
 __all__ = ["FUNCTIONS", "Expression"]
 
 
-def _least(*values: Any) -> Any:
-    return reduce(np.minimum, values)
-
-
-def _most(*values: Any) -> Any:
-    return reduce(np.maximum, values)
-
+Function = Callable[..., Any]
 
 #: Each function, and its least and greatest number of arguments.
-FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
-    "abs": (np.abs, 1, 1), "min": (_least, 2, 99), "max": (_most, 2, 99), "sqrt": (np.sqrt, 1, 1),
-    "exp": (np.exp, 1, 1), "log": (np.log, 1, 1), "sin": (np.sin, 1, 1), "cos": (np.cos, 1, 1),
-    "sign": (np.sign, 1, 1), "where": (np.where, 3, 3),
-}  # fmt: skip
+FUNCTIONS: dict[str, tuple[Function, int, int]] = {"abs": (np.abs, 1, 1)}
+FUNCTIONS["min"] = lambda *values: reduce(np.minimum, values), 2, 99
+FUNCTIONS["max"] = lambda *values: reduce(np.maximum, values), 2, 99
+FUNCTIONS |= {name: (getattr(np, name), 1, 1) for name in ("sqrt", "exp", "log", "sin", "cos", "sign")}
+FUNCTIONS["where"] = np.where, 3, 3
 
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Pow: operator.pow, ast.Mod: operator.mod, ast.USub: operator.neg, ast.UAdd: operator.pos,
-    ast.Not: np.logical_not, ast.And: np.logical_and, ast.Or: np.logical_or,
-    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
-}  # fmt: skip
+_OPERATORS: dict[type[ast.AST], Function] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_OPERATORS |= {ast.Div: operator.truediv, ast.Pow: operator.pow, ast.Mod: operator.mod}
+_OPERATORS |= {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_OPERATORS |= {ast.Not: np.logical_not, ast.And: np.logical_and, ast.Or: np.logical_or}
+_OPERATORS |= {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le}
+_OPERATORS |= {ast.Eq: operator.eq, ast.NotEq: operator.ne}
 
 #: The longest expression allowed.
 _LONGEST = 1000
@@ -81,7 +74,7 @@ class Expression:
         self.names: set[str] = set()
         #: In reverse Polish order: numbers, names, and functions with their number of arguments. There is
         #: no recursion, neither here nor in a call, for a text may be nested deeper than the interpreter goes.
-        self._program: list[float | str | tuple[Callable[..., Any], int]] = []
+        self._program: list[float | str | tuple[Function, int]] = []
         names = {f"{word}{i}": name for i, name in enumerate(quoted)}
         todo: list[ast.AST] = [tree.body]
         while todo:
@@ -92,7 +85,7 @@ class Expression:
 
     def _decompose(
         self, node: ast.AST, quoted: Mapping[str, str], source: str
-    ) -> tuple[float | str | tuple[Callable[..., Any], int], list[ast.expr]]:
+    ) -> tuple[float | str | tuple[Function, int], list[ast.expr]]:
         """The operation of a node, and its operands."""
         match node:
             case ast.Constant(value=bool() | int() | float() as number) if abs(number) < 1e300:
@@ -135,9 +128,7 @@ class Expression:
                     del stack[-count:]
                     stack.append(np.asarray(function(*values), np.float64))
             # A comparison with what is missing is false, and would count as 0.
-            missing: Any = False
-            for name in self.names:
-                missing = missing | np.isnan(signals[name])
+            missing = reduce(operator.or_, (np.isnan(signals[name]) for name in self.names), np.False_)
             return np.where(missing, np.nan, stack[0])
 
     def __repr__(self) -> str:

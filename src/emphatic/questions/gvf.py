@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 
-__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "takes_action"]
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "can_take", "takes_action"]
 
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
@@ -77,11 +77,15 @@ class Observations:
 class Policy:
     """The target policy of a question, in contrast to the behaviour in the log.
 
-    ``target`` gives π(a), as a table {action: probability} (others 0), or a function of (observation, action).
-    ``column`` holds the action chosen in each row. ``behaviour`` gives μ(a): a number, a table, the name of a column
-    that holds it, a function of (observation, action), or "count", the fraction of all actions so far that were a
-    (unless μ comes with the step, or the stream has one of its own). Functions may give densities.
     In tables 1, 1.0, True and "1" are the same action. A row whose action or μ is missing has ρ = 0.
+
+    Args:
+        target: π(a), as a table {action: probability} (others 0), or a function of (observation, action), which may
+            give densities.
+        column: The column that holds the action chosen in each row.
+        behaviour: μ(a): a number, a table, the name of a column that holds it, a function of (observation, action), or
+            "count", the fraction of all actions so far that were a (unless μ comes with the step, or the stream has
+            one of its own).
 
     >>> Policy({"left": 0.2, "right": 0.8}, column="move", behaviour=0.5)
     Policy(target={'left': 0.2, 'right': 0.8}, column='move', behaviour=0.5)
@@ -89,42 +93,55 @@ class Policy:
 
     target: Mapping[Any, float] | Callable[[Any, Any], float]
     column: str | None = None
-    behaviour: Any = "count"
+    behaviour: float | str | Mapping[Any, float] | Callable[[Any, Any], float] = "count"
 
     def __post_init__(self) -> None:
         for argument in ("target", "behaviour"):
             value = _plain(getattr(self, argument))
             if isinstance(value, Mapping):
-                table = {action_name(action): _plain(p) for action, p in value.items()}
-                for action, p in table.items():
-                    if not (_is_number(p) and 0.0 <= p <= 1.0):
-                        raise refusal(argument, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
-                total = sum(table.values())
-                if len(table) < len(value) or total > 1.0 + 1e-6 or (argument == "target" and total < 1.0 - 1e-6):
-                    raise refusal(
-                        argument, "Policy", "have different actions and probabilities of 1 in all", repr(value)
-                    )
-                value = table
-            elif argument == "target" and not callable(value):
-                raise refusal(argument, "Policy", "be a table of probabilities or a function", repr(value))
-            elif not (callable(value) or isinstance(value, str) or (_is_number(value) and 0.0 < value <= 1.0)):
-                wanted = "be a probability above 0, a table of them, a column, a function or 'count'"
-                raise refusal(argument, "Policy", wanted, repr(value))
-            elif callable(value) and not takes_action(value):
-                raise refusal(argument, "Policy", "be a function of (observation, action)", repr(value))
+                value = _check_table(argument, value)
+            else:
+                _check_chance(argument, value)
             object.__setattr__(self, argument, value)
         if not isinstance(self.column, str | None):
             raise refusal("column", "Policy", "be the name of a column", repr(self.column))
 
 
+def _check_table(argument: str, probabilities: Mapping[Any, Any]) -> dict[str, float]:
+    """A table of probabilities, by the names of the actions."""
+    table = {action_name(action): _plain(p) for action, p in probabilities.items()}
+    for action, p in table.items():
+        if not (_is_number(p) and 0.0 <= p <= 1.0):
+            raise refusal(argument, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
+    total = sum(table.values())
+    if len(table) < len(probabilities) or total > 1.0 + 1e-6 or (argument == "target" and total < 1.0 - 1e-6):
+        raise refusal(argument, "Policy", "have different actions and probabilities of 1 in all", repr(probabilities))
+    return table
+
+
+def _check_chance(argument: str, value: object) -> None:
+    """π or μ that is no table."""
+    if argument == "target" and not callable(value):
+        raise refusal(argument, "Policy", "be a table of probabilities or a function", repr(value))
+    if not (callable(value) or isinstance(value, str) or (_is_number(value) and 0.0 < value <= 1.0)):
+        wanted = "be a probability above 0, a table of them, a column, a function or 'count'"
+        raise refusal(argument, "Policy", wanted, repr(value))
+    if callable(value) and not takes_action(value):
+        raise refusal(argument, "Policy", "be a function of (observation, action)", repr(value))
+
+
 def takes_action(function: Callable[..., Any]) -> bool:
     """Whether it can be called with (observation, action), as far as its signature is known."""
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
+        return can_take(inspect.signature(function), 2)
+    except (TypeError, ValueError):  # a builtin without a signature
         return True
+
+
+def can_take(signature: inspect.Signature, count: int) -> bool:
+    """Whether a function with this signature can be called with so many positional arguments."""
     try:
-        signature.bind(None, None)
+        signature.bind(*[None] * count)
     except TypeError:
         return False
     return True
@@ -140,7 +157,7 @@ def action_name(action: object) -> str:
     return str(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -148,21 +165,49 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+#: The range of each quantity of a question where it is a number, and what else it may be.
+_QUANTITY = "a number, an expression of signals or a function"
+_RANGES = {
+    "cumulant": (-LARGEST, LARGEST, _QUANTITY),
+    "gamma": (0.0, 1.0, _QUANTITY),
+    "interest": (0.0, LARGEST, _QUANTITY),
+    "terminal": (-LARGEST, LARGEST, _QUANTITY),
+    "horizon": (1.0, LARGEST, "a number of steps, or a duration such as '2min'"),
+    "lambda_": (0.0, 1.0, "a number"),
+}
+
+
+def _check_quantity(argument: str, value: object) -> None:
+    """A number in its range; or text or a function, where the argument may be one."""
+    least, most, kind = _RANGES[argument]
+    if _is_number(value):
+        fine, kind = least <= value <= most, f"between {least:g} and {most:g}"
+    else:
+        fine = value is None or (isinstance(value, str) and argument != "lambda_")
+        fine = fine or (callable(value) and argument not in ("horizon", "lambda_"))
+    if not fine:
+        raise refusal(argument, "GVF", f"be {kind}", repr(value))
+
+
 @dataclass(frozen=True)
 class GVF:
     """One question about a stream of named signals.
 
-    ``cumulant`` is a signal, an expression of signals (``"S1 - S2"``), or a function; the reading of the row that
-    follows is what accumulates. ``gamma`` is a number, or an expression or function of the row that
-    follows (0 where it ends); alternatively, ``horizon`` is in steps, γ = 1 − 1/h, or a duration such as "2min" (at
-    least one step). Without a ``policy`` the question is about the behaviour itself. ``interest`` is by default 1 − γ
-    for a constant γ, which keeps the emphasis at 1, and otherwise 1; for a rule without emphasis it is 1. ``lambda_``
-    is by default 1 − 4 (1 − γ), between 0 and .9. ``terminal`` is Z, paid on termination: the cumulant is R + (1 − γ)
-    Z.
-
     A function of one parameter is given a row, {name: value}, with NaN for a reading and None for a label that is
     missing: the row that follows, or for ``interest`` the present one. A function of four is given the transition:
     (observation, action, reward, next observation). It returns None or NaN where it has no answer.
+
+    Args:
+        cumulant: A signal, an expression of signals (``"S1 - S2"``), or a function; the reading of the row that follows
+            is what accumulates.
+        gamma: A number, or an expression or function of the row that follows (0 where it ends).
+        horizon: In place of ``gamma``: in steps, γ = 1 − 1/h, or a duration such as "2min" (at least one step).
+        policy: The target policy; without one the question is about the behaviour itself.
+        interest: By default 1 − γ for a constant γ, which keeps the emphasis at 1, and otherwise 1; for a rule without
+            emphasis it is 1.
+        lambda_: By default 1 − 4 (1 − γ), between 0 and .9.
+        terminal: Z, paid on termination: the cumulant is R + (1 − γ) Z.
+        name: The name of the question; by default made of its cumulant and horizon or γ.
 
     >>> GVF("S1", horizon=9)
     GVF('S1', horizon=9)
@@ -187,22 +232,8 @@ class GVF:
         if (self.gamma is None) == (self.horizon is None):
             got = "neither" if self.gamma is None else "both"
             raise refusal("gamma", "GVF", "be given, or 'horizon' in its place", got)
-        for argument, least, most, kind in (
-            ("cumulant", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
-            ("gamma", 0.0, 1.0, "a number, an expression of signals or a function"),
-            ("interest", 0.0, LARGEST, "a number, an expression of signals or a function"),
-            ("terminal", -LARGEST, LARGEST, "a number, an expression of signals or a function"),
-            ("horizon", 1.0, LARGEST, "a number of steps, or a duration such as '2min'"),
-            ("lambda_", 0.0, 1.0, "a number"),
-        ):
-            value = getattr(self, argument)
-            if _is_number(value):
-                fine, kind = least <= value <= most, f"between {least:g} and {most:g}"
-            else:
-                fine = value is None or (isinstance(value, str) and argument != "lambda_")
-                fine = fine or (callable(value) and argument not in ("horizon", "lambda_"))
-            if not fine:
-                raise refusal(argument, "GVF", f"be {kind}", repr(value))
+        for argument in _RANGES:
+            _check_quantity(argument, getattr(self, argument))
         if isinstance(self.horizon, str):
             try:
                 durations.seconds(self.horizon)
@@ -231,7 +262,11 @@ class GVF:
     # ------------------------------------------------------------------ on a stream
 
     def constant_gamma(self, step: float | None) -> float | None:
-        """γ if it is constant, given the seconds per step; else None."""
+        """γ if it is constant; else None.
+
+        Args:
+            step: The seconds per step, for a horizon that is a duration; None where the stream has no time.
+        """
         if isinstance(self.horizon, str):
             if not step or not np.isfinite(step):
                 raise refusal("horizon", "GVF", "be in steps, for the stream has no time", repr(self.horizon))
@@ -241,7 +276,11 @@ class GVF:
         return float(self.gamma) if isinstance(self.gamma, int | float) else None
 
     def default_lambda(self, gamma: float | None) -> float:
-        """λ as given, or the default for γ."""
+        """λ as given, or the default for γ.
+
+        Args:
+            gamma: γ if it is constant, else None.
+        """
         if self.lambda_ is not None:
             return float(self.lambda_)
         return _LAMBDA if gamma is None else min(_LAMBDA, max(0.0, 1.0 - _ROOM * (1.0 - gamma)))
@@ -270,6 +309,9 @@ class GVF:
     @staticmethod
     def from_config(table: Mapping[str, Any]) -> GVF:
         """The question that such a table describes.
+
+        Args:
+            table: The table, as ``config`` returns it.
 
         >>> GVF.from_config({"cumulant": "S1", "horizon": "2min", "lambda": 0.5})
         GVF('S1', horizon='2min', lambda_=0.5)

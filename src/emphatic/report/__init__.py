@@ -10,24 +10,5 @@ from __future__ import annotations
 from emphatic.report.page import Column, Figure, Html, Key, Plots, amount, render_page, seconds, share, table, text
 from emphatic.report.plots import Axis, Level, Line, Marks, Panel, Plot, category, shades
 
-__all__ = [
-    "Axis",
-    "Column",
-    "Figure",
-    "Html",
-    "Key",
-    "Level",
-    "Line",
-    "Marks",
-    "Panel",
-    "Plot",
-    "Plots",
-    "amount",
-    "category",
-    "render_page",
-    "seconds",
-    "shades",
-    "share",
-    "table",
-    "text",
-]
+__all__ = ["Axis", "Column", "Figure", "Html", "Key", "Level", "Line", "Marks", "Panel", "Plot", "Plots", "amount"]
+__all__ += ["category", "render_page", "seconds", "shades", "share", "table", "text"]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
@@ -21,26 +22,8 @@ from emphatic.report.plots import INKS, Plot, Store
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "NONE",
-    "Column",
-    "Figure",
-    "Html",
-    "Key",
-    "Plots",
-    "amount",
-    "count",
-    "known",
-    "percent",
-    "piece",
-    "plus_minus",
-    "render_page",
-    "seconds",
-    "share",
-    "table",
-    "text",
-    "time_table",
-]
+__all__ = ["NONE", "Column", "Figure", "Html", "Key", "Plots", "amount", "count", "known", "percent", "piece"]
+__all__ += ["plus_minus", "render_page", "seconds", "share", "table", "text", "time_table"]
 
 # ---------------------------------------------------------------------- templates
 
@@ -89,13 +72,13 @@ def _environment() -> Environment:
     return environment
 
 
-def piece(name: str, *values: Any) -> Html:
+def piece(name: str, *values: object) -> Html:
     """A macro of ``pieces.html``, filled with its arguments."""
     return Html(getattr(_environment().get_template("pieces.html").module, name)(*values))
 
 
 def render_page(
-    template: str, title: str, intro: str, links: Mapping[str, str], plots: Plots | None = None, **values: Any
+    template: str, title: str, intro: str, links: Mapping[str, str], plots: Plots | None = None, **values: object
 ) -> str:
     """The whole page, from one of the templates.
 
@@ -172,12 +155,12 @@ class Figure:
 NONE = "–"
 
 
-def known(value: Any) -> TypeGuard[float]:
+def known(value: object) -> TypeGuard[float]:
     """Whether there is a finite number to show."""
     return isinstance(value, Real) and math.isfinite(value)
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """A value in words: numbers in full, lists by commas, an empty one as "none", None as "–"."""
     if value is None:
         return NONE
@@ -192,7 +175,7 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def amount(value: Any) -> str:
+def amount(value: object) -> str:
     """A quantity in any unit, to three significant digits; "–" where there is none.
 
     >>> [amount(v) for v in (0.0123456, -12.345, 129600, 1e-9, None)]
@@ -216,7 +199,7 @@ def count(quantity: float, thing: str) -> str:
     return f"{amount(quantity)} {thing}" if quantity == 1 else f"{amount(quantity)} {thing}s"
 
 
-def plus_minus(value: Any, error: Any) -> str:
+def plus_minus(value: object, error: object) -> str:
     """A quantity with its standard error, to two digits of that; without one as ``amount`` shows it.
 
     >>> [plus_minus(*v) for v in ((0.09753, 0.00361), (12.0, None), (math.nan, 0.1))]
@@ -230,7 +213,7 @@ def plus_minus(value: Any, error: Any) -> str:
     return f"{value:,.{places}f} ± {error:,.{places}f}".replace("-", "−")
 
 
-def share(value: Any, digits: int = 2) -> str:
+def share(value: object, digits: int = 2) -> str:
     """A share of one (variance explained, a ratio); "–" where there is none.
 
     From .95 to 1 it has three decimals at least, and is cut off rather than rounded: what is not 1 never shows as 1.
@@ -242,13 +225,12 @@ def share(value: Any, digits: int = 2) -> str:
         return NONE
     if abs(value) >= 100:
         return amount(float(f"{value:.3g}"))
-    if 0.95 <= value < 1.0:
-        digits = max(digits, 3)
-        value = math.floor(value * 10**digits) / 10**digits
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+    digits = max(digits, 3) if 0.95 <= value < 1.0 else digits
+    decimal = math.floor(value * 10**digits) / 10**digits if 0.95 <= value < 1.0 else round(value, digits)
+    return f"{decimal + 0.0:.{digits}f}".replace("-", "−")
 
 
-def percent(value: Any) -> str:
+def percent(value: object) -> str:
     """The same in percent: from 95% on to a tenth, cut off rather than rounded.
 
     >>> [percent(v) for v in (0.936, 0.9958, 0.99999, 1.0, -0.014, None)]
@@ -261,7 +243,7 @@ def percent(value: Any) -> str:
     return f"{100 * value:.0f}%".replace("-", "−")
 
 
-def seconds(value: Any) -> str:
+def seconds(value: object) -> str:
     """A duration.
 
     >>> [seconds(v) for v in (0.0042, 7.31, 3725)]
@@ -313,12 +295,7 @@ def table(
 
 def _common_heads(columns: Sequence[Column]) -> list[tuple[int, str]]:
     """The heads above the heads of columns, each with the number of columns that it spans; none if all are empty."""
-    heads: list[tuple[int, str]] = []
-    for column in columns:
-        if heads and heads[-1][1] == column.over:
-            heads[-1] = (heads[-1][0] + 1, column.over)
-        else:
-            heads.append((1, column.over))
+    heads = [(len(list(group)), over) for over, group in groupby(column.over for column in columns)]
     return heads if any(over for _, over in heads) else []
 
 

@@ -29,25 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
 
-__all__ = [
-    "CATEGORIES",
-    "FORMATS",
-    "INKS",
-    "Axis",
-    "Level",
-    "Line",
-    "Marks",
-    "Panel",
-    "Plot",
-    "Store",
-    "category",
-    "check_formats",
-    "draw_figure",
-    "draw_file",
-    "file_names",
-    "read_plots",
-    "shades",
-]
+__all__ = ["CATEGORIES", "FORMATS", "INKS", "Axis", "Level", "Line", "Marks", "Panel", "Plot", "Store", "category"]
+__all__ += ["check_formats", "draw_figure", "draw_file", "file_names", "read_plots", "shades"]
 
 Array = NDArray[np.float64]
 
@@ -60,51 +43,30 @@ CATEGORIES = 16
 
 #: The colours of inks on light and dark pages; files are drawn with the light ones. c0 to c7 are those of Okabe and Ito
 #: (2008), "hue" runs from short to long, and "ramp" from r0 to r4.
+_COLOURS = {
+    "reading": ("#9aa1ab", "#7d8591"),
+    "truth": ("#1c1f24", "#f2f3f5"),
+    "baseline": ("#8a919c", "#8a919c"),
+    "grid": ("#eceef0", "#282c33"),
+    "soft": ("#5d646f", "#9ba3af"),
+    "short": ("#45b9ea", "#27b4e6"),
+    "long": ("#2c3a9e", "#6a7bff"),
+    "c0": ("#0072b2", "#4a9fe0"),
+    "c1": ("#d55e00", "#f07b3f"),
+    "c2": ("#009e73", "#2fbf94"),
+    "c3": ("#cc79a7", "#e79ac6"),
+    "c4": ("#e69f00", "#f2b134"),
+    "c5": ("#56b4e9", "#8fd3ff"),
+    "c6": ("#1c1f24", "#e8eaee"),
+    "c7": ("#882255", "#c2436b"),
+    "r0": ("#f2a93b", "#ffd166"),
+    "r1": ("#e0603f", "#f78c5e"),
+    "r2": ("#b03a78", "#e05c9b"),
+    "r3": ("#6a3d9a", "#a779f2"),
+    "r4": ("#23307d", "#5b8def"),
+}
 INKS: dict[str, dict[str, str]] = {
-    "light": {
-        "reading": "#9aa1ab",
-        "truth": "#1c1f24",
-        "baseline": "#8a919c",
-        "grid": "#eceef0",
-        "soft": "#5d646f",
-        "short": "#45b9ea",
-        "long": "#2c3a9e",
-        "c0": "#0072b2",
-        "c1": "#d55e00",
-        "c2": "#009e73",
-        "c3": "#cc79a7",
-        "c4": "#e69f00",
-        "c5": "#56b4e9",
-        "c6": "#1c1f24",
-        "c7": "#882255",
-        "r0": "#f2a93b",
-        "r1": "#e0603f",
-        "r2": "#b03a78",
-        "r3": "#6a3d9a",
-        "r4": "#23307d",
-    },
-    "dark": {
-        "reading": "#7d8591",
-        "truth": "#f2f3f5",
-        "baseline": "#8a919c",
-        "grid": "#282c33",
-        "soft": "#9ba3af",
-        "short": "#27b4e6",
-        "long": "#6a7bff",
-        "c0": "#4a9fe0",
-        "c1": "#f07b3f",
-        "c2": "#2fbf94",
-        "c3": "#e79ac6",
-        "c4": "#f2b134",
-        "c5": "#8fd3ff",
-        "c6": "#e8eaee",
-        "c7": "#c2436b",
-        "r0": "#ffd166",
-        "r1": "#f78c5e",
-        "r2": "#e05c9b",
-        "r3": "#a779f2",
-        "r4": "#5b8def",
-    },
+    page: {ink: colours[i] for ink, colours in _COLOURS.items()} for i, page in enumerate(("light", "dark"))
 }
 
 _SCALES = {"hue": ("short", "long"), "ramp": ("r0", "r1", "r2", "r3", "r4")}
@@ -357,17 +319,14 @@ def _unpack(array: Mapping[str, Any]) -> NDArray[Any]:
     numbers = np.frombuffer(packed, "<f4" if array["kind"] == "float" else "<f8").astype(np.float64)
     if array["kind"] != "date":
         return numbers
-    return np.where(
-        np.isnan(numbers), np.datetime64("NaT"), np.nan_to_num(numbers).astype(np.int64).astype("datetime64[ms]")
-    )
+    times = np.nan_to_num(numbers).astype(np.int64).astype("datetime64[ms]")
+    return np.where(np.isnan(numbers), np.datetime64("NaT"), times)
 
 
 def _read_plot(packed: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Plot:
     def unpacked(shape: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            name: arrays[value] if name in ("x", "y", "low", "high", "error") else value
-            for name, value in shape.items()
-        }
+        numeric = ("x", "y", "low", "high", "error")
+        return {name: arrays[value] if name in numeric else value for name, value in shape.items()}
 
     def bounds(ends: list[float] | None) -> tuple[float, float] | None:
         return None if ends is None else (ends[0], ends[1])  # JSON has no tuples
@@ -514,17 +473,8 @@ def _draw_line(axes: Axes, line: Line, label: str, marked: bool) -> None:
     if line.low is not None and line.high is not None:
         axes.fill_between(x, _drawable(line.low), _drawable(line.high), color=colour, alpha=0.2, lw=0)
     dashed = line.ink[:1] == "c" and int(line.ink[1:]) >= CATEGORIES // 2 and line.dash == "solid"
-    axes.plot(
-        x,
-        y,
-        color=colour,
-        lw=line.width,
-        alpha=line.opacity,
-        ls=_DASHES["dash" if dashed else line.dash],
-        marker="o" if marked and len(x) <= 40 else "",
-        ms=2.5,
-        label=label,
-    )
+    ls, marker = _DASHES["dash" if dashed else line.dash], "o" if marked and len(x) <= 40 else ""
+    axes.plot(x, y, color=colour, lw=line.width, alpha=line.opacity, ls=ls, marker=marker, ms=2.5, label=label)
 
 
 def _draw_marks(axes: Axes, mark: Marks, label: str) -> None:
@@ -617,11 +567,8 @@ def _ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
 def _times(low: float, high: float) -> tuple[list[float], list[str]]:
     """Times in milliseconds, and how they are written: days, or days and hours."""
     span = (high - low) / 1000.0
-    steps = (
-        [60.0 * m for m in (1, 5, 15, 30)]
-        + [3600.0 * h for h in (1, 3, 6, 12)]
-        + [_DAY * d for d in (1, 2, 7, 14, 30, 90, 365)]
-    )
+    minutes, days = (1, 5, 15, 30, 60, 180, 360, 720), (1, 2, 7, 14, 30, 90, 365)
+    steps = [60.0 * m for m in minutes] + [_DAY * d for d in days]
     step = next((s for s in steps if span / s <= 7), span / 6)
     begin = math.ceil(low / 1000.0 / step) * step
     ticks = [begin + k * step for k in range(int(max(0.0, high / 1000.0 - begin) / step) + 1)]

@@ -55,24 +55,10 @@ AnyRule = Rule | ElementwiseRule
 
 #: Family by family; a rule that is not among these comes after them.
 _ORDER = (
-    "td",
-    "true_online_td",
-    "etd",
-    "etd_beta",
-    "true_online_etd",
-    "true_online_etd_beta",
-    "gtd",
-    "gtd2",
-    "true_online_gtd",
-    "htd",
-    "proximal_gtd2",
-    "tdrc",
-    "gq",
-    "tree_backup",
-    "vtrace",
-    "abtd",
+    *("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta"),
+    *("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq"),
+    *("tree_backup", "vtrace", "abtd"),
 )
-
 
 _PLUGINS = discover(__name__, "emphatic.rules")
 

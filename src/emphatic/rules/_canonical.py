@@ -128,11 +128,11 @@ class Canonical:
     def _scalar(self, node: ast.expr, *, factor: bool = False) -> ast.expr:
         match node:
             case ast.Constant(value):
-                return self._number(node, value)
+                return self._as_literal(node, value)
             case ast.Name(name) if name in self.names:
                 return _load(self.names[name])
             case ast.Name():
-                return self._number(node, self._looked_up(node))
+                return self._as_literal(node, self._looked_up(node))
             case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as operation, right):
                 times = isinstance(operation, ast.Mult)
                 return ast.BinOp(self._scalar(left, factor=times), operation, self._scalar(right, factor=times))
@@ -152,7 +152,7 @@ class Canonical:
                 return self._entry(node, name, index)
         raise self._unfit(node)
 
-    def _number(self, node: ast.expr, value: Any) -> ast.expr:
+    def _as_literal(self, node: ast.expr, value: Any) -> ast.expr:
         try:
             number = float(value) if isinstance(value, Real) and value is not True and value is not False else math.nan
         except OverflowError:

@@ -38,9 +38,32 @@ class ElementwiseRule(RuleTraits):
     A X_i for traces that are 0. ``eager`` names the scalar of the memory that holds the fraction to which a component's
     traces must have decayed, since φ_i was last not 0, for the sparse engine to drop them.
 
-    ``change`` names the memory into which the engine puts (θ_new − θ)·φ' after the step, true online TD's D. The other
-    fields are those of ``Rule``. Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may
-    also call ``emphatic.rules.exp``.
+    Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call ``emphatic.rules.exp``.
+
+    Args:
+        name: The rule's name.
+        terms: The terms of the sums: (X_i, φ_i, φ'_i) to a tuple.
+        function: The scalars: (step, memory, sums) to A, s and the next memory.
+        component: The update of the i-th components: (s, X_i, φ_i, φ'_i) to the next X_i.
+        weights: The names of the weight vectors, θ first.
+        traces: The names of the traces.
+        memory: The names of the scalars that it remembers.
+        signal: The scalars u that ``adapt`` uses, from (step, memory).
+        adapt: What happens to X_i before the sums: (u, X_i, φ_i) to X_i.
+        change: The entry of the memory into which the engine puts (θ_new − θ)·φ' after the step, true online TD's D.
+        eager: The entry of the memory that holds the fraction below which decayed traces are dropped; see above.
+        extra: Its parameters besides α, I, λ, ρ and γ'.
+        defaults: The values of extra parameters that are not passed, as in ``Rule``.
+        interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
+        paper: Where the rule is from, for the table of rules.
+        extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
+        emphasis: The discount of the follow-on trace F: "gamma", "beta", or "" where there is none.
+        fixed_point: Where the expected update is 0: "projected", θ of TD(λ) with that emphasis; "residual", θ of the
+            least mean squared TD error; or "" where that is not known.
+        action_values: Whether φ is of a state and an action.
+        class_name: The short name of its learners in ``emphatic``.
+        update: The update in words, for the table of rules; by default the function's docstring.
+        lasting: The last entries of the memory, which ``cut`` leaves unchanged.
     """
 
     name: str

@@ -35,16 +35,52 @@ RANGES = {
 }
 
 #: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (``theta`` is θ.)
-ATTRIBUTES = frozenset((
-    "n", "K", "dtype", "engine", "steps", "steps_taken", "frozen", "nbytes", "rule", "grain", "stepsize",
-    "learn", "run", "position", "predict", "cut", "copy", "select", "save", "load_with",
-))  # fmt: skip
+ATTRIBUTES = frozenset(
+    (
+        "n",
+        "K",
+        "dtype",
+        "engine",
+        "steps",
+        "steps_taken",
+        "frozen",
+        "nbytes",
+        "rule",
+        "grain",
+        "stepsize",
+        "learn",
+        "run",
+        "position",
+        "predict",
+        "cut",
+        "copy",
+        "select",
+        "save",
+        "load_with",
+    )
+)
 
 #: Keywords of ``Learner.learn`` and ``Learner.run``: an extra parameter of such a name could not be given.
-KEYWORDS = frozenset((
-    "self", "alpha", "I", "lambda_", "phi", "rho", "R", "phi_next", "gamma_next",
-    "Phi", "Phi_next", "predictions", "returns", "probe", "probe_every", "on_divergence",
-))  # fmt: skip
+KEYWORDS = frozenset(
+    (
+        "self",
+        "alpha",
+        "I",
+        "lambda_",
+        "phi",
+        "rho",
+        "R",
+        "phi_next",
+        "gamma_next",
+        "Phi",
+        "Phi_next",
+        "predictions",
+        "returns",
+        "probe",
+        "probe_every",
+        "on_divergence",
+    )
+)
 
 _EMPHASES = ("", "gamma", "beta")
 _FIXED_POINTS = ("", "projected", "residual")

@@ -21,21 +21,29 @@ Update = tuple[tuple[Scalars, ...], tuple[Scalars, ...], Scalars]
 class Rule(RuleTraits):
     """An algorithm: the names of what it keeps, and its one function.
 
-    ``defaults`` has the values of extra parameters that are not given: a number, the name of another parameter, or
-    "eta": the second step size β = eta·α, with eta another keyword (1 unless given). ``extra_ranges`` gives the least
-    and the largest value of an extra parameter that is not in ``RANGES``. A rule without ``interest`` accepts only
-    I = 1.
-
-    Properties of a rule: ``emphasis``, the discount of its follow-on trace F ("gamma", "beta", or "" where there
-    is none); ``fixed_point``, where its expected update is 0: "projected", θ of TD(λ) with that emphasis, "residual",
-    θ of the least mean squared TD error, or "" where that is not known; ``action_values``, that φ is of a state and
-    an action; ``class_name``, its learners' short name in ``emphatic``; ``update`` (the function's docstring unless
-    given) and ``paper``, its row in the table of rules.
-
-    ``effective_step(step, memory)`` is the step along φ, ραM for an emphatic rule: what a step size with a ``bound``
-    limits. ``lasting`` names the last entries of the memory, which ``cut`` leaves unchanged.
-
     All fields are checked when a rule is created; a ValueError names what is wrong.
+
+    Args:
+        name: The rule's name.
+        function: The update: (step, memory, x, x_next, g) to A, B and the next memory.
+        weights: The names of the weight vectors, θ first.
+        traces: The names of the traces.
+        memory: The names of the scalars that it remembers.
+        extra: Its parameters besides α, I, λ, ρ and γ'.
+        defaults: The values of extra parameters that are not passed: a number, the name of another parameter, or
+            "eta": the second step size β = eta·α, with eta another keyword (1 by default).
+        interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
+        paper: Where the rule is from, for the table of rules.
+        extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
+        emphasis: The discount of the follow-on trace F: "gamma", "beta", or "" where there is none.
+        fixed_point: Where the expected update is 0: "projected", θ of TD(λ) with that emphasis; "residual", θ of the
+            least mean squared TD error; or "" where that is not known.
+        action_values: Whether φ is of a state and an action.
+        class_name: The short name of its learners in ``emphatic``.
+        update: The update in words, for the table of rules; by default the function's docstring.
+        effective_step: The step along φ as a function of (step, memory), ραM for an emphatic rule: what a step size
+            with a ``bound`` limits.
+        lasting: The last entries of the memory, which ``cut`` leaves unchanged.
     """
 
     name: str

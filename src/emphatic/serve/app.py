@@ -177,7 +177,7 @@ class _Interface:
         """The description of all this."""
         return JSONResponse(describe_interface(version("emphatic")))
 
-    async def stream(self, request: Request) -> Response | _Counted:
+    async def stream(self, request: Request) -> ASGIApp:
         """Rows and status as they come."""
         signal = request.query_params.get("signal")
         known = describe_signals(self.service)
@@ -191,7 +191,16 @@ class _Interface:
             return Response(media_type="text/event-stream")
         id = request.headers.get("last-event-id", "")
         step = int(id) if id.isascii() and id.isdigit() and len(id) < 16 else None
-        return _Counted(self, EventStream(self.service, signal, step, self._closing))
+        events = EventStream(self.service, signal, step, self._closing)
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            self.streams += 1
+            try:
+                await events(scope, receive, send)
+            finally:
+                self.streams -= 1
+
+        return counted
 
     # ------------------------------------------------------------------ the page
 
@@ -213,20 +222,6 @@ class _Interface:
     async def icon(self, request: Request) -> Response:
         """Browsers ask for it."""
         return Response(status_code=204)
-
-
-class _Counted:
-    """A stream, counted while it lasts."""
-
-    def __init__(self, interface: _Interface, stream: EventStream) -> None:
-        self._interface, self._stream = interface, stream
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._interface.streams += 1
-        try:
-            await self._stream(scope, receive, send)
-        finally:
-            self._interface.streams -= 1
 
 
 async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
@@ -365,83 +360,13 @@ def _label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-Schema = dict[str, Any]
-
-
 def describe_interface(version: str) -> dict[str, Any]:
-    """The answer to ``/openapi.json``."""
-    error = {"$ref": "#/components/schemas/Error"}
-    line = {"$ref": "#/components/schemas/Prediction"}
-    reading = {"$ref": "#/components/schemas/Reading"}
-
-    def answer(text: str, schema: Schema | None = None, kind: str = "application/json") -> dict[str, Any]:
-        return {"description": text} if schema is None else {"description": text, "content": {kind: {"schema": schema}}}
-
-    def get(text: str, kind: str, schema: Schema, **errors: Schema) -> dict[str, Any]:
-        return {"get": {"summary": text, "responses": {"200": answer(text, schema, kind), **errors}}}
-
-    by_horizon = {"type": "object", "additionalProperties": {"type": "object"}}
-    taken = {"type": "object", "properties": {"taken": {"type": "integer"}}}
-    anything = {"type": "object"}
-    refusals = {
-        "400": answer("The body is not JSON, or the Host header names another service.", error),
-        "401": answer("A token is required.", error),
-        "408": answer("The body took too long.", error),
-        "413": answer("The body is longer than 1 MiB.", error),
-        "415": answer("The body is of another type.", error),
-        "422": answer("A single reading that cannot be used, and why; nothing is learned from it.", error),
-        "503": answer("The queue is full: so many readings were taken. Send the rest again later.", taken),
-    }
-    forms = {
-        "application/json": {"schema": {"oneOf": [reading, {"type": "array", "items": reading}]}},
-        "application/x-ndjson": {"schema": {"type": "string", "description": "one JSON object a line"}},
-    }
-    lines = answer("The predictions; of a list or of lines, a line for each reading.", line)
-    lines["content"]["application/x-ndjson"] = {"schema": {"type": "string", "description": "a Prediction a line"}}
-    post = {
-        "summary": "Learn from readings; a line for each, once it is safe.",
-        "requestBody": {"required": True, "content": forms},
-        "responses": {"200": lines, **refusals},
-    }
-    which = {"name": "signal", "in": "query", "required": False, "schema": {"type": "string"}}
-    stream = get("Rows and status as they come: server-sent events.", "text/event-stream", {"type": "string"})
-    stream["get"]["parameters"] = [which]
-    stream["get"]["responses"] |= {"404": answer("No such signal.", error), "503": answer("Too many streams.", error)}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "emphatic serve", "version": version, "summary": "Predictions of readings, learned online."},
-        "paths": {
-            "/readings": {"post": post},
-            "/predictions": get("The latest predictions.", "application/json", line),
-            "/stream": stream,
-            "/signals": get("What is read and what is predicted.", "application/json", anything),
-            "/healthz": get("The service is alive.", "application/json", anything, **{"503": answer("It is not.")}),
-            "/readyz": get("There is a model.", "application/json", anything, **{"503": answer("It is warming up.")}),
-            "/metrics": get("Metrics, for Prometheus.", "text/plain", {"type": "string"}),
-        },
-        "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {
-                "Reading": {
-                    "type": "object",
-                    "description": "names and readings; null or absent is missing",
-                    "additionalProperties": {"type": ["number", "string", "boolean", "null"]},
-                },
-                "Prediction": {
-                    "type": "object",
-                    "properties": {
-                        "step": {"type": ["integer", "null"]},
-                        "time": {"description": "as it was written"},
-                        "predictions": by_horizon,
-                        **dict.fromkeys(ENDS, by_horizon),
-                        **{kind: {"type": "object"} for kind in OF_A_SIGNAL},
-                    },
-                },
-                "Error": {"type": "object", "properties": {"error": {"type": "string"}}},
-            },
-        },
-        "security": [{}, {"token": []}],
-    }
+    """The answer to ``/openapi.json``: the document in the package, with the version and all kinds of predictions."""
+    interface: dict[str, Any] = json.loads(_text("serve/static/openapi.json"))
+    interface["info"]["version"] = version
+    properties = interface["components"]["schemas"]["Prediction"]["properties"]
+    properties |= dict.fromkeys(ENDS, properties["predictions"]) | {kind: {"type": "object"} for kind in OF_A_SIGNAL}
+    return interface
 
 
 # ---------------------------------------------------------------------- server-sent events

@@ -34,7 +34,8 @@ from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.journal import Journal
 from emphatic.tables.fields import as_name
-from emphatic.tables.pipe import BLOCK, JSON, Malformed, Reading, TextForm
+from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
+from emphatic.tables.table import Malformed
 from emphatic.tables.text import NOT_AN_OBJECT, read_object
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ def get(stepsize: Any) -> StepSize:
     return kind_of(stepsize)()
 
 
-def kind_of(name: Any) -> type[StepSize]:
+def kind_of(name: str) -> type[StepSize]:
     """The class of the method of this name; KeyError or TypeError if there is none."""
     if name in _library():
         return _library()[name]
@@ -102,5 +102,5 @@ def _library() -> dict[str, type[StepSize]]:
     return {name: kinds[name] for name in ordered}
 
 
-def _is_method(value: Any) -> bool:
+def _is_method(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, StepSize) and hasattr(value, "name")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from emphatic.rules import Scalars, exp
 from emphatic.stepsizes.method import Option
-from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
+from emphatic.stepsizes.weightwise import WeightwiseStepSize, rule_fields
 
 __all__ = ["Autostep"]
 
@@ -74,15 +74,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         change = w * e - D * b
         return theta + change, a, h * max(1.0 - outside * p * e, 0.0) + change, v, e
 
-    return {
-        "signal": signal,
-        "adapt": adapt,
-        "terms": terms,
-        "function": function,
-        "component": component,
-        "weights": ("theta", "alphas", "h", "v"),
-        "traces": ("e",),
-    }
+    return rule_fields(signal, adapt, terms, function, component, weights=("theta", "alphas", "h", "v"), traces=("e",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +93,10 @@ class Autostep(WeightwiseStepSize):
 
     name: ClassVar[str] = "autostep"
     paper: ClassVar[str] = "Mahmood, Sutton, Degris & Pilarski (2012)"
-    options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "mu", "tau")
-    build: ClassVar[Build] = staticmethod(_build)
+
+    @staticmethod
+    def build(emphatic: float, online: float) -> dict[str, Any]:
+        return _build(emphatic, online)
 
     def __post_init__(self) -> None:
         self.check(positive=("alpha", "tau"), not_negative=("mu",))

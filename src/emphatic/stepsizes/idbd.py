@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from emphatic.rules import Scalars, exp
 from emphatic.stepsizes.method import Option
-from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
+from emphatic.stepsizes.weightwise import WeightwiseStepSize, rule_fields
 
 __all__ = ["IDBD", "TIDBD"]
 
@@ -63,15 +63,7 @@ def _build(emphatic: float, online: float, traced: float) -> dict[str, Any]:
         decay = max(1.0 - outside * p * (traced * e + (1.0 - traced) * b), 0.0)
         return theta + change, a, h * decay + traced * change + (1.0 - traced) * step_delta * b, e
 
-    return {
-        "signal": signal,
-        "adapt": adapt,
-        "terms": terms,
-        "function": function,
-        "component": component,
-        "weights": ("theta", "alphas", "h"),
-        "traces": ("e",),
-    }
+    return rule_fields(signal, adapt, terms, function, component, weights=("theta", "alphas", "h"), traces=("e",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +80,10 @@ class IDBD(WeightwiseStepSize):
 
     name: ClassVar[str] = "idbd"
     paper: ClassVar[str] = "Sutton (1992)"
-    options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "mu")
-    build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, online, 0.0))
+
+    @staticmethod
+    def build(emphatic: float, online: float) -> dict[str, Any]:
+        return _build(emphatic, online, 0.0)
 
     def __post_init__(self) -> None:
         self.check(not_negative=("mu",))
@@ -106,4 +100,7 @@ class TIDBD(IDBD):
 
     name: ClassVar[str] = "tidbd"
     paper: ClassVar[str] = "Kearney et al. (2018)"
-    build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, online, 1.0))
+
+    @staticmethod
+    def build(emphatic: float, online: float) -> dict[str, Any]:
+        return _build(emphatic, online, 1.0)

@@ -38,7 +38,7 @@ import numpy as np
 
 from emphatic.rules import Scalars, exp
 from emphatic.stepsizes.method import Option, check_number
-from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
+from emphatic.stepsizes.weightwise import WeightwiseStepSize, rule_fields
 
 __all__ = ["Emphatic", "SwiftTD"]
 
@@ -107,14 +107,8 @@ def _build(emphatic: float, ours: float) -> dict[str, Any]:
         limited = moved / max(1.0, live * moved * inverse_eta)
         return theta + w * e - D * b, limited, h_new, h_new - h, e, e_bar, trace
 
-    return {
-        "terms": terms,
-        "function": function,
-        "component": component,
-        "weights": ("theta", "alphas", "h"),
-        "traces": ("d", "e", "e_bar", "p"),
-        "eager": "stepsize_drop",
-    }
+    names = {"weights": ("theta", "alphas", "h"), "traces": ("d", "e", "e_bar", "p"), "eager": "stepsize_drop"}
+    return rule_fields(terms, function, component, **names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +167,10 @@ class SwiftTD(MetaGradient):
 
     name: ClassVar[str] = "swifttd"
     paper: ClassVar[str] = "Javed, Sharifnassab & Sutton (2024)"
-    build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, 0.0))
+
+    @staticmethod
+    def build(emphatic: float, online: float) -> dict[str, Any]:
+        return _build(emphatic, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,4 +186,7 @@ class Emphatic(MetaGradient):
     """
 
     name: ClassVar[str] = "emphatic"
-    build: ClassVar[Build] = staticmethod(lambda emphatic, online: _build(emphatic, 1.0))
+
+    @staticmethod
+    def build(emphatic: float, online: float) -> dict[str, Any]:
+        return _build(emphatic, 1.0)

@@ -96,14 +96,14 @@ class StepSize(ABC):
     __hash__ = None  # type: ignore[assignment]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Infinity, which JSON does not have, as "inf"."""
     if isinstance(value, list):
         return [_plain(entry) for entry in value]
     return "inf" if value == np.inf else value
 
 
-def parse_number(value: Any) -> Any:
+def parse_number(value: object) -> object:
     """A number, or a list of them, from what ``StepSize.config`` wrote."""
     if isinstance(value, list):
         return [parse_number(entry) for entry in value]

@@ -16,7 +16,7 @@ import numpy as np
 from emphatic.common.names import refusal
 from emphatic.rules import Scalars
 from emphatic.stepsizes.method import Option, check_number
-from emphatic.stepsizes.weightwise import Build, WeightwiseStepSize
+from emphatic.stepsizes.weightwise import WeightwiseStepSize, rule_fields
 
 __all__ = ["RPROP"]
 
@@ -69,15 +69,7 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         e = c * e + f * b
         return theta + w * e - D * b, a, g_before, e
 
-    return {
-        "signal": signal,
-        "adapt": adapt,
-        "terms": terms,
-        "function": function,
-        "component": component,
-        "weights": ("theta", "alphas", "g"),
-        "traces": ("e",),
-    }
+    return rule_fields(signal, adapt, terms, function, component, weights=("theta", "alphas", "g"), traces=("e",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +92,10 @@ class RPROP(WeightwiseStepSize):
 
     name: ClassVar[str] = "rprop"
     paper: ClassVar[str] = "Riedmiller & Braun (1993)"
-    options_in_memory: ClassVar[tuple[str, ...]] = ("alpha", "grow", "shrink", "smallest", "largest")
-    build: ClassVar[Build] = staticmethod(_build)
+
+    @staticmethod
+    def build(emphatic: float, online: float) -> dict[str, Any]:
+        return _build(emphatic, online)
 
     def __post_init__(self) -> None:
         self.check(positive=("alpha", "smallest", "largest"))

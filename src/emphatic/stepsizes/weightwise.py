@@ -16,8 +16,9 @@ not. A method fits these rules by α_i → ρMα_i and γλ → ργλ in whatev
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,11 +26,9 @@ import numpy as np
 from emphatic.rules import AnyRule, ElementwiseRule, get
 from emphatic.stepsizes.method import StepSize, check_number
 
-__all__ = ["Build", "WeightwiseRule", "WeightwiseStepSize"]
+__all__ = ["WeightwiseRule", "WeightwiseStepSize", "rule_fields"]
 
 _FINITE = float(np.finfo(np.float64).max)
-#: The fields of an elementwise rule as a function of the two switches, emphatic and online.
-Build = Callable[[float, float], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ def make_rule(base: AnyRule, kind: type[WeightwiseStepSize]) -> WeightwiseRule:
             f"The 'stepsize' parameter {kind.name!r} is for the rules {known} of the library. "
             f"Got {namesake}{base.name!r} instead."
         )
-    options = tuple(f"stepsize_{name}" for name in kind.options_in_memory)
-    fields = kind.build(float("etd" in base.name), float(base.name.startswith("true_online")))
+    names = kind.options_in_memory or [field.name for field in fields(kind)]
+    options = tuple(f"stepsize_{name}" for name in names)
     return WeightwiseRule(
         f"{base.name} with {kind.name}",
         memory=("gamma", "F", "D", *options),
@@ -73,19 +72,33 @@ def make_rule(base: AnyRule, kind: type[WeightwiseStepSize]) -> WeightwiseRule:
         fixed_point=base.fixed_point,
         of=base,
         kind=kind,
-        **fields,
+        **kind.build(float("etd" in base.name), float(base.name.startswith("true_online"))),
     )
+
+
+def rule_fields(*functions: Callable[..., Any], **names: object) -> dict[str, Any]:
+    """The fields of an elementwise rule: its functions, each under its own name, and the names of its vectors."""
+    return {function.__name__: function for function in functions} | names
 
 
 @dataclass(frozen=True, eq=False)
 class WeightwiseStepSize(StepSize):
     """A method that sets a step size for each weight; all begin at ``alpha``."""
 
-    #: The rules that it applies to; its source; its fields in the order of the rule's memory.
+    #: The rules that it applies to; its source; its options in the rule's memory, where they are not the fields.
     fits: ClassVar[tuple[str, ...]] = ("td", "true_online_td", "etd", "true_online_etd")
     paper: ClassVar[str] = ""
     options_in_memory: ClassVar[tuple[str, ...]] = ()
-    build: ClassVar[Build]
+
+    @staticmethod
+    @abstractmethod
+    def build(emphatic: float, online: float) -> dict[str, Any]:
+        """The fields of the rule that the method makes of one of the rules that it fits.
+
+        Args:
+            emphatic: 1 for a rule with emphasis, else 0.
+            online: 1 for a true online rule, else 0.
+        """
 
     def rule(self, base: AnyRule) -> AnyRule:
         return make_rule(base, type(self))

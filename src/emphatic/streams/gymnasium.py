@@ -23,10 +23,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
@@ -109,12 +109,10 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         **extra: Any,
     ) -> None:
         super().__init__(env)
-        space = env.observation_space
-        names = component_names(space) if names is None else names
-        mu = _uniform(env.action_space) if mu is None else mu
-        kind = {"stepsize": stepsize, "mu": mu, "record": record, "dtype": dtype, "engine": engine, **extra}
-        maker, flat = _features(features, space, names), _flat(space)
-        episodes = Episodes(questions, maker, names, flat, rule=rule, alpha=alpha, rates=rates, warm_up=warm_up, **kind)
+        extra |= {"stepsize": stepsize, "record": record, "dtype": dtype, "engine": engine}
+        extra |= {"rule": rule, "alpha": alpha, "rates": rates, "warm_up": warm_up}
+        extra |= _by_spaces(env.observation_space, env.action_space, features, names, mu)
+        episodes = Episodes(questions, **extra)
         self._start(episodes, whole("every", every, "LearnGVFs"), 0)
 
     def _start(self, episodes: Episodes, every: int, since: int) -> None:
@@ -125,6 +123,12 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.mu: float | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Reset the environment and begin an episode; ``info["predictions"]`` has the first predictions.
+
+        Args:
+            seed: The seed of the environment's random numbers.
+            options: What the environment takes besides.
+        """
         observation, info = self.env.reset(seed=seed, options=options)
         self.episodes.begin(0, observation)
         self._since = 0
@@ -132,6 +136,11 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info
 
     def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step in the environment and learn from it.
+
+        Args:
+            action: The action.
+        """
         observation, reward, terminated, truncated, info = self.env.step(action)
         mu, self.mu = self.mu, None
         self._since += 1
@@ -240,33 +249,30 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         **extra: Any,
     ) -> None:
         super().__init__(env)
-        space = env.single_observation_space
-        names = component_names(space) if names is None else names
-        mu = _uniform(env.single_action_space) if mu is None else mu
+        extra |= {"stepsize": stepsize, "record": record, "dtype": dtype, "engine": engine}
+        extra |= {"rule": rule, "alpha": alpha, "rates": rates, "warm_up": warm_up}
+        extra |= {"sequences": env.num_envs, "weights": weights}
+        extra |= _by_spaces(env.single_observation_space, env.single_action_space, features, names, mu)
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
-        self.episodes = Episodes(
-            questions,
-            _features(features, space, names),
-            names,
-            _flat(space),
-            sequences=env.num_envs,
-            weights=weights,
-            rule=rule,
-            alpha=alpha,
-            rates=rates,
-            warm_up=warm_up,
-            **{"stepsize": stepsize, "mu": mu, "record": record, "dtype": dtype, "engine": engine, **extra},
-        )
+        self.episodes = Episodes(questions, **extra)
         #: The probabilities of the next actions, if they are known; forgotten after the step.
-        self.mu: Any = None
+        self.mu: Sequence[float] | NDArray[np.float64] | None = None
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         self._over = np.zeros(env.num_envs, bool)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset the sub-environments and begin an episode in each.
+
+        Args:
+            seed: The seed of the environments' random numbers, or one for each of them.
+            options: What the environment takes besides; only those in its "reset_mask" are reset, if it has one.
+        """
         # (the environment removes the mask from the options)
         mask = None if options is None else options.get("reset_mask")
         resets = np.ones(self.num_envs, bool) if mask is None else np.array(mask, bool)
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         of_env = list(iterate(self.observation_space, observations))
         for i in np.flatnonzero(resets):
             self.episodes.begin(int(i), of_env[i])
@@ -274,7 +280,12 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         infos["predictions"] = np.array(self.episodes.predictions)
         return observations, infos
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take a step in every sub-environment and learn from them.
+
+        Args:
+            actions: The action in each.
+        """
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         mu, self.mu = self.mu, None
         of_env = list(iterate(self.observation_space, observations))
@@ -422,7 +433,7 @@ class Episodes:
 
     # ------------------------------------------------------------------ the stream
 
-    def begin(self, i: int, observation: Any) -> None:
+    def begin(self, i: int, observation: object) -> None:
         """Begin an episode with its first observation. An episode that has not terminated is cut off here."""
         row = self._row(observation, np.nan)
         if not self._ready:
@@ -437,8 +448,8 @@ class Episodes:
         self,
         i: int,
         action: object,
-        reward: Any,
-        observation: Any,
+        reward: SupportsFloat,
+        observation: object,
         terminated: bool,
         mu: float | None = None,
         predict: bool = True,
@@ -482,12 +493,12 @@ class Episodes:
                 group.others = partial(_sum_at, [sharer.learner for sharer in groups if sharer is not group])
         self._observations, self._ready = [], True
 
-    def _row(self, observation: Any, reward: Any) -> Array:
+    def _row(self, observation: object, reward: SupportsFloat) -> Array:
         """The components of an observation and the reward that came with it, (1, C + 1)."""
         flat = self._flat(observation)
         row = np.empty(len(flat) + 1)
         row[:-1] = flat
-        row[-1] = reward
+        row[-1] = float(reward)
         return row[None]
 
     def _originals(self, observation: object) -> list[Any] | None:
@@ -545,6 +556,16 @@ def tiles(
     return Features(coders)
 
 
+def _by_spaces(
+    space: spaces.Space[Any], actions: spaces.Space[Any], features: object, names: Sequence[str] | None, mu: Behaviour
+) -> dict[str, Any]:
+    """The arguments of ``Episodes`` that follow from an environment's spaces of observations and actions."""
+    names = component_names(space) if names is None else names
+    if mu is None and isinstance(actions, spaces.Discrete):
+        mu = 1.0 / float(actions.n)
+    return {"features": _features(features, space, names), "names": names, "flat": _flat(space), "mu": mu}
+
+
 def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
     """Observations as arrays (C,): numbers unchanged, and everything else as Gymnasium flattens it."""
     if isinstance(space, spaces.Box):
@@ -582,10 +603,6 @@ def _features(features: object, space: spaces.Space[Any], names: Sequence[str]) 
     return Features(
         [Function(lambda row: of(np.array([row[c] for c in names], np.float64)), size=size, name=components)]
     )
-
-
-def _uniform(space: spaces.Space[Any]) -> float | None:
-    return 1.0 / float(space.n) if isinstance(space, spaces.Discrete) else None
 
 
 def _sum_at(learners: Sequence[Learner], phi: Active) -> Any:

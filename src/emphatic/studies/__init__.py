@@ -6,11 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic.studies.results import Interval as Interval
-    from emphatic.studies.results import Sweep as Sweep
-    from emphatic.studies.sources import Recorded as Recorded
-    from emphatic.studies.sweeps import Track as Track
-    from emphatic.studies.sweeps import sweep as sweep
+    from emphatic.studies.results import Interval, Sweep
+    from emphatic.studies.sources import Recorded
+    from emphatic.studies.sweeps import Track, sweep
 
 __all__ = ["Interval", "Recorded", "Sweep", "Track", "sweep"]
 

@@ -24,20 +24,11 @@ from emphatic.studies.results import CONFIDENCE, over_runs, t_quantile
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from emphatic.studies.pages import SweepPage
     from emphatic.studies.results import Sweep
 
-__all__ = [
-    "best_along",
-    "check_formats",
-    "confidence_width",
-    "draw",
-    "error_range",
-    "lambda_plot",
-    "learning_plots",
-    "parameter_text",
-    "sensitivity_plot",
-    "step_range",
-]
+__all__ = ["baseline_levels", "best_along", "best_curves", "confidence_width", "draw", "error_range", "lambda_plot"]
+__all__ += ["learning_plots", "parameter_text", "sensitivity_plot", "step_range"]
 
 #: What takes the place of λ where a rule has none.
 ALONG = ("lambda", "zeta", "xi")
@@ -47,6 +38,9 @@ FEW = 3
 
 Array = NDArray[np.float64]
 Row = Mapping[str, Any]
+Range = tuple[float, float]
+#: The shade of each λ, a number or words.
+Shades = Mapping[Any, float]
 
 
 def best_along(sweep: Sweep, rule: str, along: str) -> tuple[Array, NDArray[np.int64]]:
@@ -66,7 +60,7 @@ def confidence_width(runs: int) -> float:
     return t_quantile(0.5 + CONFIDENCE / 2, runs - 1) if runs > 1 else math.nan
 
 
-def parameter_text(value: Any) -> str:
+def parameter_text(value: object) -> str:
     """A parameter's value: in full, as it was set."""
     return f"{value:.6g}".replace("-", "−") if known(value) else str(value)
 
@@ -99,8 +93,9 @@ def _over_alpha(sweep: Sweep) -> Plot:
             half = width * se
             low, high = (mean - half, mean + half) if len(curves) <= FEW else (None, None)
             lines.append(Line(alpha, mean, label, "ramp", shade, width=1.2, low=low, high=high))
-        panels.append(Panel(rule, lines, (0.0, top), levels=_baselines(sweep)))
-    return Plot({"": panels}, "alpha", min(3, len(rules)), x=Axis("step size α", "log2"), y=Axis(_mean_error(sweep)))
+        panels.append(Panel(rule, lines, (0.0, top), levels=baseline_levels(sweep)))
+    x, y = Axis("step size α", "log2"), Axis(f"mean {sweep.plan.source.metric}")
+    return Plot({"": panels}, "alpha", min(3, len(rules)), x=x, y=y)
 
 
 def _curves_over_alpha(sweep: Sweep, rule: str) -> Iterator[tuple[str, Array, Array, Array]]:
@@ -134,24 +129,31 @@ def _over_lambda(sweep: Sweep) -> Plot:
                 break
     if not lines:
         raise ValueError("No rule of this sweep has several settings of λ, ζ or ξ: there is nothing to draw.")
-    panel = Panel("", lines, marks=marks, levels=_baselines(sweep))
-    return Plot({"": [panel]}, "lambda", x=Axis("λ"), y=Axis(f"{_mean_error(sweep)}, at the best α"))
+    panel = Panel("", lines, marks=marks, levels=baseline_levels(sweep))
+    return Plot({"": [panel]}, "lambda", x=Axis("λ"), y=Axis(f"mean {sweep.plan.source.metric}, at the best α"))
 
 
 def _while_learning(sweep: Sweep) -> Plot:
     """Learning curves of the best settings, the steps on a logarithmic axis from 1."""
-    reported, settings = (sweep, sweep.choose()) if sweep.rerun is None else (sweep.rerun, range(len(sweep.best)))
-    width = confidence_width(reported.plan.runs)
-    lines = []
-    for i, (row, setting) in enumerate(zip(sweep.best, settings, strict=True)):
-        mean, se = over_runs(reported.curve[setting].T)
-        low, high = mean - width * se, mean + width * se
-        lines.append(Line(reported.points + 1, mean, row["rule"], category(i), width=1.3, low=low, high=high))
-    panel = Panel("", lines, (0.0, _ceiling(sweep)), levels=_baselines(sweep))
+    panel = Panel("", best_curves(sweep, 1.3), (0.0, _ceiling(sweep)), levels=baseline_levels(sweep))
     return Plot({"": [panel]}, "steps", x=Axis("step", "log"), y=Axis(sweep.plan.source.metric))
 
 
-def _baselines(sweep: Sweep) -> list[Level]:
+def best_curves(sweep: Sweep, width: float) -> list[Line]:
+    """The learning curve of each rule's best setting with its 95% band, on fresh runs if there are any."""
+    reported, settings = (sweep, sweep.choose()) if sweep.rerun is None else (sweep.rerun, range(len(sweep.best)))
+    lines = []
+    for i, (row, setting) in enumerate(zip(sweep.best, settings, strict=True)):
+        mean, se = over_runs(reported.curve[setting].T)
+        half = confidence_width(reported.plan.runs) * se
+        lines.append(
+            Line(reported.points + 1, mean, row["rule"], category(i), width=width, low=mean - half, high=mean + half)
+        )
+    return lines
+
+
+def baseline_levels(sweep: Sweep) -> list[Level]:
+    """The errors to compare with, as dotted lines."""
     return [Level(value, name, "dot") for name, value in sweep.plan.source.baselines(sweep.plan.runs).items()]
 
 
@@ -163,43 +165,29 @@ def _ceiling(sweep: Sweep) -> float:
     return 1.15 * max(usual, 1.2 * least if math.isfinite(least) else 0.0) or 1.0
 
 
-def _mean_error(sweep: Sweep) -> str:
-    return f"mean {sweep.plan.source.metric}"
-
-
 # ---------------------------------------------------------------------- on the page: sensitivity
 
 
 def sensitivity_plot(
-    rule: Row,
-    choices: Iterable[str],
-    places: Mapping[Any, float],
-    axis: Axis,
-    metric: str,
-    y_range: tuple[float, float],
-    baseline: Mapping[str, float],
-    width: float,
-    group: str,
+    sweep: SweepPage, rule: Row, choices: Iterable[str], places: Shades, axis: Axis, y_range: Range, group: str
 ) -> Plot:
     """The error of a rule against the step size, a line for each λ; a view for each choice of its other parameters.
 
     Args:
-        rule: An entry of ``SweepPage.sensitivity``.
+        sweep: The page.
+        rule: An entry of its ``sensitivity``.
         choices: The views: those of the rule's panels, "best" for the best over them, or "" where there is but one.
         places: The shade of each λ.
         axis: The axis of step sizes.
-        metric: What is measured.
         y_range: The errors that are shown.
-        baseline: {words: error} drawn as horizontal lines.
-        width: Half of a confidence band, in standard errors.
         group: The plots that have the same choices.
     """
     views = {}
     for choice in choices:
         lines: Sequence[Row] = next((panel["lines"] for panel in rule["panels"] if panel["choice"] == choice), [])
         lines = _envelope(rule) if choice == "best" else lines
-        views[choice] = [_sensitivity_panel(lines, rule, places, y_range, baseline, width)]
-    return Plot(views, group, x=axis, y=Axis(metric), closest=True)
+        views[choice] = [_sensitivity_panel(sweep, rule, lines, places, y_range)]
+    return Plot(views, group, x=axis, y=Axis(sweep.metric), closest=True)
 
 
 def _envelope(rule: Row) -> list[dict[str, Any]]:
@@ -237,15 +225,8 @@ def _notes(line: Row) -> Sequence[str]:
     return [f"{100 * v:.0f}% of runs diverged" if known(v) and v > 0 else "" for v in _column(line, "diverged")]
 
 
-def _sensitivity_panel(
-    lines: Sequence[Row],
-    rule: Row,
-    places: Mapping[Any, float],
-    y_range: tuple[float, float],
-    baseline: Mapping[str, float],
-    width: float,
-) -> Panel:
-    drawn: list[Line] = []
+def _sensitivity_panel(sweep: SweepPage, rule: Row, lines: Sequence[Row], places: Shades, y_range: Range) -> Panel:
+    width, drawn = sweep.band, []
     best = (math.inf, 0.0, "", "")
     for line in lines:
         means, se = _means(line), _column(line, "se")
@@ -259,7 +240,7 @@ def _sensitivity_panel(
         drawn.append(Line(line["alpha"], means, name, "ramp", shade, 1.6, low=low, high=high, notes=notes, key=key))
         best = min(best, *zip(means, line["alpha"], [f"best: {name}"] * len(means), notes, strict=True))
     dot = [Marks([best[1]], [best[0]], best[2], "truth", 0.0, "dot", notes=[best[3]])] if best[0] < math.inf else []
-    return Panel("" if drawn else "not in the sweep", drawn, y_range, dot, _levels(baseline))
+    return Panel("" if drawn else "not in the sweep", drawn, y_range, dot, _levels(sweep.baseline))
 
 
 def _levels(baseline: Mapping[str, float]) -> list[Level]:
@@ -296,47 +277,37 @@ def step_range(lines: Sequence[Row]) -> tuple[float, float]:
 # ---------------------------------------------------------------------- on the page: λ, and learning
 
 
-def lambda_plot(
-    rules: Sequence[Row], inks: Mapping[str, str], metric: str, baseline: Mapping[str, float], width: float
-) -> Plot:
+def lambda_plot(sweep: SweepPage, inks: Mapping[str, str]) -> Plot:
     """The error against λ, each rule at the best of all its other parameters."""
-    lines = []
-    for rule in rules:
+    width, lines = sweep.band, []
+    for rule in sweep.along:
         means = [v if known(v) else math.inf for v in rule["mean"]]
         low, high = _band(means, rule["se"], width)
         name, ink = f"{rule['rule']} ({rule['x_name']})", inks[rule["rule"]]
         lines.append(Line(rule["x"], means, name, ink, width=1.9, low=low, high=high, notes=rule["settings"]))
-    y_range = error_range(baseline.values(), [rule["mean"] for rule in rules])
-    panel = Panel("", lines, y_range, levels=_levels(baseline))
-    return Plot({"": [panel]}, "against lambda", x=Axis("lambda"), y=Axis(metric), closest=True)
+    y_range = error_range(sweep.baseline.values(), [rule["mean"] for rule in sweep.along])
+    panel = Panel("", lines, y_range, levels=_levels(sweep.baseline))
+    return Plot({"": [panel]}, "against lambda", x=Axis("lambda"), y=Axis(sweep.metric), closest=True)
 
 
-def learning_plots(
-    learning: Mapping[str, Sequence[Any]],
-    inks: Mapping[str, str],
-    metric: str,
-    baseline: Mapping[str, float],
-    width: float,
-) -> tuple[Plot, Plot]:
+def learning_plots(sweep: SweepPage, inks: Mapping[str, str]) -> tuple[Plot, Plot]:
     """The error while learning, each rule with its best setting, with confidence bands; and on logarithmic axes."""
-    y_range = error_range(
-        baseline.values(), [curve["mean"] for name, curves in learning.items() if name != "points" for curve in curves]
-    )
+    choices = {name: curves for name, curves in sweep.learning.items() if name != "points"}
+    means = [curve["mean"] for curves in choices.values() for curve in curves]
+    y_range, width = error_range(sweep.baseline.values(), means), sweep.band
     views: dict[str, list[Panel]] = {}
-    for name, curves in learning.items():
-        if name == "points":
-            continue
+    for name, curves in choices.items():
         lines = []
         for curve in curves:
             # On a log there may be no return to judge by: None.
             means = [math.nan if v is None else v for v in curve["mean"]]
             low, high = _band(means, curve["se"], width) if curve.get("se") is not None else (None, None)
             rule = curve["rule"]
-            lines.append(Line(learning["points"], means, rule, inks[rule], width=1.9, low=low, high=high))
-        views[name] = [Panel("", lines, y_range, levels=_levels(baseline))]
+            lines.append(Line(sweep.learning["points"], means, rule, inks[rule], width=1.9, low=low, high=high))
+        views[name] = [Panel("", lines, y_range, levels=_levels(sweep.baseline))]
     early = {name: [_on_log_axes(panel) for panel in panels] for name, panels in views.items()}
-    plot = Plot(views, "learning", x=Axis("steps"), y=Axis(metric))
-    return plot, Plot(early, "learning", x=Axis("step", "log"), y=Axis(metric, "log"))
+    plot = Plot(views, "learning", x=Axis("steps"), y=Axis(sweep.metric))
+    return plot, Plot(early, "learning", x=Axis("step", "log"), y=Axis(sweep.metric, "log"))
 
 
 def _on_log_axes(panel: Panel) -> Panel:

@@ -28,16 +28,8 @@ from emphatic.rules import AnyRule
 from emphatic.rules._traits import RuleTraits
 from emphatic.stepsizes import StepSize
 
-__all__ = [
-    "Grid",
-    "GridSettings",
-    "LeastSquaresRule",
-    "find_rule",
-    "parameters",
-    "parse_numbers",
-    "resolve",
-    "settings",
-]
+__all__ = ["Grid", "GridSettings", "LeastSquaresRule", "find_rule", "parameters", "parse_numbers", "resolve"]
+__all__ += ["settings"]
 
 # ---------------------------------------------------------------------- numbers as text
 

@@ -10,40 +10,29 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
-from emphatic.report.page import (
-    NONE,
+from emphatic.report import (
+    Axis,
     Column,
     Figure,
     Html,
     Key,
     Plots,
     amount,
-    known,
-    piece,
-    plus_minus,
+    category,
     render_page,
     seconds,
+    shades,
     table,
-    time_table,
 )
-from emphatic.report.plots import Axis, category, shades
-from emphatic.studies.figures import (
-    ALONG,
-    best_along,
-    confidence_width,
-    error_range,
-    lambda_plot,
-    learning_plots,
-    parameter_text,
-    sensitivity_plot,
-    step_range,
-)
+from emphatic.report.page import NONE, known, piece, plus_minus, time_table
+from emphatic.studies import figures
+from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.reproductions import ORIGINS, count_numbers
 from emphatic.studies.results import over_runs
@@ -51,18 +40,12 @@ from emphatic.studies.results import over_runs
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep
 
-__all__ = [
-    "ReproductionPage",
-    "SweepPage",
-    "format_value",
-    "page",
-    "reproduction_page",
-    "reproductions_index",
-    "sweep_page",
-    "verdict",
-]
+__all__ = ["ReproductionPage", "SweepPage", "format_value", "page", "reproduction_page", "reproductions_index"]
+__all__ += ["sweep_page", "verdict"]
 
 Row = Mapping[str, Any]
+#: The words of the link to a section, and what the section shows.
+Sections = dict[str, tuple[str, Any]]
 
 #: The parameter of the lines in a rule's panel: the first of these that it has.
 _LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
@@ -168,8 +151,8 @@ def _along(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule its least error at each λ, or at each ζ or ξ."""
     mean, se = sweep.over_runs("mean")
     for rule in dict.fromkeys(sweep.labels):
-        for name in ALONG:
-            values, best = best_along(sweep, rule, name)
+        for name in figures.ALONG:
+            values, best = figures.best_along(sweep, rule, name)
             if len(values):
                 words = [_describe_setting(sweep, number) for number in best]
                 yield {"rule": rule, "x_name": name, "x": values, "mean": mean[best], "se": se[best], "settings": words}
@@ -195,10 +178,10 @@ def _learning(sweep: Sweep, best: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _bests(sweep: Sweep) -> list[dict[str, Any]]:
     """The rows of the table: α and λ, and the other parameters in words."""
-    others = set(sweep.parameters) - {"alpha", "lambda"}
+    secondary = set(sweep.parameters) - {"alpha", "lambda"}
     rows = []
     for row in sweep.best:
-        second = {name: value for name, value in row.items() if name in others}
+        second = {name: value for name, value in row.items() if name in secondary}
         shown = {name: value for name, value in row.items() if name not in second}
         rows.append({"alpha": None, "lambda": None} | shown | {"second": _words(second)})
     return rows
@@ -268,6 +251,11 @@ class SweepPage:
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def band(self) -> float:
+        """Half of a confidence band of the mean over the runs, in standard errors."""
+        return figures.confidence_width(self.counts.get("runs", 0))
+
 
 def sweep_page(sweep: SweepPage) -> str:
     """The page as HTML, complete in itself."""
@@ -275,18 +263,24 @@ def sweep_page(sweep: SweepPage) -> str:
     curves = [curves for name, curves in sweep.learning.items() if name != "points"]
     named = [entry["rule"] for entries in (sweep.sensitivity, sweep.best, sweep.along, *curves) for entry in entries]
     inks = {rule: category(i) for i, rule in enumerate(dict.fromkeys(named))}
-    width = confidence_width(sweep.counts.get("runs", 0))
-    sections: dict[str, tuple[str, Any]] = {
+    sections: Sections = {
         "summary": ("Summary", _sweep_summary(sweep)),
-        "sensitivity": ("Sensitivity", _sensitivity_cards(sweep, width, plots)),
-        "along": ("Lambda", _lambda_card(sweep, inks, width, plots)),
-        "learning": ("Learning curves", _learning_cards(sweep, inks, width, plots)),
-        "settings": ("Settings", sweep.settings or sweep.versions),
-        "time": ("Time", time_table(sweep.seconds)),
+        "sensitivity": ("Sensitivity", _sensitivity_cards(sweep, plots)),
+        "along": ("Lambda", _lambda_card(sweep, inks, plots)),
+        "learning": ("Learning curves", _learning_cards(sweep, inks, plots)),
+    }
+    return _render("sweep.html", sweep, sections, plots)
+
+
+def _render(template: str, page: SweepPage | ReproductionPage, sections: Sections, plots: Plots) -> str:
+    """The page with the sections that are not empty; each has the words of the link to it."""
+    sections |= {
+        "settings": ("Settings", page.settings or page.versions),
+        "time": ("Time", time_table(page.seconds)),
     }
     links = {"lambda" if name == "along" else name: words for name, (words, shown) in sections.items() if shown}
-    shown = {name: value for name, (_, value) in sections.items()} | {"settings": sweep.settings}
-    return render_page("sweep.html", sweep.title, sweep.intro, links, plots, versions=sweep.versions, **shown)
+    shown = {name: value for name, (_, value) in sections.items()} | {"settings": page.settings}
+    return render_page(template, page.title, page.intro, links, plots, versions=page.versions, **shown)
 
 
 def _sweep_summary(sweep: SweepPage) -> Row | None:
@@ -363,12 +357,12 @@ def _large(quantity: float) -> str:
     return amount(quantity)
 
 
-def _is_power(value: Any) -> bool:
+def _is_power(value: object) -> TypeGuard[float]:
     """Whether a number is a power of two."""
     return known(value) and value > 0 and math.frexp(value)[0] == 0.5
 
 
-def _step(value: Any) -> str:
+def _step(value: object) -> str:
     """A step size: a power of two as such."""
     return "2" + str(round(math.log2(value))).translate(_RAISED) if _is_power(value) else parameter_text(value)
 
@@ -425,7 +419,7 @@ def _compared(row: Row, rows: Sequence[Row]) -> str | None:
     return "clearly worse" if row["worse_low"] > 0 else "not clearly worse"
 
 
-def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | None:
+def _sensitivity_cards(sweep: SweepPage, plots: Plots) -> Row | None:
     """One card per rule: the error against the step size, a line for each λ, for each choice of what else there is."""
     rules = sweep.sensitivity
     if not rules:
@@ -433,7 +427,7 @@ def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | No
     lines = [line for rule in rules for panel in rule["panels"] for line in panel["lines"]]
     values = {line["value"] for line in lines}
     places = shades(sorted(values, key=lambda value: (not known(value), value if known(value) else str(value))))
-    y_range = error_range(sweep.baseline.values(), [line["mean"] for line in lines])
+    y_range = figures.error_range(sweep.baseline.values(), [line["mean"] for line in lines])
     powers = all(_is_power(x) for line in lines for x in line["alpha"])
     choices: dict[str, dict[str, str]] = {}
     for rule in rules:
@@ -441,18 +435,9 @@ def _sensitivity_cards(sweep: SweepPage, width: float, plots: Plots) -> Row | No
     cards = []
     for rule in rules:
         name, second = rule.get("x_name", "alpha"), _second(rule)
-        axis = Axis(name, "log2" if powers else "log", step_range(lines), name=name)
-        plot = sensitivity_plot(
-            rule,
-            choices[second] or [""],
-            places,
-            axis,
-            sweep.metric,
-            y_range,
-            sweep.baseline,
-            width,
-            f"choice of {second}",
-        )
+        axis = Axis(name, "log2" if powers else "log", figures.step_range(lines), name=name)
+        group = f"choice of {second}"
+        plot = figures.sensitivity_plot(sweep, rule, choices[second] or [""], places, axis, y_range, group)
         cards.append((rule["rule"], plots(plot, f"{rule['rule']}: {sweep.metric} against {name}")))
     names = " or ".join(dict.fromkeys(rule["line_name"] for rule in rules if rule["line_name"]))
     keys = [Key("ramp", parameter_text(v), shade, f"line {v}") for v, shade in places.items()] if names else []
@@ -481,27 +466,27 @@ def _add_choices(rule: Row, options: dict[str, str]) -> None:
             options.setdefault(panel["choice"], panel["choice"])
 
 
-def _lambda_card(sweep: SweepPage, inks: Mapping[str, str], width: float, plots: Plots) -> Row | None:
+def _lambda_card(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row | None:
     if not any(len(rule["x"]) > 1 for rule in sweep.along):
         return None
-    plot = lambda_plot(sweep.along, inks, sweep.metric, sweep.baseline, width)
+    plot = figures.lambda_plot(sweep, inks)
     keys = [Key(inks[rule["rule"]], rule["rule"]) for rule in sweep.along]
     return {"keys": keys, "plot": plots(plot, f"{sweep.metric} against lambda")}
 
 
-def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], width: float, plots: Plots) -> Row | None:
+def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row | None:
     names = [name for name in sweep.learning if name != "points"]
     curves = [(name, curve) for name in names for curve in sweep.learning[name]]
     if not curves:
         return None
-    plot, early = learning_plots(sweep.learning, inks, sweep.metric, sweep.baseline, width)
+    plot, early = figures.learning_plots(sweep, inks)
     banded = any(line.low is not None for panels in plot.views.values() for line in panels[0].lines)
     settings: dict[str, list[str]] = {}
     for name, curve in curves:
         if curve.get("setting"):
             settings.setdefault(curve["rule"], []).append(f"{name}: {curve['setting']}")
     return {
-        "width": f"{width:.3g}" if banded else "",
+        "width": f"{sweep.band:.3g}" if banded else "",
         "keys": [Key(inks[rule], rule) for rule in dict.fromkeys(curve["rule"] for _, curve in curves)],
         "options": {name: f"Setting with the {name}" for name in names} if len(names) > 1 else {},
         "plot": plots(plot, f"{sweep.metric} while learning"),
@@ -554,18 +539,14 @@ def verdict(checks: Sequence[Row]) -> str:
 def reproduction_page(study: ReproductionPage) -> str:
     """The page as HTML, complete in itself."""
     plots = Plots()
-    figures = [(figure, plots(figure.plot, figure.title)) for figure in study.figures]
-    sections: dict[str, tuple[str, Any]] = {
+    drawn = [(figure, plots(figure.plot, figure.title)) for figure in study.figures]
+    sections: Sections = {
         "verdict": ("Verdict", _verdict_lines(study)),
-        "figures": ("Figures", figures),
+        "figures": ("Figures", drawn),
         "checks": ("Numbers", _check_table(study.checks)),
         "notes": ("Notes", study.notes),
-        "settings": ("Settings", study.settings or study.versions),
-        "time": ("Time", time_table(study.seconds)),
     }
-    links = {name: words for name, (words, shown) in sections.items() if shown}
-    shown = {name: value for name, (_, value) in sections.items()} | {"settings": study.settings}
-    return render_page("reproduction.html", study.title, study.intro, links, plots, versions=study.versions, **shown)
+    return _render("reproduction.html", study, sections, plots)
 
 
 def _all_agree(checks: Sequence[Row]) -> bool | None:
@@ -584,8 +565,8 @@ def _verdict_lines(study: ReproductionPage) -> list[str]:
     lines: list[str] = [_marked(_all_agree(study.checks), verdict(study.checks))]
     differ = [str(check["name"]) for check in study.checks if check.get("agree") not in (None, True)]
     if differ:
-        more = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
-        lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{more}.")
+        unnamed = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
+        lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{unnamed}.")
     return lines
 
 
@@ -611,14 +592,14 @@ def _check_table(checks: Sequence[Row]) -> Html | None:
     return table(filled, rows, sort=True)
 
 
-def _as_set(value: Any, sign: str = "") -> str:
+def _as_set(value: object, sign: str = "") -> str:
     """A number as it was given, or words."""
     if known(value):
         return f"{sign}{value:.7g}".replace("-", "−")
     return NONE if value is None or value == "" else str(value)
 
 
-def _format_published(value: Any, tolerance: Any) -> str:
+def _format_published(value: object, tolerance: object) -> str:
     """The published number as it was given; to more digits where these would not do for the tolerance."""
     short = _as_set(value)
     if known(value) and known(tolerance) and abs(float(short.replace("−", "-")) - value) > tolerance:
@@ -626,7 +607,7 @@ def _format_published(value: Any, tolerance: Any) -> str:
     return short
 
 
-def _measured(value: Any, tolerance: Any) -> str:
+def _measured(value: object, tolerance: object) -> str:
     """A number to one digit more than the tolerance decides on; without one, to five."""
     if not known(value) or not known(tolerance) or not 1e-15 < tolerance < 1:
         return f"{value:.5g}".replace("-", "−") if known(value) else _as_set(value)

@@ -278,13 +278,13 @@ class Recorded:
     """
 
     Phi: Any
-    R: Any
-    gamma_next: Any
-    rho: Any = 1.0
-    I: Any = None
-    lambda_: Any = 0.0
-    pi: Any = None
-    mu: Any = None
+    R: ArrayLike
+    gamma_next: ArrayLike
+    rho: ArrayLike = 1.0
+    I: ArrayLike | None = None
+    lambda_: ArrayLike = 0.0
+    pi: ArrayLike | None = None
+    mu: ArrayLike | None = None
     cuts: Sequence[int] = ()
     outcome: tuple[ArrayLike, ArrayLike] | None = None
     others: Mapping[str, ArrayLike] = field(default_factory=dict)
@@ -500,7 +500,8 @@ class Recorded:
             arguments["I"] = self.I if self.I is not None else 1.0 - gamma if steady else 1.0
         arguments |= {name: getattr(self, name) for name in ("pi", "mu") if name in rule.extra}
         if "lambda_next" in rule.extra and "lambda" not in settings.values and np.ndim(self.lambda_):
-            arguments["lambda_next"] = np.append(self.lambda_[1:], self.lambda_[-1])
+            lambdas = np.asarray(self.lambda_)
+            arguments["lambda_next"] = np.append(lambdas[1:], lambdas[-1])
         arguments |= {name: column[None] for name, column in settings.step_arguments.items()}
         return {name: np.asarray(value, np.float64) for name, value in arguments.items()}
 

@@ -24,8 +24,13 @@ __all__ = ["SweepConfig"]
 
 #: The default grid.
 _DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
-#: The heading of the flags that only a log has.
-_LOG = "Of a log"
+#: A setting that is a flag of ``emphatic sweep`` too; one that only a log has is listed under a heading of its own.
+_flag = functools.partial(setting, commands=("sweep",))
+_log_flag = functools.partial(_flag, panel="Of a log")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _parse_points(text: str) -> int | list[int]:
@@ -58,56 +63,42 @@ class SweepConfig:
         delimiter: The column separator of a log in CSV.
     """
 
-    problem: str = setting("", help="", must="a name or a path", is_valid=lambda value: isinstance(value, str))
+    problem: str = setting("", help="", must="a name or a path", is_valid=_is_text)
     options: Mapping[str, Any] = setting(
         default_factory=dict, help="", must="a table, [options]", is_valid=lambda value: isinstance(value, dict)
     )
     grid: tuple[Mapping[str, Any], ...] = setting((), help="")
-    runs: int | None = setting(help="Seeded runs of each setting; default: 10.", flag_type=int, commands=("sweep",))
-    steps: int | None = setting(help="Steps per run; default: 10,000.", flag_type=int, commands=("sweep",))
-    every: int | None = setting(help="Steps between errors; default: 1.", flag_type=int, commands=("sweep",))
+    runs: int | None = _flag(help="Seeded runs of each setting; default: 10.", flag_type=int)
+    steps: int | None = _flag(help="Steps per run; default: 10,000.", flag_type=int)
+    every: int | None = _flag(help="Steps between errors; default: 1.", flag_type=int)
     points: int | list[int] | None = setting(
         help="Points of a learning curve: how many (default 50), or comma-separated steps.",
         from_text=_parse_points,
         commands=("sweep",),
     )
-    seed: int | None = setting(help="Seed of all runs; default: 0.", flag_type=int, commands=("sweep",))
+    seed: int | None = _flag(help="Seed of all runs; default: 0.", flag_type=int)
     theta: list[float] | str | None = setting(help="Initial weights, comma-separated; default: 0.", commands=("sweep",))
-    rerun: int | None = setting(
-        help="Report the best setting of each rule on so many fresh runs; default: 0.",
-        flag_type=int,
-        commands=("sweep",),
+    rerun: int | None = _flag(
+        help="Report the best setting of each rule on so many fresh runs; default: 0.", flag_type=int
     )
-    predict: str | None = setting(
-        help="The column to predict.",
-        must="the name of a column",
-        is_valid=lambda value: isinstance(value, str),
-        panel=_LOG,
-        commands=("sweep",),
-    )
-    horizon: float | str | None = setting(
+    predict: str | None = _log_flag(help="The column to predict.", must="the name of a column", is_valid=_is_text)
+    horizon: float | str | None = _log_flag(
         help="How far ahead: steps, or 15min.",
         must="steps or a duration",
         is_valid=lambda value: isinstance(value, int | float | str),
         from_text=as_step_count,
-        panel=_LOG,
-        commands=("sweep",),
     )
-    time: str | bool | None = setting(
+    time: str | bool | None = _log_flag(
         help="The column of time stamps, '' for none.",
         must="the name of a column, or false",
         is_valid=lambda value: isinstance(value, str | bool),
         from_text=lambda text: text or False,
-        panel=_LOG,
-        commands=("sweep",),
     )
-    delimiter: str | None = setting(
+    delimiter: str | None = _log_flag(
         help="What separates the columns of CSV.",
         must="text",
-        is_valid=lambda value: isinstance(value, str),
+        is_valid=_is_text,
         from_text=lambda text: "\t" if text == "\\t" else text,
-        panel=_LOG,
-        commands=("sweep",),
     )
 
     @staticmethod

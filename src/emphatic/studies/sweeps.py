@@ -38,6 +38,8 @@ __all__ = ["SweepPlan", "Task", "Track", "fingerprint", "on_one_thread", "sweep"
 #: Called now and then with the learner-steps done so far and in total.
 Progress = Callable[[int, int], None]
 Source = Simulated | Recorded
+#: A problem, the name of one, or a function that makes one.
+Problem = str | MDP | Tasks | Callable[..., MDP | Tasks]
 Result = TypeVar("Result")
 
 
@@ -55,7 +57,7 @@ class Track(Protocol):
 
 
 def sweep(
-    problem: str | MDP | Tasks | Callable[..., MDP | Tasks] | Recorded,
+    problem: Problem | Recorded,
     grid: Grid,
     *,
     runs: int | None = None,
@@ -160,23 +162,15 @@ def _check_log_arguments(**arguments: object) -> None:
 
 
 def _simulate(
-    problem: str | MDP | Tasks | Callable[..., MDP | Tasks],
-    steps: int,
-    seed: int,
-    theta: Sequence[float] | str | None,
-    d: ArrayLike | None,
+    problem: Problem, steps: int, seed: int, theta: Sequence[float] | str | None, d: ArrayLike | None
 ) -> Simulated:
     resolved = problems.get(problem) if isinstance(problem, str) else problem
     if not isinstance(resolved, MDP | Tasks) and not _makes_problems(resolved):
         wanted = "be a name, an MDP, Tasks, a function (of nothing, or of a seed) that makes one, or Recorded"
         raise refusal("problem", "sweep", wanted, repr(problem))
-    return Simulated(
-        resolved,
-        whole("steps", steps, "sweep"),
-        seed,
-        None if theta is None else parse_numbers("theta", theta),
-        None if d is None else parse_numbers("d", d),
-    )
+    T = whole("steps", steps, "sweep")
+    weights = (None if value is None else parse_numbers(name, value) for name, value in (("theta", theta), ("d", d)))
+    return Simulated(resolved, T, seed, *weights)
 
 
 def _makes_problems(function: Callable[..., MDP | Tasks]) -> bool:
@@ -361,7 +355,7 @@ class TaskStore:
         # Tasks are finished in any order, and each is a result by itself: all parts that are complete count.
         for number in self._store.starts(_TASK, "npz"):
             arrays = self._store.read_arrays(_TASK, number)
-            if arrays is None or arrays.keys() != {"mean", "final", "curve", "diverged", "seconds"}:
+            if arrays is None or arrays.keys() != {*Scores._fields, "seconds"}:
                 self._store.path(_TASK, number, "npz").unlink()
             else:
                 seconds = float(arrays.pop("seconds"))
@@ -378,9 +372,7 @@ class TaskStore:
         """Store the scores of a task, which took ``seconds``."""
         self._add(number, scores, seconds)
         if self._store is not None:
-            mean, final, curve, diverged = scores
-            arrays = {"mean": mean, "final": final, "curve": curve, "diverged": diverged, "seconds": seconds}
-            self._store.write_arrays(_TASK, number, arrays)
+            self._store.write_arrays(_TASK, number, scores._asdict() | {"seconds": seconds})
 
     def __iter__(self) -> Iterator[Scores]:
         """The scores in the order of the tasks."""

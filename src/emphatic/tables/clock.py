@@ -158,7 +158,11 @@ class Clock:
 
     @classmethod
     def restore(cls, state: dict[str, Any]) -> Clock:
-        """The clock of which this is the ``state``."""
+        """The clock of which this is the state.
+
+        Args:
+            state: As ``state`` returns it.
+        """
         clock = cls(np.empty(0))
         for name in ("step", "limit", "_last"):
             setattr(clock, name, np.nan if state[name] is None else float(state[name]))
@@ -221,7 +225,11 @@ class Hold:
         return filled, missing
 
     def follow(self, row: NDArray[np.float64]) -> None:
-        """Advance by one row (C,) in which no value is missing."""
+        """Advance by one row in which no value is missing.
+
+        Args:
+            row: The row (C,).
+        """
         self.last, self._run = row, self._no_run
         self.rows += 1
 
@@ -238,7 +246,11 @@ class Hold:
 
     @classmethod
     def restore(cls, state: dict[str, Any]) -> Hold:
-        """The hold of which this is the ``state``."""
+        """The hold of which this is the state.
+
+        Args:
+            state: As ``state`` returns it.
+        """
         hold = cls(len(state["last"]))
         hold.rows = int(state["rows"])
         hold.last = np.array([np.nan if value is None else value for value in state["last"]], np.float64)

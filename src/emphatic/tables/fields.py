@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +68,7 @@ class NumberStyle:
 PLAIN = NumberStyle()
 
 
-def as_text(value: Any) -> str | None:
+def as_text(value: object) -> str | None:
     """A JSON value as a field: itself, if it is text, else as JSON writes it.
 
     Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes the replacement character.
@@ -375,25 +375,8 @@ def as_floats(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[NDArray[np.f
 
 # ---------------------------------------------------------------------- time columns
 
-_DATES = (
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%Y/%m/%d",
-    "%d.%m.%Y",
-    "%d-%m-%Y",
-    "%m-%d-%Y",
-    "%d/%m/%y",
-    "%m/%d/%y",
-    "%d.%m.%y",
-    "%d-%b-%Y",
-    "%d %b %Y",
-    "%d/%b/%Y",
-    "%b %d %Y",
-    "%b %d, %Y",
-    "%d-%b-%y",
-    "%Y.%m.%d",
-    "%Y-%b-%d",
-)
+_DATES = ["%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y"]
+_DATES += ["%d-%b-%Y", "%d %b %Y", "%d/%b/%Y", "%b %d %Y", "%b %d, %Y", "%d-%b-%y", "%Y.%m.%d", "%Y-%b-%d"]
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _DATE_FORMATS = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),

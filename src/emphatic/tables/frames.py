@@ -18,17 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal
-from emphatic.tables.fields import (
-    PLAIN,
-    NumberStyle,
-    TimeColumn,
-    as_floats,
-    as_plain,
-    find_kind,
-    find_time,
-    is_text,
-    parse_labels,
-)
+from emphatic.tables import fields
+from emphatic.tables.fields import PLAIN, NumberStyle, TimeColumn
 from emphatic.tables.files import AFTER_DROP, LOOK_ROWS, ROW, DroppedRows, File, Format, Source
 from emphatic.tables.table import CALLER, Caller, TableError
 
@@ -116,15 +107,14 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], start: int) -> Iterator[pa.Rec
         start = max(0, start - len(batch))
 
 
+def _is_stream(file: File) -> bool:
+    return file.head.startswith(b"\xff\xff\xff\xff")
+
+
 PARQUET = Format("Parquet", lambda file: file.start.startswith(b"PAR1"), lambda file, options: Parquet(file.name))
 ARROW = Format("Arrow", lambda file: file.start.startswith(b"ARROW1"), lambda file, options: Arrow(file.name))
 #: A stream may be compressed, as text may.
-ARROW_STREAM = Format(
-    "Arrow stream",
-    lambda file: file.head.startswith(b"\xff\xff\xff\xff"),
-    lambda file, options: ArrowStream(file),
-    text=True,
-)
+ARROW_STREAM = Format("Arrow stream", _is_stream, lambda file, options: ArrowStream(file), text=True)
 
 
 # ---------------------------------------------------------------------- frames in memory
@@ -139,7 +129,7 @@ class Frame:
     nested: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
 
-    def __init__(self, source: Any, names: Sequence[str] | None = None, caller: Caller = CALLER) -> None:
+    def __init__(self, source: object, names: Sequence[str] | None = None, caller: Caller = CALLER) -> None:
         self.dropped = DroppedRows()
         self.rare: dict[str, str] = {}  # names beside the columns, and why they are no columns
         try:
@@ -157,7 +147,7 @@ class Frame:
         return iter(self._table.select([*names, *numbers]).slice(start).to_batches(max_chunksize=LOOK_ROWS))
 
 
-def _table(source: Any, names: Sequence[str] | None, caller: Caller) -> pa.Table:
+def _table(source: object, names: Sequence[str] | None, caller: Caller) -> pa.Table:
     if isinstance(source, Mapping):
         source = {name: _unmasked(values) for name, values in source.items()}
     elif isinstance(source, np.ndarray) and source.dtype.names:
@@ -252,7 +242,7 @@ def pivot(name: str, source: Source, chosen: Sequence[str], time: str | bool | N
     With several columns of values, a column's name is that of the sensor and of the value.
     """
     look, style = source.look(), source.style
-    kinds = {c: find_kind(as_plain(look.column(c)), style) for c in look.column_names}
+    kinds = {c: fields.find_kind(fields.as_plain(look.column(c)), style) for c in look.column_names}
     key, *values = chosen
     for column in chosen:
         if column not in kinds:
@@ -261,7 +251,7 @@ def pivot(name: str, source: Source, chosen: Sequence[str], time: str | bool | N
         if kinds[column] not in ("number", "percent", "switch"):
             raise TableError(f"{name}: column {column!r} holds no numbers, so it cannot be the value to pivot.")
     candidates = {column: kind for column, kind in kinds.items() if column not in chosen}
-    when, why, _ = find_time(name, look, candidates, time, style)
+    when, why, _ = fields.find_time(name, look, candidates, time, style)
     if when is None:
         raise TableError(f"{name}: a pivot needs a time column, and {why}. Name it: time=…")
     table = _read(source, (*chosen, *when.names))
@@ -283,7 +273,7 @@ def pivot(name: str, source: Source, chosen: Sequence[str], time: str | bool | N
     wide: dict[str, pa.Array | NDArray[np.float64]] = {when.name: _stamps(moments, when)}
     for value in values:
         column_style = replace(style, switch=kinds[value] == "switch", percent=kinds[value] == "percent")
-        floats, _ = as_floats(as_plain(table.column(value)), column_style)
+        floats, _ = fields.as_floats(fields.as_plain(table.column(value)), column_style)
         grid = np.full(len(moments) * len(place), np.nan)
         grid[cells[~superseded]] = floats[usable][~superseded]
         for word, i in place.items():
@@ -298,7 +288,7 @@ def _read(source: Source, names: Sequence[str]) -> pa.Table:
     batches = list(source.batches(tuple(names), 0))
     columns = {}
     for i, column in enumerate(batches[0].schema.names):
-        arrays = [as_plain(batch.column(i)) for batch in batches]
+        arrays = [fields.as_plain(batch.column(i)) for batch in batches]
         if len({array.type for array in arrays}) > 1:
             arrays = [array.cast(pa.string()) for array in arrays]
         columns[column] = pa.chunked_array(arrays)
@@ -306,11 +296,11 @@ def _read(source: Source, names: Sequence[str]) -> pa.Table:
 
 
 def _labels(table: pa.Table, column: str) -> list[str | None]:
-    array = as_plain(table.column(column))
-    if not is_text(array):
-        values = as_floats(array)[0]
+    array = fields.as_plain(table.column(column))
+    if not fields.is_text(array):
+        values = fields.as_floats(array)[0]
         return [None if np.isnan(value) else f"{value:g}" for value in values.tolist()]
-    labels: list[str | None] = parse_labels(array).tolist()
+    labels: list[str | None] = fields.parse_labels(array).tolist()
     return labels
 
 

@@ -15,42 +15,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from emphatic.tables import fields
+from emphatic.tables import text as files_of_text
 from emphatic.tables.fields import PLAIN, NumberStyle, TimeColumn, unix_units
 from emphatic.tables.frames import Frame
 from emphatic.tables.table import Malformed, Table, TableError, table_of
-from emphatic.tables.text import (
-    COMMENT,
-    DELIMITERS,
-    HEADER_AGAIN,
-    LOOK_LINES,
-    QUOTE,
-    UNITS,
-    Header,
-    find_delimiter,
-    find_nested,
-    find_repeated,
-    find_units,
-    is_blank,
-    read_header,
-    read_object,
-    split_fields,
-    too_many,
-)
+from emphatic.tables.text import Header, find_units, is_blank, read_header, read_object, split_fields
 
-__all__ = [
-    "BLOCK",
-    "JSON",
-    "Malformed",
-    "Notation",
-    "ParsedRow",
-    "Reading",
-    "Readings",
-    "RowParser",
-    "TextForm",
-    "collect",
-    "collect_readings",
-    "line_blocks",
-]
+__all__ = ["Malformed", "Notation", "ParsedRow", "Readings", "RowParser", "collect", "collect_readings", "line_blocks"]
 
 #: A longer line is skipped, and never in memory as a whole.
 LONGEST = 1 << 23
@@ -126,7 +97,7 @@ class Readings:
         lines: Iterable[bytes | None] = (),
         known: Collection[str] = (),
         delimiter: str | None = None,
-        look: int = LOOK_LINES,
+        look: int = files_of_text.LOOK_LINES,
         header: Sequence[str] = (),
     ) -> None:
         self._lines, self._known, self._preferred, self._look = lines, dict.fromkeys(known), delimiter, look
@@ -187,7 +158,7 @@ class Readings:
                     units = i + 1 if self._has_units(texts[1:]) else -1
                     continue
             if i == units:
-                yield number, Malformed(UNITS)
+                yield number, Malformed(files_of_text.UNITS)
             else:
                 yield from self._read(number, text)
 
@@ -215,7 +186,7 @@ class Readings:
         line = texts[0]
         if self._known:
             headers = {}
-            for delimiter in (self._preferred or ",", *DELIMITERS):
+            for delimiter in (self._preferred or ",", *files_of_text.DELIMITERS):
                 with suppress(csv.Error):  # a quoted field that is too long
                     headers[delimiter] = read_header(line, delimiter, self._known)
             delimiter = max(headers, key=lambda d: len(self._known.keys() & headers[d].names), default=",")
@@ -226,12 +197,12 @@ class Readings:
                 columns = ", ".join(list(self._known)[:6])
                 raise Malformed(f"{shorten(line)} is neither JSON nor a header of CSV with one of {columns}")
         else:
-            delimiter = self._preferred or find_delimiter(texts)
+            delimiter = self._preferred or files_of_text.find_delimiter(texts)
             header = read_header(line, delimiter)
             usual, lines = Counter(len(split_fields(text, delimiter)[0]) for text in texts).most_common(1)[0]
             if len(header.names) < usual and lines > len(texts) / 2:
                 raise Malformed(f"{len(header.names)} fields, where the lines that follow have {usual}")
-        repeated = find_repeated(header.names)
+        repeated = files_of_text.find_repeated(header.names)
         if repeated is not None:
             raise TableError(f"the header has more than one column {repeated!r}. Give each its own name.")
         return delimiter, header
@@ -244,14 +215,14 @@ class Readings:
         except csv.Error as error:
             raise Malformed(f"not CSV: {error}") from None
         if not closed:
-            raise Malformed(QUOTE)
+            raise Malformed(files_of_text.QUOTE)
         if len(values) != len(names) and text.startswith("#"):
-            raise Malformed(COMMENT)
+            raise Malformed(files_of_text.COMMENT)
         if len(values) > len(names):
-            raise Malformed(too_many(len(values), len(names)))
+            raise Malformed(files_of_text.too_many(len(values), len(names)))
         repeats = header.present and names[0] in (values[0], values[0].strip())
         if repeats and read_header(text, self.delimiter, names).names == names:
-            raise Malformed(HEADER_AGAIN)
+            raise Malformed(files_of_text.HEADER_AGAIN)
         return dict(zip(names, values + [""] * (len(names) - len(values)), strict=True))
 
 
@@ -273,7 +244,7 @@ def collect(
         time: The time column, as in ``open_table``.
         words: Columns that are text in any case, as in ``open_table``.
     """
-    nested = find_nested(rows)
+    nested = files_of_text.find_nested(rows)
     rare = _stray(rows)
     names = [n for n in dict.fromkeys(name for row in rows for name in row) if n not in nested and n not in rare]
     columns = [pa.array([fields.as_text(row.get(name)) for row in rows], pa.string()) for name in names]
@@ -414,7 +385,7 @@ class ParsedRow(NamedTuple):
     values: list[float]
     labels: dict[str, str | None]
     time: float
-    time_text: Any
+    time_text: object
     problems: dict[str, str]
     readable: bool
 
@@ -461,7 +432,7 @@ class RowParser:
         readable = present and (usable or not problems)
         return ParsedRow(values, labels, time, time_text, problems | problem, readable)
 
-    def _time(self, row: Mapping[str, Any]) -> tuple[float, Any, dict[str, str]]:
+    def _time(self, row: Mapping[str, Any]) -> tuple[float, object, dict[str, str]]:
         """The time in seconds, NaN if there is none; as it was written; and what was wrong with it."""
         column = self.notation.time
         if column is None:
@@ -501,7 +472,7 @@ def _formats(column: TimeColumn, text: str) -> Iterator[TimeColumn]:
         yield replace(column, formats=(None,), a_second=units)
 
 
-def _as_float(value: Any, style: NumberStyle) -> tuple[float, bool]:
+def _as_float(value: object, style: NumberStyle) -> tuple[float, bool]:
     if isinstance(value, bool | int | float):
         try:
             return float(value), True

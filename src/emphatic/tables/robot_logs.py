@@ -631,7 +631,7 @@ class MessageObjects:
 
     def _value(self, message: dict[str, Any], path: FieldPath) -> float | None:
         """The number at a path, NaN where the message has none, None where it is something else."""
-        value: Any = message
+        value: object = message
         for i, key in enumerate(path):
             if isinstance(key, int):
                 if not isinstance(value, list) or len(value) != self._lengths[path[:i]]:

@@ -137,7 +137,7 @@ class Block:
     mu: Sequence[float | None] | None = field(repr=False)
     terminated: NDArray[np.bool_] | None = field(repr=False)
     truncated: bool = field(repr=False)
-    action_before: Any = field(repr=False)
+    action_before: object = field(repr=False)
     mu_before: Sequence[float] | None = field(repr=False)
     originals: Sequence[Any] | None = field(repr=False)
 
@@ -156,7 +156,7 @@ class Block:
         mu: Sequence[float | None] | None = None,
         terminated: NDArray[np.bool_] | None = None,
         truncated: bool = False,
-        action_before: Any = None,
+        action_before: object = None,
         mu_before: Sequence[float] | None = None,
         originals: Sequence[Any] | None = None,
     ) -> None:
@@ -169,7 +169,11 @@ class Block:
         return len(self.values)
 
     def agent_row(self, t: int) -> Block:
-        """Row t of an agent's block as a block of its own, with the action that led to it."""
+        """Row t of an agent's block as a block of its own, with the action that led to it.
+
+        Args:
+            t: The row, counted from the first of the block.
+        """
         row, labels = slice(t, t + 1), {name: column[t : t + 1] for name, column in self.labels.items()}
         assert self.terminated is not None
         block = Block(self.row + t, self.values[row], None if self.time is None else self.time[row], labels)
@@ -310,22 +314,20 @@ class Table:
         self.dated = bool(when and when.dated)
         self.a_second = when.a_second if when else 1.0
         self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
-        for column, kind in kinds.items():
-            if when and column in when.names:
-                continue
+        signals = {column: kind for column, kind in kinds.items() if not (when and column in when.names)}
+        for column, kind in signals.items():
             if kind in _IGNORED:
                 self.ignored[column] = _IGNORED[kind]
             elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(arrays[column]):
                 self.ignored[column] = "without a name, and empty or a count of rows"
-        used = [c for c in kinds if c not in self.ignored and not (when and c in when.names)]
+        used = [column for column in signals if column not in self.ignored]
         self.names = tuple(column for column in used if kinds[column] in NUMERIC)
-        self._switches, self._percents = (
-            tuple(column for column in self.names if kinds[column] == kind) for kind in ("switch", "percent")
-        )
+        self._switches = tuple(column for column in self.names if kinds[column] == "switch")
+        self._percents = tuple(column for column in self.names if kinds[column] == "percent")
         self._styles = [self.notation.style_of(column) for column in self.names]
         self.categories = tuple(column for column in used if kinds[column] == "text")
         if not self.names:
-            what = ", ".join(f"{c!r} ({'the time' if when and c in when.names else kinds[c]})" for c in list(kinds)[:8])
+            what = ", ".join(f"{c!r} ({signals.get(c, 'the time')})" for c in list(kinds)[:8])
             raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
         self.rows = source.rows
         self._first_times = when.seconds(look) if when else None
@@ -553,7 +555,7 @@ def _split_off(waiting: list[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]
 
 
 def open_table(
-    source: Any,
+    source: object,
     *,
     time: str | bool | None = None,
     delimiter: str | None = None,
@@ -603,7 +605,7 @@ def open_table(
 
 
 def open_source(
-    source: Any,
+    source: object,
     caller: Caller,
     *,
     time: str | bool | None = None,

@@ -461,8 +461,7 @@ class JsonLines:
         if any("\ufffd" in name for name in names):
             return None
         parse = pj.ParseOptions(
-            explicit_schema=pa.schema([(name, self.types[name]) for name in names]),
-            unexpected_field_behavior="ignore",
+            explicit_schema=pa.schema([(name, self.types[name]) for name in names]), unexpected_field_behavior="ignore"
         )
         read = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
         try:
@@ -533,15 +532,13 @@ def _type(types: set[type]) -> pa.DataType:
     return pa.bool_() if types == {bool} else pa.string()
 
 
-CSV = Format(
-    "CSV",
-    lambda file: file.obstacle is None and file.first_sign != b"{",
-    lambda file, options: Delimited(file, options.delimiter),
-    text=True,
-)
-JSON_LINES = Format(
-    "JSON lines",
-    lambda file: file.obstacle is None and file.first_sign == b"{",
-    lambda file, options: JsonLines(file),
-    text=True,
-)
+def _is_csv(file: File) -> bool:
+    return file.obstacle is None and file.first_sign != b"{"
+
+
+def _is_json_lines(file: File) -> bool:
+    return file.obstacle is None and file.first_sign == b"{"
+
+
+CSV = Format("CSV", _is_csv, lambda file, options: Delimited(file, options.delimiter), text=True)
+JSON_LINES = Format("JSON lines", _is_json_lines, lambda file, options: JsonLines(file), text=True)

@@ -315,20 +315,10 @@ def functions_for(rule: Rule, dtype: str) -> Functions:
     growing = [r for r in u.vectors if u.A[r][r] is None or abs(u.A[r][r] or 0.0) > 1.0]
     tails = [f"T{r}_{c}" for r, c in pairs(u)]
     shares, scan = _scan(u)
-    slots = Slots(
-        functions,
-        LANES,
-        memory=u.M,
-        size=u.m,
-        growth=len(growing),
-        step=len(rule.parameters),
-        products=len(products),
-        delta=1,
-        amiss=1,
-        c=len(u.coefficients),
-        tails=len(tails),
-        shares=len(shares),
-    )
+    sizes = {"memory": u.M, "size": u.m, "growth": len(growing), "step": len(rule.parameters)}
+    sizes |= {"products": len(products), "delta": 1, "amiss": 1}
+    sizes |= {"c": len(u.coefficients), "tails": len(tails), "shares": len(shares)}
+    slots = Slots(functions, LANES, **sizes)
     functions.constant("PRODUCTS", tuple(products))
     functions.constant("SHARES", tuple((r, side) for r, side in shares))
     functions.constant("TAILS", len(tails))

@@ -40,6 +40,8 @@ __all__ = ["ROWS", "Cuda", "CudaTF32", "tensor_of"]
 
 #: What is on the host or already on a device.
 Values: TypeAlias = "NDArray[Any] | torch.Tensor"
+#: A or B of some learners: numbers that all have in common, and tensors of one for each.
+Coefficients: TypeAlias = "Sequence[Sequence[float | torch.Tensor]]"
 
 #: Feature rows in a chunk.
 ROWS = 64
@@ -86,6 +88,7 @@ class Cuda(Engine):
     name = "cuda"
     takes_rows = False
     takes_tensors = True
+    rule: Rule
     #: Whether products of float32 are as exact as float32.
     exact: ClassVar[bool] = True
 
@@ -147,7 +150,7 @@ class Cuda(Engine):
     # ------------------------------------------------------------------ running
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: Any, watch: Watch
+        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: Values, watch: Watch
     ) -> int:
         logs = []
         for shard, learners in zip(self.parts, self.where, strict=True):
@@ -393,7 +396,13 @@ class CudaShard:
             self.project(block, chunk + 1)
 
     def _launch(
-        self, name: str, kernel: Any, rows: int, halves: bool, arguments: tuple[object, ...], constants: dict[str, Any]
+        self,
+        name: str,
+        kernel: triton.JITFunction,
+        rows: int,
+        halves: bool,
+        arguments: tuple[object, ...],
+        constants: dict[str, int],
     ) -> None:
         """Launch a kernel on so many rows of X, in the first shape that fits into the device's shared memory."""
         shapes = SHAPES["halves" if halves else self.dtype][name]
@@ -835,7 +844,7 @@ def stand_still(block: CudaBlock, begin: int, end: int) -> None:
 class _Move:
     """X ← A X + B [φ; φ'] of some learners, the coefficients rounded; a weight's own scale by what it has over 1."""
 
-    def __init__(self, K: int, weights: int, A: Any, B: Any, P: torch.Tensor) -> None:
+    def __init__(self, K: int, weights: int, A: Coefficients, B: Coefficients, P: torch.Tensor) -> None:
         self.K, self.weights, self.A, self.B, self.P = K, weights, A, B, P
 
     def __call__(self, X: torch.Tensor, learners: slice) -> torch.Tensor:

@@ -11,6 +11,7 @@ outputs.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNFIT, Arrays, Engine, Features, Snapshot, Steps, Watch
+from emphatic.engines.base import UNFIT, ArrayEngine, Arrays, Features, Snapshot, Steps, Watch
 from emphatic.engines.dense import lanes
 from emphatic.engines.reference import ReferenceElementwise
 from emphatic.engines.unrolled import HUGE, ElementwiseFunctions, Functions, unrolled
@@ -64,15 +65,14 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     return compiled.kernel(module, name, *signature[name])
 
 
-class Dense(Engine):
+class Dense(ArrayEngine):
     """All of X in one array, moved whole each step."""
 
     name = "dense"
-    takes_rows = False
+    rule: Rule
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
-        self.X: NDArray[Any] = np.zeros((len(rule.vectors), K, n), dtype)
         self._work = np.zeros((K, self.scalars.shape[1] + len(unrolled(rule).coefficients)))
 
     def make_kernel(self, name: str) -> Any:
@@ -108,10 +108,7 @@ class Dense(Engine):
         return step
 
     def predictor(self) -> Any:
-        if self.K > 1:
-            return None
-        theta = self.X[0, 0]
-        return lambda phi: float(phi @ theta) if phi.shape == theta.shape else np.nan
+        return _predictor(self)
 
     def run(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
@@ -205,27 +202,17 @@ class Dense(Engine):
                 v, v_next = theta @ phi[t1 - 1], theta @ phi_next[t1 - 1]
                 self.delta[ks] = parameters[5][t1 - 1, ks] + parameters[4][t1 - 1, ks] * v_next - v
 
-    def vector(self, r: int) -> NDArray[Any]:
-        return np.array(self.X[r])
-
-    def view(self, r: int) -> NDArray[Any]:
-        out: NDArray[Any] = self.X[r]
-        return out
-
-    def set_vector(self, r: int, value: NDArray[Any]) -> None:
-        self.X[r] = value
-
-    def predict(self, phi: Features) -> NDArray[Any]:
-        assert isinstance(phi, np.ndarray)
-        out: NDArray[Any] = phi @ self.X[0].T
-        return out
-
-    def clear_traces(self) -> None:
-        self.X[len(self.rule.weights) :] = 0.0
-
     @property
     def nbytes(self) -> int:
-        return self.X.nbytes + self.scalars.nbytes + self._work.nbytes
+        return super().nbytes + self._work.nbytes
+
+
+def _predictor(engine: ArrayEngine) -> Callable[[NDArray[Any]], float] | None:
+    """θ·φ of a single learner."""
+    if engine.K > 1:
+        return None
+    theta = engine.X[0, 0]
+    return lambda phi: float(phi @ theta) if phi.shape == theta.shape else np.nan
 
 
 @functools.cache
@@ -267,10 +254,7 @@ class DenseElementwise(ReferenceElementwise):
         return None
 
     def predictor(self) -> Any:
-        if self.K > 1:
-            return None
-        theta = self.X[0, 0]
-        return lambda phi: float(phi @ theta) if phi.shape == theta.shape else np.nan
+        return _predictor(self)
 
     def take(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch

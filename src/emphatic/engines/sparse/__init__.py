@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import numpy as np
@@ -51,7 +51,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     functions = functions_for(rule, dtype)
     functions.add_learn("columns, scale, epoch, table, scalars, index, value, index_next, value_next")
     module = compiled.module(f"sparse_{rule.name}_{dtype}", compiled.compose(functions, "sparse.sparse_kernels"))
-    column: Any = numba.from_dtype(Layout(rule).fields(dtype))
+    column = column_type(Layout(rule).fields(dtype))
     flat, scalars = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
     state = (types.Array(column, 1, "C"), flat, types.Array(i8, 1, "C"), types.Array(f8, 3, "C"))
     index, value = types.Array(i8, 1, "C", readonly=True), types.Array(f8, 1, "A", readonly=True)
@@ -68,11 +68,17 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     return compiled.kernel(module, name, *signature[name])
 
 
+def column_type(fields: np.dtype[Any]) -> types.Type:
+    """The type of a column in kernels."""
+    return numba.from_dtype(fields)  # type: ignore[no-any-return]
+
+
 class Sparse(Engine):
     """X = C·H of one learner, columns brought up to date when they are next active."""
 
     name = "sparse"
     takes_rows = True
+    rule: Rule
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
@@ -173,40 +179,16 @@ class Sparse(Engine):
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """C, H and the stamps as they are, and of the table what some column may still owe; each with an axis K = 1."""
-        used = int(self._epoch[::2].max(initial=0))
-        fields = {name: self._columns[name] for name in self._layout.names}
-        scales = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :used]}
-        return {name: array[None] for name, array in (fields | scales).items()} | {
-            "bounds": self.scalars[:, self.M : -1]
-        }
+        return self._lazy.pending() | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if not pending:
-            return
-        traces, width = len(self.rule.traces), self._table.shape[2]
-        hold("epoch", pending["epoch"], "int64", (1, *self._epoch.shape))
-        epoch = pending["epoch"][0]
-        present = epoch[::2]
-        if not ((epoch[1::2] >= 0) & (epoch[1::2] <= present) & (present < self._table.shape[1])).all():
-            raise ValueError("its epochs are out of range")
-        used = int(present.max(initial=0))
-        table = pending["table"][:, :, :used]
-        hold("table", table, "float64", (1, traces, used, width))
-        hold("scale", pending["scale"], "float64", (1, *self._scale.shape))
-        if not (pending["scale"][:, : self._layout.m] != 0.0).all():
-            raise ValueError("one of its scales is 0")
-        for name in self._layout.names:
-            hold(name, pending[name], self._columns.dtype[name].name, (1, self.n))
-            if name[0] == "E":
-                stamp, j = pending[name], int(name[1:]) - self._layout.w
-                if not ((stamp >= 0) & (stamp <= present[j])).all():
-                    raise ValueError(f"its stamps {name!r} are out of range")
-        bounds = self.scalars[:, self.M : -1]
-        hold("bounds", pending["bounds"], "float64", bounds.shape)
-        bounds[:] = choose_bounds(pending["bounds"], bounds)
-        for name in self._layout.names:
-            self._columns[name] = pending[name][0]
-        self._scale[:], self._epoch[:], self._table[:, :used] = pending["scale"][0], epoch, table[0]
+        if pending:
+            self._lazy.check(pending)
+            self._lazy.fill(pending, self.scalars[:, self.M : -1])
+
+    @property
+    def _lazy(self) -> Lazy:
+        return Lazy(self._layout, *(array[None] for array in self._state))
 
     @property
     def nbytes(self) -> int:
@@ -219,6 +201,51 @@ def hold(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> 
         raise ValueError(
             f"its {name!r} is {array.dtype} of shape {array.shape}, where finite {dtype} {shape} is expected"
         )
+
+
+class Lazy(NamedTuple):
+    """X = C·H of K learners, as a checkpoint holds it: H and the stamps, C, the epochs, and what columns may owe."""
+
+    layout: Layout
+    columns: NDArray[Any]
+    scale: NDArray[np.float64]
+    epoch: NDArray[np.int64]
+    table: NDArray[np.float64]
+
+    def pending(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name; of the table what some column may still owe."""
+        used = int(self.epoch[:, ::2].max(initial=0))
+        fields = {name: self.columns[name] for name in self.layout.names}
+        return fields | {"scale": self.scale, "epoch": self.epoch, "table": self.table[:, :, :used]}
+
+    def check(self, pending: dict[str, NDArray[Any]]) -> None:
+        """ValueError if these are not arrays that ``pending`` could have returned."""
+        hold("epoch", pending["epoch"], "int64", self.epoch.shape)
+        epoch = pending["epoch"]
+        present = epoch[:, ::2]
+        if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= present) & (present < self.table.shape[2])).all():
+            raise ValueError("its epochs are out of range")
+        used = int(present.max(initial=0))
+        hold("table", pending["table"][:, :, :used], "float64", (*self.table.shape[:2], used, self.table.shape[3]))
+        hold("scale", pending["scale"], "float64", self.scale.shape)
+        if not (pending["scale"][:, : self.layout.m] != 0.0).all():
+            raise ValueError("one of its scales is 0")
+        for name in self.layout.names:
+            hold(name, pending[name], self.columns.dtype[name].name, self.columns.shape)
+            if name[0] == "E":
+                stamp, j = pending[name], int(name[1:]) - self.layout.w
+                if not ((stamp >= 0) & (stamp <= present[:, j, None])).all():
+                    raise ValueError(f"its stamps {name!r} are out of range")
+
+    def fill(self, pending: dict[str, NDArray[Any]], bounds: NDArray[np.float64]) -> None:
+        """Take over arrays that have been checked, and the bounds on |X|, which are checked here."""
+        hold("bounds", pending["bounds"], "float64", bounds.shape)
+        bounds[:] = choose_bounds(pending["bounds"], bounds)
+        for name in self.layout.names:
+            self.columns[name] = pending[name]
+        used = int(pending["epoch"][:, ::2].max(initial=0))
+        self.scale[:], self.epoch[:] = pending["scale"], pending["epoch"]
+        self.table[:, :, :used] = pending["table"][:, :, :used]
 
 
 def choose_bounds(saved: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,14 +11,13 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
 from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
-from emphatic.engines.sparse import STAMP, Layout, choose_bounds, functions_for, hold
+from emphatic.engines.sparse import STAMP, Layout, Lazy, column_type, functions_for, hold
 from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def kernel(rule: ElementwiseRule, dtype: str, name: str, interpreted: bool) -> A
     functions.add_learn(f"{state}, index, value, index_next, value_next")
     text = compiled.compose(functions, "sparse.sparse_kernels", "sparse.elementwise_sparse_kernels")
     module = compiled.module(f"sparse_{rule.name}_{dtype}", text)
-    column: Any = numba.from_dtype(_record(rule, dtype))
+    column = column_type(_record(rule, dtype))
     flat, table = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
     counts, lists = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
     lazy = (types.Array(column, 2, "C"), table, lists, types.Array(f8, 4, "C"))
@@ -107,17 +106,7 @@ def kernel(rule: ElementwiseRule, dtype: str, name: str, interpreted: bool) -> A
     predictions = types.Array(getattr(types, dtype), 2, "C")
     signature = {
         "learn": (*arrays, index, value, index, value, *[f8] * count),
-        "run_many": (
-            *arrays,
-            counts,
-            flat,
-            types.Array(flag, 1, "C"),
-            flag,
-            *rows,
-            *rows,
-            parameters,
-            predictions,
-        ),
+        "run_many": (*arrays, counts, flat, types.Array(flag, 1, "C"), flag, *rows, *rows, parameters, predictions),
         "settle_learner": lazy,
         "predict_many": (*lazy, *rows, table),
     }
@@ -260,41 +249,17 @@ class SparseElementwise(Engine):
 
     def pending(self) -> dict[str, NDArray[Any]]:
         """C, H and the stamps as they are, what columns of the table may still owe, and the list of live columns."""
-        used, most = int(self._epoch[:, ::2].max(initial=0)), int(self._counts.max(initial=0))
-        fields = {name: self._columns[name] for name in self._layout.names}
-        scales = {"scale": self._scale, "epoch": self._epoch, "table": self._table[:, :, :used]}
-        lists = (
-            {"live": self._live[:, :most], "counts": self._counts, "L": self._columns["L"]} if self.rule.eager else {}
-        )
-        return fields | scales | lists | {"bounds": self.scalars[:, self.M : -1]}
+        most, lists = int(self._counts.max(initial=0)), {}
+        if self.rule.eager:
+            lists = {"live": self._live[:, :most], "counts": self._counts, "L": self._columns["L"]}
+        return Lazy(self._layout, *self._lazy).pending() | lists | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if not pending:
-            return
-        hold("epoch", pending["epoch"], "int64", self._epoch.shape)
-        epoch = pending["epoch"]
-        present = epoch[:, ::2]
-        if not ((epoch[:, 1::2] >= 0) & (epoch[:, 1::2] <= present) & (present < self._table.shape[2])).all():
-            raise ValueError("its epochs are out of range")
-        used = int(present.max(initial=0))
-        table = pending["table"][:, :, :used]
-        hold("table", table, "float64", (*self._table.shape[:2], used, self._table.shape[3]))
-        hold("scale", pending["scale"], "float64", self._scale.shape)
-        if not (pending["scale"][:, : self._layout.m] != 0.0).all():
-            raise ValueError("one of its scales is 0")
-        for name in self._layout.names:
-            hold(name, pending[name], self._columns.dtype[name].name, (self.K, self.n))
-            if name[0] == "E":
-                stamp, j = pending[name], int(name[1:]) - self._layout.w
-                if not ((stamp >= 0) & (stamp <= present[:, j, None])).all():
-                    raise ValueError(f"its stamps {name!r} are out of range")
-        self._resume_live(pending)
-        bounds = self.scalars[:, self.M : -1]
-        hold("bounds", pending["bounds"], "float64", bounds.shape)
-        bounds[:] = choose_bounds(pending["bounds"], bounds)
-        for name in self._layout.names:
-            self._columns[name] = pending[name]
-        self._scale[:], self._epoch[:], self._table[:, :, :used] = pending["scale"], epoch, table
+        if pending:
+            lazy = Lazy(self._layout, *self._lazy)
+            lazy.check(pending)
+            self._resume_live(pending)
+            lazy.fill(pending, self.scalars[:, self.M : -1])
 
     def _resume_live(self, pending: dict[str, NDArray[Any]]) -> None:
         if not self.rule.eager:

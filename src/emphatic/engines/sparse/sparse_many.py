@@ -72,6 +72,7 @@ class SparseMany(Engine):
 
     name = "sparse"
     takes_rows = True
+    rule: Rule
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
@@ -111,7 +112,7 @@ class SparseMany(Engine):
 
     def make_kernel(self, name: str) -> Any:
         entry = compiled.direct(kernel(self.rule, self.dtype, name, compiled.interpreted()))
-        state: Any = (self._H, self._scale, self._since, self._places)
+        state: tuple[NDArray[Any], ...] = (self._H, self._scale, self._since, self._places)
         if name == "run":
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
             state += (*self._phi, *self._phi_next, *self._scratch)

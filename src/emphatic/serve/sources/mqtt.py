@@ -63,25 +63,31 @@ def _connect(address: Address, name: str, model: Path, purpose: str, **options: 
     return client
 
 
-class MqttSource:
-    """Readings from a topic: a JSON object a message, or a list of them."""
+class _Connection:
+    """A client and the thread that it works in."""
 
-    def __init__(self, address: Address, service: Service) -> None:
-        self._address, self._service = address, service
-        self._client = _connect(
-            address, "source", service.model, "readings come from", clean_session=False, manual_ack=True
-        )
-        self._client.on_connect, self._client.on_message = self._subscribe, self._receive
+    def __init__(self, address: Address, client: Client) -> None:
+        self._address, self._client = address, client
 
     def start(self) -> None:
-        """Connect, and begin to read."""
+        """Connect, and begin to read or send."""
         self._client.connect_async(self._address.host, self._address.port)
         self._client.loop_start()
 
     def stop(self) -> None:
-        """Read no more; what is not acknowledged comes again."""
+        """Read and send no more; what is not acknowledged comes again."""
         self._client.disconnect()
         self._client.loop_stop()
+
+
+class MqttSource(_Connection):
+    """Readings from a topic: a JSON object a message, or a list of them."""
+
+    def __init__(self, address: Address, service: Service) -> None:
+        options = {"clean_session": False, "manual_ack": True}
+        super().__init__(address, _connect(address, "source", service.model, "readings come from", **options))
+        self._service = service
+        self._client.on_connect, self._client.on_message = self._subscribe, self._receive
 
     def _subscribe(
         self, client: Client, _data: object, _flags: ConnectFlags, reason: ReasonCode, _properties: Properties | None
@@ -114,24 +120,14 @@ class MqttSource:
             client.ack(mid, qos)
 
 
-class MqttPublisher:
+class MqttPublisher(_Connection):
     """Predictions to a topic, a line a message."""
 
     def __init__(self, address: Address, model: Path) -> None:
-        self._address, self._lost = address, 0
-        self._client = _connect(address, "publisher", model, "predictions go to")
+        super().__init__(address, _connect(address, "publisher", model, "predictions go to"))
+        self._lost = 0
         self._client.max_queued_messages_set(_QUEUED)
         self._client.max_inflight_messages_set(1000)
-
-    def start(self) -> None:
-        """Connect."""
-        self._client.connect_async(self._address.host, self._address.port)
-        self._client.loop_start()
-
-    def stop(self) -> None:
-        """Send nothing more."""
-        self._client.disconnect()
-        self._client.loop_stop()
 
     def __call__(self, line: bytes) -> None:
         """Send a line; one that the broker's absence leaves no room for is lost, and counted."""

@@ -17,14 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import problems
 from emphatic.problems import MDP
 from emphatic.problems.tasks import HALLWAYS, ROOMS, SUBTASKS
-from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category, shades
-from emphatic.studies.figures import best_along, confidence_width
-from emphatic.studies.grid import SweptRule, parameters
+from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
+from emphatic.studies.figures import baseline_levels, best_along, best_curves, confidence_width
+from emphatic.studies.grid import parameters
 from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
 from emphatic.studies.results import Sweep, over_runs
-from emphatic.studies.sweeps import sweep
+from emphatic.studies.sweeps import Problem, sweep
 
 __all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "CollisionStudy", "Errors", "FourRoomsStudy", "published"]
+
+Grids = list[dict[str, Any]]
 
 # ---------------------------------------------------------------------- the grids, and the published numbers
 
@@ -94,10 +96,19 @@ def published(rule: str) -> dict[str, Any]:
     return {"rule": rule, "alpha": ALPHAS, **axes}
 
 
-def added_grid(rule: SweptRule, quick: bool) -> dict[str, Any]:
-    """The published α and λ for a user's rule, its other parameters as they are by default; quick, few of them."""
-    alphas, lambdas = (ALPHAS[3:17:2], (0.0, 0.5, 0.9, 1.0)) if quick else (ALPHAS, LAMBDAS)
-    return {"rule": rule, "alpha": alphas} | ({"lambda": lambdas} if "lambda" in parameters(rule) else {})
+def sweep_grids(
+    options: RunOptions, problem: Problem, grids: Grids, runs: int, steps: int, every: int, rerun: int = 0
+) -> Sweep:
+    """Sweep these grids and the user's rules: over the published α and λ, quick over few, all else by default."""
+    alphas, lambdas = (ALPHAS[3:17:2], (0.0, 0.5, 0.9, 1.0)) if options.quick else (ALPHAS, LAMBDAS)
+    added = [
+        {"rule": rule, "alpha": alphas} | ({"lambda": lambdas} if "lambda" in parameters(rule) else {})
+        for rule in options.rules
+    ]
+    out = None if options.folder is None else options.folder / "sweep"
+    progress = functools.partial(options.progress, "learner-steps")
+    arguments: dict[str, Any] = {"seed": options.seed, "jobs": options.jobs, "out": out, "progress": progress}
+    return sweep(problem, [*grids, *added], runs=runs, steps=steps, every=every, rerun=rerun, **arguments)
 
 
 # ---------------------------------------------------------------------- Collision
@@ -155,9 +166,9 @@ class CollisionStudy:
     DIVERGED = 100.0
 
     @classmethod
-    def grids(cls, quick: bool, rules: tuple[str, ...]) -> list[dict[str, Any]]:
+    def grids(cls, quick: bool, rules: tuple[str, ...]) -> Grids:
         """What is swept: the whole published grid, or the published settings, also with half and twice their α."""
-        grids: list[dict[str, Any]] = []
+        grids: Grids = []
         for rule in rules:
             if quick:
                 settings = [BEST[rule].setting(which) for which in (0, 1)]
@@ -175,19 +186,8 @@ class CollisionStudy:
     @classmethod
     def errors(cls, options: RunOptions, rules: tuple[str, ...]) -> Errors:
         """Learn the grid of these rules; in the quick mode the error is that of every 50th step."""
-        return Errors(
-            sweep(
-                "collision",
-                [*cls.grids(options.quick, rules), *(added_grid(rule, options.quick) for rule in options.rules)],
-                runs=cls.RUNS,
-                steps=cls.STEPS,
-                every=50 if options.quick else 1,
-                seed=options.seed,
-                jobs=options.jobs,
-                out=None if options.folder is None else options.folder / "sweep",
-                progress=lambda done, total: options.progress("learner-steps", done, total),
-            )
-        )
+        grids, every = cls.grids(options.quick, rules), 50 if options.quick else 1
+        return Errors(sweep_grids(options, "collision", grids, runs=cls.RUNS, steps=cls.STEPS, every=every))
 
     @classmethod
     def checks(cls, errors: Errors, quick: bool, rules: tuple[str, ...]) -> list[Check]:
@@ -318,7 +318,7 @@ class FourRoomsStudy:
         return "The Four Rooms study" + (", high variance" if self.high_variance else "")
 
     @classmethod
-    def grids(cls, quick: bool) -> list[dict[str, Any]]:
+    def grids(cls, quick: bool) -> Grids:
         """The published grids, with λ and α of these for the true online rules; quick, few values of each parameter."""
         grids = [published(rule) for rule in cls.RULES]
         grids += [{"rule": rule, "alpha": ALPHAS, "lambda": LAMBDAS} for rule in cls.MORE]
@@ -354,18 +354,9 @@ class FourRoomsStudy:
     def run(self, options: RunOptions) -> Outcome:
         """The grid of one variant."""
         runs, steps, rerun = (5, 5_000, 5) if options.quick else (self.RUNS, self.STEPS, self.RUNS)
-        result = sweep(
-            functools.partial(problems.four_rooms, high_variance=self.high_variance),
-            [*self.grids(options.quick), *(added_grid(rule, options.quick) for rule in options.rules)],
-            runs=runs,
-            steps=steps,
-            every=self.EVERY,
-            seed=options.seed,
-            rerun=rerun,
-            jobs=options.jobs,
-            out=None if options.folder is None else options.folder / "sweep",
-            progress=lambda done, total: options.progress("learner-steps", done, total),
-        )
+        rooms = functools.partial(problems.four_rooms, high_variance=self.high_variance)
+        grids = self.grids(options.quick)
+        result = sweep_grids(options, rooms, grids, runs=runs, steps=steps, every=self.EVERY, rerun=rerun)
         notes = [
             "The paper shows its errors in figures only. What is judged is the problem: its cells, its values, and the "
             "largest product of importance sampling ratios, which the abstract prints.",
@@ -497,7 +488,7 @@ def rooms_bests(sweep: Sweep) -> Figure:
     half = np.array([row.get("mean_high", np.nan) for row in sweep.best]) - mean
     notes = [describe_setting(row, sweep.parameters) for row in sweep.best]
     marks = Marks(np.arange(len(rules)), mean, "mean RMSVE", category(0), symbol="dot", error=half, notes=notes)
-    panel = Panel("mean RMSVE on fresh runs", [], marks=[marks], levels=_levels(sweep))
+    panel = Panel("mean RMSVE on fresh runs", [], marks=[marks], levels=baseline_levels(sweep))
     x = Axis("", range=(-0.6, len(rules) - 0.4), ticks={float(i): rule for i, rule in enumerate(rules)})
     plot = Plot({"all": [panel]}, "bests", x=x, y=Axis("RMSVE", range=(0.0, TOP)), closest=True)
     return Figure("Best settings", plot, "Bars: the 95% interval of the mean over runs and tasks.")
@@ -505,22 +496,11 @@ def rooms_bests(sweep: Sweep) -> Figure:
 
 def rooms_learning(sweep: Sweep) -> Figure:
     """Learning curves of the best settings, on fresh runs; from step 1 on, on a logarithmic axis."""
-    fresh = sweep.rerun or sweep
-    numbers = range(len(sweep.best)) if sweep.rerun is not None else sweep.choose()
-    wide = confidence_width(fresh.plan.runs)
-    lines, keys = [], []
-    for i, (row, number) in enumerate(zip(sweep.best, numbers, strict=True)):
-        mean, se = over_runs(fresh.curve[number].T)
-        low, high = mean - wide * se, mean + wide * se
-        lines.append(Line(fresh.points + 1, mean, row["rule"], category(i), low=low, high=high))
-        keys.append(Key(category(i), row["rule"]))
-    plot = Plot(
-        {"all": [Panel("RMSVE", lines, (0.0, TOP), levels=_levels(sweep))]},
-        "learning",
-        x=Axis("step", "log"),
-        y=Axis("RMSVE"),
-    )
-    return Figure("Learning curves", plot, "Each rule at its best setting. Bands: 95% of the mean over runs.", keys)
+    lines = best_curves(sweep, 1.5)
+    panel = Panel("RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep))
+    plot = Plot({"all": [panel]}, "learning", x=Axis("step", "log"), y=Axis("RMSVE"))
+    caption = "Each rule at its best setting. Bands: 95% of the mean over runs."
+    return Figure("Learning curves", plot, caption, [Key(line.ink, line.name) for line in lines])
 
 
 def rooms_against_lambda(sweep: Sweep) -> Figure:
@@ -537,7 +517,7 @@ def rooms_against_lambda(sweep: Sweep) -> Figure:
         half = wide * se[best]
         lines.append(Line(values, mean[best], rule, category(i), low=mean[best] - half, high=mean[best] + half))
         keys.append(Key(category(i), rule))
-    panel = Panel("least mean RMSVE", lines, (0.0, TOP), levels=_levels(sweep))
+    panel = Panel("least mean RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep))
     plot = Plot({"all": [panel]}, "lambda", x=Axis("λ"), y=Axis("RMSVE"), closest=True)
     caption = "At each λ the best α and second parameter, chosen and shown on the same runs. abtd has no λ."
     return Figure("Error against λ", plot, caption, keys)
@@ -560,16 +540,11 @@ def rooms_sensitivity(sweep: Sweep) -> Figure:
             best = [mean[group].min() for group in (there[alphas[there] == step] for step in steps)]
             name = f"{'ξ' if rule in ALONG else 'λ'} = {value:.4g}"
             lines.append(Line(steps, best, name, "ramp", place, width=1.2, key=f"shade{place}"))
-        panels.append(Panel(rule, lines, (0.0, TOP), levels=_levels(sweep)))
+        panels.append(Panel(rule, lines, (0.0, TOP), levels=baseline_levels(sweep)))
     plot = Plot({"all": panels}, "sensitivity", 3, 1, x=Axis("α", "log2"), y=Axis("RMSVE"), closest=True)
     keys = [Key("ramp", f"λ = {value:.4g}", place, f"shade{place}") for value, place in shade.items()]
     caption = "Each line is the least over the second parameter. Of abtd, ξ from 0 (light) to 4."
     return Figure("Error over α, for each λ", plot, caption, keys)
-
-
-def _levels(sweep: Sweep) -> list[Level]:
-    names = zip(("θ = 0", "best linear approximation"), sweep.plan.source.baselines(1).values(), strict=True)
-    return [Level(value, name, "dot") for name, value in names]
 
 
 STUDIES: dict[str, Study] = {

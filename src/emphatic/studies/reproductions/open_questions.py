@@ -205,9 +205,9 @@ class StepSizesStudy:
         steps, Phi = log.steps, log.Phi
         square = float(np.mean(np.sum(Phi.values**2, axis=1, where=Phi.indices >= 0)))
         learner = Learner(rule, log.n or 1, len(cls.FIRST), stepsize=cls.first_sizes(method, square))
-        options = {"gamma_next": log.gamma_next, "lambda_": log.lambda_, "on_divergence": "freeze"}
+        R, rho = (np.asarray(series)[:, None] for series in (log.R, log.rho))
         with np.errstate(all="ignore"):
-            predictions = learner.run(Phi, log.R[:, None], rho=log.rho[:, None], **options)
+            predictions = learner.run(Phi, R, log.gamma_next, rho=rho, lambda_=log.lambda_, on_divergence="freeze")
         G, known = log.truth
         late = known & (np.arange(steps) >= steps // 2)
         with np.errstate(all="ignore"):
