@@ -36,7 +36,6 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
-from emphatic.nexting.learning import keep_first_rows
 from emphatic.streams import open_table
 from emphatic.tables.text import Delimited
 from tests.support.processes import COMMAND, Forked, run
@@ -785,7 +784,7 @@ def test_first_rows_are_kept_until_something_reads_on() -> None:
 
     table = open_table({"x": np.zeros(3)})
     table._source = cast(Any, Source())
-    table = keep_first_rows(table)
+    table = table.keep_first_rows(10_000)
     for _ in range(3):
         assert len(next(table.blocks(10_000))) == 10_000
     for rows, reads in ((4096, [0]), (700, [0, 0])):

@@ -26,11 +26,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
+from emphatic.common.parts import PartStore
 from emphatic.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "Backend",
@@ -154,7 +158,8 @@ class Shard:
     def __init__(self, index: int, part: ShardPart, storage: str, start: Start) -> None:
         self._part, self._start = part, start
         self._folder = Path(storage) / f"shard-{index:05d}"
-        self._kept = KeptPredictions(self._folder, Path(storage) / f"predictions-{index:05d}.parquet", start.session)
+        target = Path(storage) / f"predictions-{index:05d}.parquet"
+        self._predictions = ShardPredictions(self._folder, target, start.session)
         self._model: Any = None  # until the first call: an error here would be the end of an actor
         self._at = self._saved = -1
 
@@ -173,7 +178,7 @@ class Shard:
         else:
             rows, answers = self._part.learn(self._model, shared, own, predictions is not None)
             if predictions == "shard":
-                self._kept.add(self._rows, rows, self._part.columns(answers))
+                self._predictions.add(self._rows, rows, self._part.columns(answers))
             self._rows += rows
         self._at += 1
         if save:
@@ -199,7 +204,7 @@ class Shard:
     def finish(self) -> None:
         """All that was learned is in the manifest: put the predictions that were kept here into one file."""
         self._begin()
-        _insist(self._kept.merge)
+        _insist(self._predictions.merge)
 
     def read(self, name: str) -> Any:
         """An attribute of the model."""
@@ -247,10 +252,10 @@ class Shard:
             number = max(files)
             self._model, saved = self._part.load(files[number])
             self._at, self._rows = saved["block"], saved["rows"]
-            self._kept.restore(saved["parts"])
+            self._predictions.restore(self._rows)
         elif self._start.block == 0:
             self._model, self._at, self._rows = self._part.make(), 0, 0
-            self._kept.restore([])
+            self._predictions.restore(0)
         else:
             raise FileNotFoundError(
                 2, f"The state at block {self._start.block}, which the manifest names, is missing", str(self._folder)
@@ -261,8 +266,8 @@ class Shard:
         path = self._folder / f"{self._at:012d}-{self._start.session}.safetensors"
 
         def save() -> None:
-            self._kept.write()
-            self._model.save(path, block=self._at, rows=self._rows, parts=self._kept.parts)
+            self._predictions.write()
+            self._model.save(path, block=self._at, rows=self._rows)
 
         _insist(save)
         self._saved = self._at
@@ -282,17 +287,30 @@ def _insist(act: Callable[[], None]) -> None:
     return act()
 
 
-class KeptPredictions:
-    """What one shard keeps; ``target`` is the file of all."""
+class ShardPredictions:
+    """The predictions that stay with a shard: a part for each time it is saved, and one Parquet file of them all.
+
+    A saved state of the shard is a resume point: the parts of the rows before it count. Those of this session have a
+    kind of their own, so that a process of an earlier session that still writes does no harm.
+
+    Args:
+        folder: The shard's folder.
+        target: The file of all predictions.
+        session: The driver that is in charge.
+    """
 
     def __init__(self, folder: Path, target: Path, session: str) -> None:
-        self._folder, self._target, self._session = folder, target, session
-        self.restore([])
+        self._store, self._target, self._kind = PartStore(folder), target, f"predictions-{session}"
+        self._waiting: list[pa.Table] = []
 
-    def restore(self, parts: list[str]) -> None:
-        """These parts count, and nothing else does."""
-        self.parts = list(parts)
-        self._waiting: list[Any] = []
+    def _kinds(self) -> set[str]:
+        """The kinds of this session and of earlier ones."""
+        return {path.stem.rpartition("-")[0] for path in self._store.folder.glob("predictions-*.parquet")}
+
+    def restore(self, rows: int) -> None:
+        """Go on after so many rows: what was written after them does not count."""
+        self._store.drop(rows, *self._kinds())
+        self._waiting = []
 
     def add(self, begin: int, rows: int, columns: dict[str, Any]) -> None:
         """The predictions at the rows from ``begin`` on."""
@@ -303,46 +321,48 @@ class KeptPredictions:
             self._waiting.append(pa.table({"row": np.arange(begin, begin + rows)} | columns))
 
     def write(self) -> None:
-        """Write down what waits, as a part."""
+        """Write all that waits, as a part."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         if not self._waiting:
             return
         table = pa.concat_tables(self._waiting)
-        name = f"predictions-{table.column('row')[0].as_py():012d}-{self._session}.parquet"
-        with atomic_file(self._folder / name) as file:
-            pq.write_table(table, file, compression="zstd")
-        self.parts.append(name)
+        columns = {name: table.column(name) for name in table.column_names}
+        self._store.write(self._kind, table.column("row")[0].as_py(), columns)
         self._waiting = []
 
     def merge(self) -> None:
         """Put all parts at the end of the file of all, and remove them."""
         import pyarrow.parquet as pq
 
-        done = 0
-        sources = []
-        if self._target.exists():
-            sources.append(self._target)
-            done = int(pq.read_schema(self._target).metadata[_ROWS])
-        new = [name for name in self.parts if int(name.split("-")[1]) >= done]
-        if new:
-            sources += [self._folder / name for name in new]
-            with pq.ParquetFile(sources[-1]) as newest:
-                end = newest.read_row_group(newest.num_row_groups - 1, ["row"]).column("row")[-1].as_py() + 1
-                schema = newest.schema_arrow
-            with (
-                atomic_file(self._target) as file,
-                pq.ParquetWriter(file, schema.with_metadata({_ROWS: str(end)}), compression="zstd") as writer,
-            ):
-                for source in sources:
-                    with pq.ParquetFile(source) as opened:
-                        for group in range(opened.num_row_groups):
-                            table = opened.read_row_group(group, use_threads=False)
-                            writer.write_table(table.replace_schema_metadata({_ROWS: str(end)}))
-        self.parts = []
-        for path in self._folder.glob("predictions-*.parquet"):
-            path.unlink(missing_ok=True)
+        parts: list[tuple[str, int]] = []
+        end = int(pq.read_schema(self._target).metadata[_ROWS]) if self._target.exists() else 0
+        starts = [(number, kind != self._kind, kind) for kind in self._kinds() for number in self._store.starts(kind)]
+        for number, _, kind in sorted(starts):  # of two parts of the same rows that of this session comes first
+            if number >= end:
+                parts.append((kind, number))
+                end = number + pq.read_metadata(self._store.path(kind, number)).num_rows
+        if parts:
+            self._append(parts, end)
+        for kind in self._kinds():
+            self._store.drop(0, kind)
+
+    def _append(self, parts: Sequence[tuple[str, int]], end: int) -> None:
+        """Write the file of all anew, with these parts after what it has; one part at a time is in memory."""
+        import pyarrow.parquet as pq
+
+        metadata, schema = {_ROWS: str(end)}, pq.read_schema(self._store.path(*parts[0]))
+        with (
+            atomic_file(self._target) as file,
+            pq.ParquetWriter(file, schema.with_metadata(metadata), compression="zstd") as writer,
+        ):
+            if self._target.exists():
+                with pq.ParquetFile(self._target) as merged:
+                    for group in range(merged.num_row_groups):
+                        table = merged.read_row_group(group, use_threads=False)
+                        writer.write_table(table.replace_schema_metadata(metadata))
+            for kind, number in parts:
+                writer.write_table(self._store.read(kind, number).replace_schema_metadata(metadata))
 
 
 class _Call:

@@ -6,6 +6,7 @@ the parts before it are written; the state of the table at that row lies in the 
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
@@ -21,7 +22,15 @@ from emphatic.cluster.learner import BLOCK
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.learning import Learners, Log, OnCheckpoint, Progress, checkpoint_file, horde_options, make_makers
+from emphatic.nexting.learning import (
+    Learners,
+    OnCheckpoint,
+    OpenedLog,
+    Progress,
+    checkpoint_file,
+    horde_options,
+    make_makers,
+)
 from emphatic.nexting.runner import Nexting, NextingResult, check_free, run_job, silent
 from emphatic.nexting.settings import Settings
 from emphatic.tables import Block
@@ -32,11 +41,11 @@ Array = NDArray[np.float64]
 
 
 def run(
-    data: Any,
+    data: object,
     *,
     address: str | None,
     out: Path,
-    config: Any = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     overwrite: bool = False,
     offline: bool = True,
@@ -122,19 +131,19 @@ class ClusterExecutor:
             raise ValueError(f"{self._out}: the unfinished run there is not of a cluster. Resume it without --ray.")
         return None
 
-    def prepare(self, log: Log, horde: Horde) -> Learners:
+    def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
         cluster = self._open(log, None if self._resumed else False)
         cluster.warm_up(log.table, log.warm_up_rows)
         return _ClusterLearners(cluster)
 
-    def resume(self, log: Log, point: ResumePoint) -> Learners:
+    def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
         if not PartStore(self._out / UNFINISHED).starts("predictions"):
             raise ValueError(
                 f"{self._out}: the predictions of the run in {self._storage} are elsewhere: give the same --out."
             )
         return _ClusterLearners(self._open(log, True))
 
-    def _open(self, log: Log, resume: bool | None) -> ClusterHorde:
+    def _open(self, log: OpenedLog, resume: bool | None) -> ClusterHorde:
         settings = log.settings
         options = horde_options(settings, log.step) | self._options
         cluster = ClusterHorde(settings.gvfs(), make_makers(settings), storage=self._storage, resume=resume, **options)

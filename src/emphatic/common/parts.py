@@ -119,7 +119,8 @@ class PartStore:
     def read_arrays(self, kind: str, number: int) -> dict[str, NDArray[Any]] | None:
         """The arrays of a part; None if its file is damaged."""
         try:
-            with np.load(self.path(kind, number, "npz"), allow_pickle=False) as arrays:
+            path = self.path(kind, number, "npz")
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None

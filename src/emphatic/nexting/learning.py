@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +43,7 @@ from emphatic.tables.table import Caller, open_source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Executor", "Learned", "Learners", "LocalExecutor", "Log", "Progress", "learn_log", "open_log"]
+__all__ = ["Executor", "Learned", "Learners", "LocalExecutor", "OpenedLog", "Progress", "learn_log", "open_log"]
 
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -216,7 +216,7 @@ def is_large(settings: Settings, C: int) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Log:
+class OpenedLog:
     """A table whose rows have been counted, with all settings filled in.
 
     Args:
@@ -227,7 +227,7 @@ class Log:
         seconds: How long it took to look at the table.
     """
 
-    source: Any
+    source: object
     table: Table
     rows: int
     settings: Settings
@@ -258,21 +258,19 @@ class Log:
         return map(LogRows.from_block, self.table.blocks(BLOCK))
 
 
-def open_log(source: Any, settings: Settings, progress: Progress) -> Log:
+def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLog:
     """Look at a table, count its rows, and fill in the settings that were left out."""
     began = time.perf_counter()
-    table = keep_first_rows(
-        open_source(
-            source,
-            Caller("run", "data"),
-            time=settings.time,
-            delimiter=settings.delimiter,
-            sort=bool(settings.sort),
-            pivot=settings.pivot,
-            words=settings.words(),
-            topics=settings.topics,
-        )
-    )
+    table = open_source(
+        source,
+        Caller("run", "data"),
+        time=settings.time,
+        delimiter=settings.delimiter,
+        sort=bool(settings.sort),
+        pivot=settings.pivot,
+        words=settings.words(),
+        topics=settings.topics,
+    ).keep_first_rows(FIRST)
     try:
         rows = _count_rows(table, progress)
         if rows < 3:
@@ -281,11 +279,11 @@ def open_log(source: Any, settings: Settings, progress: Progress) -> Log:
         settings = settings.filled(table, rows)
         _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
     except BaseException:
-        close_table(table)
+        table.close()
         raise
     signals, horizons = settings.predict or (), settings.horizons or ()
     _log.info("%s: %d rows; predicting %s at %s", table.name, rows, ", ".join(signals), ", ".join(map(str, horizons)))
-    return Log(source, table, rows, settings, time.perf_counter() - began)
+    return OpenedLog(source, table, rows, settings, time.perf_counter() - began)
 
 
 def _count_rows(table: Table, progress: Progress) -> int:
@@ -308,73 +306,6 @@ def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gamma
             f"{name}: {rows} rows are too few to learn from and to score: {needed:,} would do for the shortest "
             f"horizon, {shortest}. Use a longer log{'' if gamma <= 0.0 else ', or shorter horizons'}."
         )
-
-
-def keep_first_rows(table: Table) -> Table:
-    """The table, its first rows kept in memory until something reads on: its source is not opened for each look."""
-    table._source = _FirstRows(table._source)
-    return table
-
-
-def close_table(table: Table) -> None:
-    """Let go of what is still open: a reader that reads ahead must not outlive the program."""
-    if isinstance(table._source, _FirstRows):
-        table._source.close()
-
-
-class _FirstRows:
-    """A source whose first batches stay in memory until a reader reads on from them."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-        self._opened: _Opened | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-        """From row ``start`` on. A reader from row 0 begins with the batches in memory, and reads on from there."""
-        if start:
-            return iter(self._source.batches(names, start))
-        if self._opened is None or self._opened.unread is None or self._opened.names != names:
-            self._opened = _Opened(names, iter(self._source.batches(names, 0)))
-        return self._read(self._opened)
-
-    def close(self) -> None:
-        """Close the source, if no reader has read on from the first batches."""
-        opened, self._opened = self._opened, None
-        if opened is not None and isinstance(opened.unread, Generator):
-            opened.unread.close()
-
-    def _read(self, opened: _Opened) -> Iterator[Any]:
-        at = rows = 0
-        while True:
-            if at < len(opened.batches):
-                batch = opened.batches[at]
-            elif opened.unread is None:  # another reader has read on from here
-                yield from self._source.batches(opened.names, rows)
-                return
-            elif rows >= FIRST:
-                unread, opened.unread, opened.batches = opened.unread, None, []
-                yield from unread
-                return
-            else:
-                batch = next(opened.unread, None)
-                if batch is None:
-                    return
-                opened.batches.append(batch)
-            yield batch
-            at += 1
-            rows += len(batch)
-
-
-@dataclass
-class _Opened:
-    """A source that was opened: its columns, the batches that are not read yet, and those in memory."""
-
-    names: tuple[str, ...]
-    unread: Iterator[Any] | None
-    batches: list[Any] = field(default_factory=list)
 
 
 # ---------------------------------------------------------------------- rows of a log
@@ -560,10 +491,10 @@ class Executor(Protocol):
     def find_point(self) -> ResumePoint | None:
         """Where a stopped run resumes; None if there is none. ValueError if the output cannot be resumed here."""
 
-    def prepare(self, log: Log, horde: Horde) -> Learners:
+    def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
         """Learners before the first row; ``horde`` is the Horde of all questions as it is there."""
 
-    def resume(self, log: Log, point: ResumePoint) -> Learners:
+    def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
         """Learners where a stopped run resumes."""
 
     def is_resumable(self, error: BaseException, resumed: bool) -> bool:
@@ -609,10 +540,10 @@ class LocalExecutor:
             return None
         raise ValueError(f"{self._out}: nothing to resume: the run there is finished.")
 
-    def prepare(self, log: Log, horde: Horde) -> Learners:
+    def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
         return _LocalLearners(horde, self._checkpoint)
 
-    def resume(self, log: Log, point: ResumePoint) -> Learners:
+    def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
         return _LocalLearners(self._saved[0], self._checkpoint)
 
     def is_resumable(self, error: BaseException, resumed: bool) -> bool:
@@ -705,7 +636,7 @@ class Learned:
         without_answers: Why no component answers were kept, if none were.
     """
 
-    log: Log
+    log: OpenedLog
     horde: Horde
     clock: Clock | None
     counts: ReadingCounts
@@ -753,7 +684,7 @@ class Resumption(NamedTuple):
     point: ResumePoint | None
 
 
-def find_resumption(log: Log, out: Path, executor: Executor, resume: bool, progress: Progress) -> Resumption:
+def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool, progress: Progress) -> Resumption:
     """Where a run on this log begins, or resumes; ValueError if the run that was stopped there is not the same."""
     identity = _identify(log)
     digest = RowChecksum()
@@ -779,13 +710,13 @@ def find_resumption(log: Log, out: Path, executor: Executor, resume: bool, progr
     return Resumption(store, identity, checksum, point)
 
 
-def _identify(log: Log) -> dict[str, Any]:
+def _identify(log: OpenedLog) -> dict[str, Any]:
     size = os.path.getsize(log.source) if isinstance(log.source, str | os.PathLike) else None
     names, categories = list(log.table.names), list(log.table.categories)
     return {"rows": log.rows, "names": names, "categories": categories, "bytes": size}
 
 
-def _is_same_run(log: Log, run: str, point: ResumePoint, checksum: RowChecksum, progress: Progress) -> bool:
+def _is_same_run(log: OpenedLog, run: str, point: ResumePoint, checksum: RowChecksum, progress: Progress) -> bool:
     """Whether these are the rows that an unfinished run has read: all of them are read again."""
     for block in log.table.blocks(BLOCK):
         checksum.add(block, point.rows - checksum.rows)
@@ -795,7 +726,9 @@ def _is_same_run(log: Log, run: str, point: ResumePoint, checksum: RowChecksum, 
     return (checksum.hexdigest(), run) == (point.state["table"]["is"], point.state["run"])
 
 
-def learn_log(log: Log, executor: Executor, resumption: Resumption, progress: Progress, announce: Announce) -> Learned:
+def learn_log(
+    log: OpenedLog, executor: Executor, resumption: Resumption, progress: Progress, announce: Announce
+) -> Learned:
     """Learn from all rows of a log, or from those after the point where a stopped run resumes.
 
     Args:
@@ -850,7 +783,7 @@ def learn_log(log: Log, executor: Executor, resumption: Resumption, progress: Pr
     return Learned(log, horde, clock, counts, derived, makers, store, seconds, executor.without_answers)
 
 
-def _derive(log: Log, horde: Horde, store: PartStore) -> Derived:
+def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> Derived:
     """Intervals and alarms as they are after the rows that parts have been written of."""
     derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate)
     for begin in store.starts("readings"):
@@ -869,7 +802,7 @@ class _States:
     """
 
     def __init__(
-        self, log: Log, resumption: Resumption, clock: Clock | None, counts: ReadingCounts, began: float
+        self, log: OpenedLog, resumption: Resumption, clock: Clock | None, counts: ReadingCounts, began: float
     ) -> None:
         self._log, self._checksum, self._clock, self._counts = log, resumption.checksum, clock, counts
         self._began = began
@@ -934,7 +867,7 @@ class _PartWriter:
     second half of the log. A row takes four bytes an answer and question.
     """
 
-    def __init__(self, log: Log, store: PartStore, names: Sequence[str], derived: Derived) -> None:
+    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived) -> None:
         self._log, self._store, self._names, self._derived = log, store, names, derived
         self._waiting: list[_LearnedRows] = []
 

@@ -52,20 +52,8 @@ from emphatic.tables.pipe import (
 )
 from emphatic.tables.text import LOOK_LINES, is_nested
 
-__all__ = [
-    "ENDS",
-    "ENGINE",
-    "OF_A_SIGNAL",
-    "Every",
-    "LineFormat",
-    "Live",
-    "Outcome",
-    "PersistenceWarmUp",
-    "Prediction",
-    "Predictor",
-    "format_lines",
-    "question_keys",
-]
+__all__ = ["ENDS", "ENGINE", "OF_A_SIGNAL", "Every", "LineFormat", "Live", "Outcome", "Prediction", "Predictor"]
+__all__ += ["PersistenceWarmUp", "format_lines", "question_keys"]
 
 logger = logging.getLogger("emphatic.nexting")
 
@@ -213,7 +201,7 @@ class Prediction(NamedTuple):
     """
 
     step: int
-    time: Any
+    time: object
     values: NDArray[np.float64]
     format: LineFormat
     readings: Sequence[float] = ()
@@ -267,7 +255,7 @@ class PersistenceAnswers(NamedTuple):
 
     questions: list[GVF]
     time: float
-    time_text: Any
+    time_text: object
     values: NDArray[np.float64]
 
 

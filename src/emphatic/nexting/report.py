@@ -348,7 +348,7 @@ def nexting_page(page: NextingPage) -> str:
     )
 
 
-def _horizon_label(horizon: Any) -> str:
+def _horizon_label(horizon: float | str) -> str:
     """A horizon as text: a number is of steps."""
     return count(horizon, "step") if known(horizon) else str(horizon)
 
@@ -393,7 +393,7 @@ def _upcoming(page: NextingPage) -> Row | None:
     }
 
 
-def _with_interval(entry: Row, horizon: Any, unsure: bool) -> Html | None:
+def _with_interval(entry: Row, horizon: float | str, unsure: bool) -> Html | None:
     """A prediction, and below it the interval; one that is not calibrated yet has a question mark."""
     value, low, high = ((entry.get(kind) or {}).get(horizon) for kind in ("predictions", "low", "high"))
     if value is None:
@@ -405,7 +405,7 @@ def _with_interval(entry: Row, horizon: Any, unsure: bool) -> Html | None:
     return piece("interval", _precisely(value), ends, unsure)
 
 
-def _precisely(value: Any) -> str:
+def _precisely(value: float | None) -> str:
     """Five digits: predictions of a large number differ in the last ones."""
     if not known(value) or not 1e-4 <= abs(value) < 1e15 or value == int(value):
         return amount(value)
@@ -670,7 +670,9 @@ def _curves(page: NextingPage, plots: Plots) -> Row | None:
     return {"pieces": len(rows), "keys": keys, "options": options, "plot": drawing}
 
 
-def _all_signals(rows: Array, errors: Mapping[str, Array], places: list[int], horizon: Any, shade: float) -> Panel:
+def _all_signals(
+    rows: Array, errors: Mapping[str, Array], places: list[int], horizon: float | str, shade: float
+) -> Panel:
     mean = np.where(errors["mean"][places] > 0, errors["mean"][places], np.nan)
     ours, persistence = errors["ours"][places] / mean, errors["persistence"][places] / mean
     middles = [_medians(ours), _medians(persistence)]
@@ -691,7 +693,7 @@ def _medians(many: Array) -> list[float]:
     return [float(np.median(column)) if len(column) else math.nan for column in numbers]
 
 
-def _single_signal(rows: Array, errors: Mapping[str, Array], i: int, horizon: Any, shade: float) -> Panel:
+def _single_signal(rows: Array, errors: Mapping[str, Array], i: int, horizon: float | str, shade: float) -> Panel:
     lines = [
         Line(rows, errors["mean"][i], "running mean", "baseline", dash="dot", width=1.2),
         Line(rows, errors["persistence"][i], "persistence", "baseline", dash="dash"),
@@ -769,7 +771,7 @@ def _how_it_was_read(reading: Row) -> dict[str, Any]:
     return facts | {name.replace("_", " "): value for name, value in remaining.items()}
 
 
-def _hundredths(value: Any) -> str:
+def _hundredths(value: float | None) -> str:
     return f"{100 * value:.2f}%" if known(value) else NONE
 
 

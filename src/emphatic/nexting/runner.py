@@ -2,7 +2,7 @@
 
 A run has phases, each a function from a record to a record:
 
-    settings → ``open_log`` → Log → ``learn_log`` → Learned → ``score_log`` → Scored → ``write_results``
+    settings → ``open_log`` → OpenedLog → ``learn_log`` → Learned → ``score_log`` → Scored → ``write_results``
 
 The table is read through once, in blocks, to learn from; a file of text also once before, to count its rows, on which
 the default horizons and the warm-up depend. Predictions and readings are written in parts, through which scoring goes
@@ -37,10 +37,9 @@ from emphatic.nexting.learning import (
     Executor,
     Learned,
     LocalExecutor,
-    Log,
+    OpenedLog,
     Progress,
     checkpoint_file,
-    close_table,
     find_resumption,
     learn_log,
     make_features,
@@ -88,7 +87,7 @@ class NextingResult:
     rows: int
     seconds: dict[str, float]
     out: Path | None
-    _predictions: Any = field(default=None, repr=False)
+    _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
 
     @classmethod
@@ -140,7 +139,7 @@ class NextingResult:
 
 
 def run(
-    data: Any,
+    data: object,
     *,
     predict: str | Sequence[str] | None = None,
     horizons: float | str | Sequence[float | str] | None = None,
@@ -150,7 +149,7 @@ def run(
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
-    stepsize: Any = None,
+    stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
@@ -221,11 +220,11 @@ def run(
         return result if out is not None else result.in_memory()
 
 
-def silent(*_: Any) -> None:
+def silent(*_: object) -> None:
     """Says nothing."""
 
 
-def _config(stepsize: Any) -> Any:
+def _config(stepsize: str | Mapping[str, Any] | StepSize | None) -> str | Mapping[str, Any] | None:
     """How step sizes are found, as settings can hold it."""
     return stepsize.config() if isinstance(stepsize, StepSize) else stepsize
 
@@ -276,14 +275,14 @@ class Nexting:
         prepared: The Horde after ``begin``.
     """
 
-    source: Any
+    source: object
     settings: Settings
     out: Path
     progress: Progress = silent
     offline: bool = True
     announce: Announce = silent
     seconds: dict[str, float] = field(default_factory=dict)
-    opened: Log | None = None
+    opened: OpenedLog | None = None
     prepared: Horde | None = None
 
     #: Why no component answers are scored, where none are.
@@ -313,7 +312,7 @@ class Nexting:
         return result.summary
 
     @property
-    def log(self) -> Log:
+    def log(self) -> OpenedLog:
         """The log; RuntimeError before ``open``."""
         if self.opened is None:
             raise RuntimeError("The table has not been opened: call open() first.")
@@ -375,7 +374,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
     """
     with hold_folder(job.out), ExitStack() as stack:
         log = open_log(job.source, job.settings, job.progress)
-        stack.callback(close_table, log.table)
+        stack.callback(log.table.close)
         resumption = find_resumption(log, job.out, executor, resume, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.

@@ -20,14 +20,13 @@ from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import problems
-from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
+from emphatic.common.parts import PartStore
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, Tasks
 from emphatic.studies.grid import Grid, GridSettings, SweptRule, parse_numbers, settings
@@ -332,6 +331,10 @@ def _check_points(points: Sequence[int] | NDArray[np.int64], source: Source, eve
 # ---------------------------------------------------------------------- the work
 
 
+#: The kind of the parts of a sweep.
+_TASK = "task"
+
+
 class TaskStore:
     """The scores of finished tasks, by the number of their task; with a folder, also on the disk.
 
@@ -343,19 +346,20 @@ class TaskStore:
         self._scores: dict[int, Scores] = {}
         #: Time spent on them in all.
         self.seconds = 0.0
-        self._folder = None if out is None else out / UNFINISHED / identity[:16]
-        if self._folder is None:
+        self._store = None if out is None else PartStore(out / UNFINISHED / identity[:16])
+        if self._store is None:
             return
         if not resume:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in self._folder.glob("*.npz"):
-            try:
-                with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                    scores = Scores(*(arrays[name] for name in Scores._fields))
-                    self._add(int(path.stem), scores, float(arrays["seconds"]))
-            except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-                path.unlink()
+            shutil.rmtree(self._store.folder, ignore_errors=True)
+        self._store.folder.mkdir(parents=True, exist_ok=True)
+        # Tasks are finished in any order, and each is a result by itself: all parts that are complete count.
+        for number in self._store.starts(_TASK, "npz"):
+            arrays = self._store.read_arrays(_TASK, number)
+            if arrays is None or arrays.keys() != {*Scores._fields, "seconds"}:
+                self._store.path(_TASK, number, "npz").unlink()
+            else:
+                seconds = float(arrays.pop("seconds"))
+                self._add(number, Scores(**arrays), seconds)
 
     def _add(self, number: int, scores: Scores, seconds: float) -> None:
         self._scores[number] = scores
@@ -367,9 +371,8 @@ class TaskStore:
     def put(self, number: int, scores: Scores, seconds: float) -> None:
         """Store the scores of a task, which took ``seconds``."""
         self._add(number, scores, seconds)
-        if self._folder is not None:
-            with atomic_file(self._folder / f"{number:06d}.npz") as file:
-                np.savez(file, **scores._asdict(), seconds=seconds)
+        if self._store is not None:
+            self._store.write_arrays(_TASK, number, scores._asdict() | {"seconds": seconds})
 
     def __iter__(self) -> Iterator[Scores]:
         """The scores in the order of the tasks."""
@@ -377,10 +380,10 @@ class TaskStore:
 
     def remove(self) -> None:
         """Remove the folder: the plan is finished."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._store is not None:
+            shutil.rmtree(self._store.folder, ignore_errors=True)
             with suppress(OSError):  # tasks of another plan are there
-                self._folder.parent.rmdir()
+                self._store.folder.parent.rmdir()
 
 
 class _StepCount:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 import lzma
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -456,10 +456,79 @@ class Table:
             after_drop = np.concatenate([batch.column(AFTER_DROP).to_numpy(zero_copy_only=False) for batch in batches])
         return Block(row, values, time, labels, unreadable, infinite, numbers, after_drop)
 
+    def keep_first_rows(self, rows: int) -> Self:
+        """Keep the first rows in memory until something reads on: the source is not opened for each look at them.
+
+        Args:
+            rows: The number of rows, rounded up to whole batches.
+        """
+        self._source = _FirstRows(self._source, rows)
+        return self
+
+    def close(self) -> None:
+        """Let go of a source whose first rows are kept: a reader that reads ahead must not outlive the program."""
+        if isinstance(self._source, _FirstRows):
+            self._source.close()
+
     def clock(self) -> Clock | None:
         """A clock that knows this table's usual step from its first rows, or None without a time column."""
         joined = getattr(self._source, "joined", False)
         return None if self._first_times is None else Clock(self._first_times, joined)
+
+
+class _FirstRows:
+    """A source whose first batches, of ``rows`` rows or more, stay in memory until a reader reads on from them."""
+
+    def __init__(self, source: Source, rows: int) -> None:
+        self._source, self._rows = source, rows
+        self._opened: _Opened | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
+        """From row ``start`` on. A reader from row 0 begins with the batches in memory, and reads on from there."""
+        if start:
+            return iter(self._source.batches(names, start))
+        if self._opened is None or self._opened.unread is None or self._opened.names != names:
+            self._opened = _Opened(names, iter(self._source.batches(names, 0)))
+        return self._read(self._opened)
+
+    def close(self) -> None:
+        """Close the source, if no reader has read on from the first batches."""
+        opened, self._opened = self._opened, None
+        if opened is not None and isinstance(opened.unread, Generator):
+            opened.unread.close()
+
+    def _read(self, opened: _Opened) -> Iterator[pa.RecordBatch]:
+        at = rows = 0
+        while True:
+            if at < len(opened.batches):
+                batch = opened.batches[at]
+            elif opened.unread is None:  # another reader has read on from here
+                yield from self._source.batches(opened.names, rows)
+                return
+            elif rows >= self._rows:
+                unread, opened.unread, opened.batches = opened.unread, None, []
+                yield from unread
+                return
+            else:
+                batch = next(opened.unread, None)
+                if batch is None:
+                    return
+                opened.batches.append(batch)
+            yield batch
+            at += 1
+            rows += len(batch)
+
+
+@dataclass
+class _Opened:
+    """A source that was opened: its columns, the batches that are not read yet, and those in memory."""
+
+    names: tuple[str, ...]
+    unread: Iterator[pa.RecordBatch] | None
+    batches: list[pa.RecordBatch] = field(default_factory=list)
 
 
 def _idle(array: pa.Array) -> bool:
