@@ -24,6 +24,9 @@ __all__ = ["TrueOnlineETD"]
 class TrueOnlineETD:
     """``init``, ``learn`` and ``predict`` as in Sutton (2015).
 
+    Args:
+        n: The number of features.
+
     >>> learner = TrueOnlineETD(2)
     >>> learner.learn(0.1, 1.0, 0.9, np.array([1.0, 0.0]), 1.0, 0.5, np.array([0.0, 1.0]), 0.95)
     0.5
@@ -48,7 +51,21 @@ class TrueOnlineETD:
         phi_next: NDArray[np.float64],
         gamma_next: float,
     ) -> float:
-        """One step; alpha through rho are at t, the rest are at t+1. Returns δ."""
+        """One step, in the guide's order: alpha through rho are at t, the others at t+1.
+
+        Args:
+            alpha: α_t, the step size.
+            I: I_t, the interest.
+            lambda_: λ_t, the bootstrapping parameter.
+            phi: φ_t, the features (n,).
+            rho: ρ_t, the importance sampling ratio.
+            R: R_{t+1}, the reward.
+            phi_next: φ_{t+1}, the next features (n,).
+            gamma_next: γ_{t+1}, the discount.
+
+        Returns:
+            δ_t, the TD error.
+        """
         delta = R + gamma_next * self.theta @ phi_next - self.theta @ phi
         self.F = self.F + I  # F was ρ_{t−1} γ_t F_{t−1}; now it is F_t
         M = lambda_ * I + (1 - lambda_) * self.F
@@ -62,5 +79,9 @@ class TrueOnlineETD:
         return float(delta)
 
     def predict(self, phi: ArrayLike) -> float:
-        """θ·φ"""
+        """θ·φ
+
+        Args:
+            phi: φ, the features (n,).
+        """
         return float(self.theta @ np.asarray(phi))

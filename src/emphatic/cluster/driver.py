@@ -445,10 +445,14 @@ class Parcel(NamedTuple):
 class ClusterStatus:
     """How a run is going.
 
-    - ``shards``: how many there are; ``block``, ``rows``: the next block and the rows so far;
-    - ``steps_per_second``: rows a second since the stream began;
-    - ``lag``: blocks between the first and the last shard; ``restarts``: shards that were brought back;
-    - ``manifest``: the block from which another driver would go on.
+    Args:
+        shards: The number of shards.
+        block: The number of the next block.
+        rows: The rows so far.
+        steps_per_second: The rows per second since the stream began.
+        lag: The blocks between the first and the last shard.
+        restarts: The number of shards that were restarted.
+        manifest: The block from which another driver would resume.
     """
 
     shards: int

@@ -72,12 +72,14 @@ FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensor
 class NextingResult:
     """What ``run`` found.
 
-    - ``summary``: the scores, one dict per signal × horizon, as ``summary.json`` holds them;
-    - ``curves``: the learning curves, one dict for each of those, with the error in each of 20 pieces of the log;
-    - ``model``: the horde, to go on with (``observe``, ``run``) or to ``save``;
-    - ``settings``: all settings, those found from the data too;
-    - ``rows``: how many rows there were; ``seconds``: how long each stage took;
-    - ``out``: the folder that was written, or None.
+    Args:
+        summary: The scores, one dict per signal × horizon, as ``summary.json`` has them.
+        curves: The learning curves, one dict for each of those, with the error in each of 20 pieces of the log.
+        model: The horde, to continue with (``observe``, ``run``) or to ``save``.
+        settings: All settings, also those found from the data.
+        rows: The number of rows.
+        seconds: The seconds that each phase took.
+        out: The folder that was written, or None.
     """
 
     summary: list[dict[str, Any]]
@@ -124,7 +126,11 @@ class NextingResult:
         return replace(self, out=None, _predictions=_read_predictions(self.out), _page=page)
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The page, as HTML that is complete in itself; with a ``path``, it is also written there."""
+        """The page, as HTML that is complete in itself.
+
+        Args:
+            path: A file to write it to as well.
+        """
         page = self._page
         if page is None and self.out is not None:
             page = (self.out / "report.html").read_text("utf-8")
@@ -161,24 +167,35 @@ def run(
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
-    ``data`` is a frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
-    Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder; of these two, ``topics`` names the topics to read (default:
-    all). ``predict`` names the columns to predict (default: every numeric column), ``horizons`` how far ahead, in steps
-    or as durations such as "15min" (default: four, from two steps to a hundredth of the log). ``time`` is the time
-    column (False for none), ``delimiter`` that of CSV; both are found by default. ``sort`` sorts the rows
-    by time, and ``pivot="sensor,value"`` gives each sensor of a table in long format a column. ``stepsize`` is
-    how step sizes are found, a name or an object of ``emphatic.stepsizes`` (default: three rates, blended).
-    ``coverage`` is the share of returns that are to fall inside their prediction's interval (default: 0.8), and
-    ``false_alarm_rate`` the number of false alarms per row and signal at most (default: 0.0001). ``config``
-    has these and more settings (``rates``, ``rule``, ``features``, ``questions``) as a mapping or a TOML file; the
-    arguments override it.
-
     With ``out``, the four files of the command are written to that folder, and a run that was interrupted can be
-    resumed with ``resume=True``. A folder that holds results is refused, unless ``overwrite=True``. Without ``out``,
-    nothing is left on the disk; a temporary folder is used meanwhile, and the predictions are then held in memory.
-    ``offline=False`` skips the offline fit that the predictions are compared with. ``progress(phase, done, total)`` is
-    called now and then, with a total of 0 while it is not known; ``announce(text)`` once before learning begins, with
-    how many learners and features there are, and about how much memory and time they will take.
+    resumed. Without ``out``, no files remain; a temporary folder is used meanwhile, and the predictions are then held
+    in memory.
+
+    Args:
+        data: A frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
+            Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder.
+        predict: The columns to predict; default: every numeric column.
+        horizons: The averaging horizons, in steps or as durations such as "15min"; default: four, from two steps to a
+            hundredth of the log.
+        out: The folder to write to. A folder that holds results is refused, unless ``overwrite`` or ``resume``.
+        time: The time column, False for none; by default it is detected.
+        delimiter: The column separator of CSV; by default it is detected.
+        sort: Whether to sort the rows by time.
+        pivot: "sensor,value": the columns of a table in long format; each sensor then becomes a column. False reads the
+            rows as they are.
+        topics: The topics of a robot log to read; default: all.
+        stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
+            predictions are combined.
+        coverage: The target coverage of the intervals; default: 0.8.
+        false_alarm_rate: The target number of false alarms per row and signal; default: 0.0001.
+        config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
+            mapping or the path of a TOML file; the other arguments override it.
+        resume: Whether to continue the run that was interrupted in ``out``.
+        overwrite: Whether to replace the results in ``out``.
+        offline: Whether to compute the offline fit, with which the predictions are compared.
+        progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
+        announce: Called once before learning begins with a line about the number of learners and features, and the
+            expected memory and time.
 
     >>> import numpy as np
     >>> import emphatic

@@ -11,6 +11,9 @@ def exp(x: Any) -> Any:
     """e^x for −32 ≤ x ≤ 32, and e^±32 beyond: (e^{x/64})^64, by the series to x¹³/13!; exact to about 1e-14.
 
     Exactly 1 at 0. A library's exponential costs some 6 ns a weight, as it is called for one number at a time.
+
+    Args:
+        x: A number or an array.
     """
     y = min(max(x, -32.0), 32.0) * 0.015625
     s = 1.0 + y * (1.0 / 11.0) * (1.0 + y * (1.0 / 12.0) * (1.0 + y * (1.0 / 13.0)))
