@@ -167,18 +167,12 @@ class LineFormat:
             alarms = [["true" if raised else "false" for raised in row] for row in kinds["alarm"].tolist()]
         values = np.hstack(arrays)
         texts, width = _texts(values.reshape(-1)), values.shape[1]
-        return [
-            (
-                self._template
-                % (
-                    prediction.step,
-                    "null" if prediction.time is None else json.dumps(prediction.time),
-                    *texts[i * width : (i + 1) * width],
-                    *alarms[i],
-                )
-            ).encode()
-            for i, prediction in enumerate(predictions)
-        ]
+        lines = []
+        for i, prediction in enumerate(predictions):
+            time_text = "null" if prediction.time is None else json.dumps(prediction.time)
+            fields = (prediction.step, time_text, *texts[i * width : (i + 1) * width], *alarms[i])
+            lines.append((self._template % fields).encode())
+        return lines
 
     def _ordered(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values (B, Q) of all questions in the order of a line."""

@@ -1,7 +1,8 @@
 """The report of a run of ``emphatic nexting``: one page about what comes next and how well each signal was predicted.
 
-``ReportInput`` is what the run knows, ``NextingPage`` what the page shows, and ``nexting_page`` fills the template
-``nexting.html`` from it. A function here makes the tables or the plots of one section; the words are in the template.
+``render_report`` takes a log that has been scored. ``NextingPage`` is what the page shows, and ``nexting_page`` fills
+the template ``nexting.html`` from it. A function here makes the tables or the plots of one section; the words are in
+the template.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 from emphatic.common import versions
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
-from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import (
     NONE,
@@ -40,9 +40,8 @@ from emphatic.report.page import (
     time_table,
 )
 from emphatic.report.plots import Line, Panel, Plot
-from emphatic.tables import Clock
 
-__all__ = ["FILES", "NextingPage", "ReportInput", "nexting_page", "render_report"]
+__all__ = ["FILES", "NextingPage", "nexting_page", "render_report"]
 
 Array = NDArray[np.float64]
 Row = Mapping[str, Any]
@@ -68,172 +67,96 @@ PREDICTABLE = 0.5
 # ---------------------------------------------------------------------- from a run
 
 
-@dataclass(frozen=True)
-class ReportInput:
-    """What a finished run knows and its report needs.
+def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
+    """The whole page of a log that has been scored.
 
-    Attributes:
-        name: The table's name; its last part becomes the title.
-        settings: The settings, filled in.
-        signals: The names of the numeric columns.
-        categories: How many columns of words there are.
-        dated: Whether the time column holds dates; otherwise it holds numbers.
-        rows: How many rows were read.
-        span: The first and the last time; None where there is no time.
-        learners: How many there are.
-        features: The largest number of features that a learner has.
-        frozen: How many learners diverged and were frozen.
-        summary: The scores, as ``summary.json`` has them; the first may hold ``reading``.
-        curves: The errors along the log, one mapping a score.
-        plots: The signals to draw.
-        upcoming: The predictions from the last row.
-        worst: The largest errors.
-        alarms: The alarms with the highest scores.
-        constant: The signals that never change.
-        clock: The steps and gaps of the time column; None where there is no time.
-        missing: Of each signal, how many readings are missing and the longest run of them.
-        clipped: Of each source, how many values lay below and above its range.
-        unreadable: Of each signal, how many fields were no finite number.
-        ignored: The columns that were not used, and why.
-        broken: How many malformed lines were skipped.
-        seconds: How long each stage took.
+    Args:
+        scored: The scores, with the learners and the table that they are of.
+        seconds: How long each phase took.
     """
-
-    name: str
-    settings: Settings
-    signals: Sequence[str]
-    categories: int
-    dated: bool
-    rows: int
-    span: tuple[float | None, float | None]
-    learners: int
-    features: int
-    frozen: int
-    summary: Sequence[Row]
-    curves: Sequence[Row]
-    plots: Sequence[SignalPlot]
-    upcoming: Sequence[Row]
-    worst: Sequence[Row]
-    alarms: Sequence[Row]
-    constant: Sequence[str]
-    clock: Clock | None
-    missing: Mapping[str, tuple[int, int]]
-    clipped: Mapping[str, tuple[int, int]]
-    unreadable: Mapping[str, int]
-    ignored: Mapping[str, str]
-    broken: int
-    seconds: Mapping[str, float]
-
-    @classmethod
-    def of(cls, scored: Scored, seconds: Mapping[str, float]) -> ReportInput:
-        """What the report needs of a log that has been scored; ``seconds`` says how long each phase took."""
-        learned = scored.learned
-        log, counts, hold, makers = learned.log, learned.counts, learned.horde.hold, learned.horde.makers
-        table = log.table
-        held = zip(table.names, hold.missing, hold.longest, strict=True)
-        fields = zip(table.names, counts.unreadable, counts.infinite, strict=True)
-        return cls(
-            name=table.name,
-            settings=log.settings,
-            signals=list(table.names),
-            categories=len(table.categories),
-            dated=table.dated,
-            rows=log.rows,
-            span=scored.span,
-            learners=learned.learners,
-            features=max(maker.n for maker in makers),
-            frozen=learned.frozen,
-            summary=scored.summary,
-            curves=scored.curves,
-            plots=scored.plots,
-            upcoming=scored.upcoming,
-            worst=scored.worst,
-            alarms=scored.alarms,
-            constant=scored.constant,
-            clock=learned.clock,
-            missing={name: (int(missing), int(longest)) for name, missing, longest in held},
-            clipped={name: ends for maker in makers for name, ends in maker.clipped.items()},
-            unreadable={name: unreadable + infinite for name, unreadable, infinite in fields},
-            ignored=table.ignored | learned.unused_columns(),
-            broken=table.broken,
-            seconds=seconds,
-        )
-
-
-def render_report(record: ReportInput) -> str:
-    """The whole page of a finished run."""
-    settings, summary = record.settings, record.summary
+    learned, summary = scored.learned, scored.summary
+    settings, dated = learned.log.settings, learned.log.table.dated
     rule = "true online emphatic TD(λ)" if settings.rule == "true_online_etd" else settings.rule
-    learners = f"{count(record.learners, 'learner')} on {count(record.features, 'feature')}"
+    features = max(maker.n for maker in learned.horde.makers)
+    learners = f"{count(learned.learners, 'learner')} on {count(features, 'feature')}"
     errors = {"ours": "rmse", "persistence": "persistence", "mean": "mean"}
     return nexting_page(
         NextingPage(
-            title=record.name.replace("\\", "/").split("/")[-1],
-            intro=f"{_describe_span(record)} Learned online in one pass by {rule}: {learners}.",
+            title=learned.log.table.name.replace("\\", "/").split("/")[-1],
+            intro=f"{_describe_span(scored)} Learned online in one pass by {rule}: {learners}.",
             scores=summary,
-            curves={"rows": record.curves[0]["rows"]}
-            | {name: [curve[key] for curve in record.curves] for name, key in errors.items()},
-            signals=record.plots,
-            quality=_quality(record),
+            curves={"rows": scored.curves[0]["rows"]}
+            | {name: [curve[key] for curve in scored.curves] for name, key in errors.items()},
+            signals=scored.plots,
+            quality=_quality(scored),
             settings=settings.table(),
-            seconds=record.seconds,
+            seconds=seconds,
             versions=versions("pyarrow"),
-            upcoming=record.upcoming,
-            when=_moment(record, record.span[1]),
-            worst=_with_moments(record, record.worst),
+            upcoming=scored.upcoming,
+            when=_moment(dated, scored.span[1]),
+            worst=_with_moments(dated, scored.worst),
             reading=summary[0].get("reading", {}) if summary else {},
             files=FILES,
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
             toml=settings.toml(),
             coverage=settings.coverage,
-            alarms=_with_moments(record, record.alarms),
+            alarms=_with_moments(dated, scored.alarms),
             false_alarm_rate=settings.false_alarm_rate,
         )
     )
 
 
-def _describe_span(record: ReportInput) -> str:
+def _describe_span(scored: Scored) -> str:
     """From when to when, how many rows and which columns."""
-    begin, end = (_moment(record, time) for time in record.span)
-    signals = record.signals
+    log = scored.learned.log
+    begin, end = (_moment(log.table.dated, time) for time in scored.span)
+    signals, categories = log.table.names, len(log.table.categories)
     listed = ", ".join(signals[:8]) + (f" and {len(signals) - 8:,} more" if len(signals) > 8 else "")
-    words = f" and {count(record.categories, 'column')} of words" if record.categories else ""
+    words = f" and {count(categories, 'column')} of words" if categories else ""
     span = f"{begin} to {end}, " if begin and end else ""
-    return f"{span}{count(record.rows, 'row')}; {count(len(signals), 'signal')} ({listed}){words}."
+    return f"{span}{count(log.rows, 'row')}; {count(len(signals), 'signal')} ({listed}){words}."
 
 
-def _quality(record: ReportInput) -> dict[str, Any]:
-    quality: dict[str, Any] = {"rows": record.rows}
-    clock = record.clock
+def _quality(scored: Scored) -> dict[str, Any]:
+    """What was counted while the table was read and learned from."""
+    learned, table = scored.learned, scored.learned.log.table
+    clock, counts, hold = learned.clock, learned.counts, learned.horde.hold
+    quality: dict[str, Any] = {"rows": learned.log.rows}
     if clock is not None and np.isfinite(clock.step):
-        quality["usual step"] = format_duration(clock.step) if record.dated else f"{clock.step:g}"
+        quality["usual step"] = format_duration(clock.step) if table.dated else f"{clock.step:g}"
         quality["gaps"] = clock.gaps
-        quality["longest gaps"] = [(row, _when(record, begin), _when(record, end)) for row, begin, end in clock.longest]
+        longest = clock.longest
+        quality["longest gaps"] = [
+            (row, _when(table.dated, begin), _when(table.dated, end)) for row, begin, end in longest
+        ]
         quality["irregular steps"] = clock.irregular
         quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
-    quality["missing"] = {name: counts for name, counts in record.missing.items() if counts[0]}
-    quality["clipped"] = {name: counts for name, counts in record.clipped.items() if any(counts)}
-    quality["unreadable"] = {name: unreadable for name, unreadable in record.unreadable.items() if unreadable}
-    quality["constant"] = record.constant
-    quality["ignored columns"] = record.ignored
-    if record.broken:
-        quality["malformed lines skipped"] = record.broken
-    if record.frozen:
-        quality["learners frozen after diverging"] = record.frozen
+    missing = zip(table.names, hold.missing.tolist(), hold.longest.tolist(), strict=True)
+    quality["missing"] = {name: (absent, longest) for name, absent, longest in missing if absent}
+    clipped = (counts for maker in learned.horde.makers for counts in maker.clipped.items())
+    quality["clipped"] = {name: beyond for name, beyond in clipped if any(beyond)}
+    unreadable = zip(table.names, counts.unreadable, counts.infinite, strict=True)
+    quality["unreadable"] = {name: texts + infinite for name, texts, infinite in unreadable if texts + infinite}
+    quality["constant"] = scored.constant
+    quality["ignored columns"] = table.ignored | learned.unused_columns()
+    if table.broken:
+        quality["malformed lines skipped"] = table.broken
+    if learned.frozen:
+        quality["learners frozen after diverging"] = learned.frozen
     return quality
 
 
-def _with_moments(record: ReportInput, rows: Sequence[Row]) -> list[Row]:
-    return [{**row, "when": _moment(record, row["time"]) or f"row {row['row']:,}"} for row in rows]
+def _with_moments(dated: bool, rows: Sequence[Row]) -> list[Row]:
+    return [{**row, "when": _moment(dated, row["time"]) or f"row {row['row']:,}"} for row in rows]
 
 
-def _moment(record: ReportInput, time: float | None) -> str:
+def _moment(dated: bool, time: float | None) -> str:
     """A time as it is written on the page; "" if there is none."""
-    return "" if time is None or not np.isfinite(time) else _when(record, time)
+    return "" if time is None or not np.isfinite(time) else _when(dated, time)
 
 
-def _when(record: ReportInput, time: float) -> str:
-    if not record.dated:
+def _when(dated: bool, time: float) -> str:
+    if not dated:
         return f"{time:g}"
     return str(np.datetime64(int(time * 1000), "ms")).replace("T", " ").removesuffix(".000")
 

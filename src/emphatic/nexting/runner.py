@@ -435,7 +435,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     Returns:
         How long each phase took.
     """
-    from emphatic.nexting.report import ReportInput, render_report
+    from emphatic.nexting.report import render_report
 
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
@@ -444,7 +444,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     (store.folder / "summary").write_text(text, "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began
-    (store.folder / "report").write_text(render_report(ReportInput.of(scored, seconds)), "utf-8")
+    (store.folder / "report").write_text(render_report(scored, seconds), "utf-8")
     # The checkpoint comes last: until then the run can be resumed.
     for name in FILES:
         os.replace(store.folder / (name if name == "model.safetensors" else name.partition(".")[0]), out / name)
