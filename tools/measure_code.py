@@ -239,7 +239,8 @@ def small_modules(modules: list[Module]) -> Iterator[str]:
         for name in module.imported(names - {module.name}):
             importers[name].add(module.name)
     for module in modules:
-        left_alone = module.path.stem == "__init__" or module.is_kernel or module.package in ("rules", ".")
+        is_public = importers[module.name] == {module.name.partition(".")[0]}  # by the face of the whole package
+        left_alone = module.path.stem == "__init__" or module.is_kernel or module.package == "rules" or is_public
         if module.lines < SMALL and len(importers[module.name]) == 1 and not left_alone:
             yield f"{module.path} {module.lines} lines, only imported by {min(importers[module.name])}"
 
