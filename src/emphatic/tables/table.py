@@ -330,7 +330,8 @@ class Table:
             what = ", ".join(f"{c!r} ({signals.get(c, 'the time')})" for c in list(kinds)[:8])
             raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
         self.rows = source.rows
-        self._first_times = when.seconds(look) if when else None
+        # As it is before the first row: every pass through the table begins with a copy of it.
+        self._clock = Clock(when.seconds(look), getattr(source, "joined", False)) if when else None
 
     @property
     def broken(self) -> int:
@@ -419,10 +420,12 @@ class Table:
                 with reading(self.name, self._find_line):
                     block = self._block(row, batches_of_block)
                 block.gap = block.find_gaps(clock)
-                yield block
                 row += len(block)
+                yield block
+                del block, batches_of_block  # or they would stay in memory while the next rows are read
             if batch is None:
                 return
+            del batch
 
     def _block(self, row: int, batches: list[pa.RecordBatch]) -> Block:
         """Batches are converted one by one: their types may differ (text, where a batch did not keep to its type)."""
@@ -472,8 +475,7 @@ class Table:
 
     def clock(self) -> Clock | None:
         """A clock that knows this table's usual step from its first rows, or None without a time column."""
-        joined = getattr(self._source, "joined", False)
-        return None if self._first_times is None else Clock(self._first_times, joined)
+        return None if self._clock is None else self._clock.copy()
 
 
 class _FirstRows:
