@@ -35,8 +35,8 @@ VAGUE = frozenset(
 )
 #: The largest value that each measure may have; None: no limit, a figure for information.
 LIMITS: dict[str, float | None] = {
-    "modules": 170,
-    "code lines": 29_750,  # the aim is 28,000
+    "modules": None,  # a module is added for a new idea only
+    "code lines": None,
     "imports, % of code lines": 7.0,
     "vague names per 1,000 code lines": 5.0,
     "functions called number": 0,
