@@ -95,6 +95,7 @@ def test_summary_json_has_them(tmp_path: Path) -> None:
     assert score["last_but_one"]["rmse"] > score["persistence"]["rmse"] > 0.0
     assert 0.0 < score["mae"] < score["rmse"]
     assert list(score["offline"]) == ["rmse", "variance_explained", "mae"]
+    assert score["mean_return"]["rmse"] > score["offline"]["rmse"] > 0.0
 
 
 def test_without_other_packages_there_are_those_of_the_library() -> None:

@@ -34,7 +34,7 @@ from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList
 from emphatic.nexting.learning import Learned, LogRows, Progress, make_features, shares
-from emphatic.scores.baselines import ROOM, FirstHalf, OfflineFit, PlainAnswers
+from emphatic.scores.baselines import ROOM, FirstHalf, HindsightFit, PlainAnswers, find_baselines
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
 from emphatic.tables import Hold
@@ -506,14 +506,15 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.alarm, time)
-        fitted = np.full(rows.G.shape, np.nan) if fits is None else fits.add(rows)
+        fitted = {} if fits is None else fits.add(rows)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
         scores.add(rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known)
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
         sketches.add(rows, readings)
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
-    summary = scores.scores([SKIPPED] * len(plain.names) if fits is None else fits.reasons)
+    skipped = {name: [SKIPPED] * len(plain.names) for name in _hindsight_baselines()}
+    summary = scores.scores(skipped if fits is None else fits.reasons)
     _add_intervals(summary, intervals, learned.derived.intervals.calibrated)
     counts = alarms.counts()
     for score in summary:
@@ -604,26 +605,35 @@ class _Sketches:
         return [sketch.plot() for sketch in self._sketches]
 
 
+def _hindsight_baselines() -> dict[str, Callable[..., HindsightFit]]:
+    """The baselines that are fitted in hindsight, by name."""
+    return {name: baseline.fit for name, baseline in find_baselines().items() if baseline.fit is not None}
+
+
 class _Fits:
-    """The offline fits, one for the questions that share their features; ``batches`` say which are summed together."""
+    """The fits in hindsight, one for the questions that share their features; ``batches`` are summed together."""
 
     def __init__(self, plain: _Plain, learned: Learned, half: FirstHalf) -> None:
         self._plain, self._learned, self._half = plain, learned, half.half
         H = len(plain.horizons)
         self._fits = [
-            OfflineFit(learned.features(i).n, learned.log.rows, H, half.of(share), 2)
+            {
+                name: begin(learned.features(i).n, learned.log.rows, H, half.of(share), 2)
+                for name, begin in _hindsight_baselines().items()
+            }
             for i, share in enumerate(plain.shares)
         ]
         self._makers: dict[int, Features] = {}
         self._batch: Sequence[int] = ()
         self._answers = PlainAnswers(plain.gammas, len(plain.predict))
-        room = [fit.room for fit in self._fits]
+        room = [sum(fit.room for fit in fits.values()) for fits in self._fits]
         together: list[list[int]] = [[]]
         for i in range(len(room)):
             if together[-1] and sum(room[j] for j in together[-1]) + room[i] > ROOM:
                 together.append([])
             together[-1].append(i)
-        self.batches = [batch for batch in together for _ in range(max(self._fits[i].passes for i in batch))]
+        passes = [max(fit.passes for fit in fits.values()) for fits in self._fits]
+        self.batches = [batch for batch in together for _ in range(max(passes[i] for i in batch))]
 
     def begin(self, batch: Sequence[int]) -> None:
         """Another time through the rows, for these; the makers of the others stay where they are, at the half."""
@@ -631,21 +641,23 @@ class _Fits:
         self._makers |= {i: self._learned.features(i) for i in batch}
         self._answers = PlainAnswers(self._plain.gammas, len(self._plain.predict))
 
-    def add(self, rows: _Rows) -> Array:
+    def add(self, rows: _Rows) -> dict[str, Array]:
         """The next rows: sum those of the first half, predict those of the second (Q, B), NaN in the first."""
-        out = np.full(rows.G.shape, np.nan)
+        predictions = {name: np.full(rows.G.shape, np.nan) for name in _hindsight_baselines()}
         answers = self._answers(rows.held[:, self._plain.places])
         for i in self._batch if rows.start < self._half else self._makers:
             share = self._plain.shares[i]
             indices, values = make_features(self._makers[i], rows.readings, rows.held, rows.missing)
-            out[share] = self._fits[i].add(rows.start, indices, values, rows.G[share], answers[:, share])
-        return out
+            for name, fit in self._fits[i].items():
+                predictions[name][share] = fit.add(rows.start, indices, values, rows.G[share], answers[:, share])
+        return predictions
 
     @property
-    def reasons(self) -> list[str]:
-        """Why there is no fit, of each question; "" where there is."""
-        reasons = [""] * len(self._plain.names)
-        for fit, share in zip(self._fits, self._plain.shares, strict=True):
-            for q, reason in zip(share, fit.reasons, strict=True):
-                reasons[q] = reason
+    def reasons(self) -> dict[str, list[str]]:
+        """Why there is no fit, of each question; "" where there is. By the baseline's name."""
+        reasons = {name: [""] * len(self._plain.names) for name in _hindsight_baselines()}
+        for fits, share in zip(self._fits, self._plain.shares, strict=True):
+            for name, fit in fits.items():
+                for q, reason in zip(share, fit.reasons, strict=True):
+                    reasons[name][q] = reason
         return reasons
