@@ -48,6 +48,7 @@ EXPECTED = {
     "ClusterHorde.run with dropped rows": "it used to learn across dropped rows",
     "pipe that warms up": "one rule for the warm-up",
     "service that warms up": "one rule for the warm-up",
+    "service: /signals": "the warm-up that it states follows the same rule",
     "Horde.run without warm_up": "one rule for the warm-up",
     "nexting --help": "the default of --warm-up",
     "serve --help": "the default of --warm-up",
