@@ -241,7 +241,8 @@ class LeastSquares:
         from emphatic.learning import least_squares_kernels as kernels
 
         with self._guard:
-            if self._is_common and kernels.is_open(self._e, self._memory, self._phi_next):
+            # What a cut leaves in A is −γ'eφ'ᵀ of each learner: where that is 0, S is still the matrix of all.
+            if self._is_common and self._phi_next.any() and kernels.has_trace(self._e, self._memory):
                 self._split()
             self._e[:], self._Pe[:], self._memory[:] = 0.0, 0.0, 0.0
 
