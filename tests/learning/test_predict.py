@@ -44,7 +44,7 @@ def taught(engine: str, K: int | None = None, dtype: str = "float64", rule: str 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_several_are_the_values_of_one_at_a_time(engine: str, K: int | None, dtype: str) -> None:
     learner, rng = taught(engine, K, dtype), np.random.default_rng(4)
-    near = {"rtol": 1e-12, "atol": 1e-14} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-6}
+    near: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-14} if dtype == "float64" else {"rtol": 1e-5, "atol": 1e-6}
     for T in (0, 1, 3, 18):
         active, unit = rows_of(rng, T), rows_of(rng, T, values=False)
         for phi in (
