@@ -505,3 +505,22 @@ def test_expected_updates_of_the_rules_with_their_own_bootstrapping(rule: str, l
     extra = {"xi": xi} if rule == "abtd" else {}
     got, _ = expected_update(rule, chain, lambda_, THETAS, None, steps, **extra)
     np.testing.assert_allclose(got, b - THETAS @ A.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("rho_bar", [0.4, 1.0, 1.2, np.inf])
+def test_vtrace_stands_still_at_the_values_of_the_policy_that_its_bound_gives(rho_bar: float, lambda_: float) -> None:
+    """v of π_ρ̄ ∝ min(ρ̄μ, π), whatever λ, where features tell all states apart (Espeholt et al. 2018, eq. 3)."""
+    chain = replace(FIVE, pi=(0.25, 0.75), Phi=np.eye(FIVE.S))
+    both = np.minimum(rho_bar * np.array(chain.mu), chain.pi)
+    values = {}
+    for name, policy in (("bounded", both / both.sum()), ("target", np.array(chain.pi))):
+        ahead = np.eye(chain.S) - chain.P((policy[0], policy[1])) @ np.diag(chain.gamma)
+        values[name] = np.linalg.solve(ahead, np.full(chain.S, chain.R))
+    # One of the seven learners has the values; the others are beside them.
+    thetas = values["bounded"] + np.eye(7, chain.S, k=-1)
+    update, _ = expected_update("vtrace", chain, lambda_, thetas, None, 4, rho_bar=rho_bar)
+    assert np.abs(update[0]).max() < 1e-12
+    assert np.abs(update[1:6]).max(axis=1).min() > 1e-3
+    same = rho_bar == np.inf or np.allclose(both / both.sum(), chain.pi)
+    assert np.allclose(values["bounded"], values["target"]) == same
