@@ -645,8 +645,8 @@ class TensorInputs:
         if view.numel():
             low, high = bounds(rule, name)
             least, most = (float(end) for end in view.aminmax())
-            if most == math.inf == high and may_be_infinite(rule, name):
-                view, most = view.double().clamp(max=LARGEST), LARGEST
+            if most == math.inf and may_be_infinite(rule, name):
+                view, least, most = view.double().clamp(max=LARGEST), min(least, LARGEST), LARGEST
             if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
                 raise out_of_range(name, function, rule, view.cpu().numpy().astype(np.float64))
         return view.expand(T, K or 1)
