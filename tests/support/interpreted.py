@@ -232,9 +232,10 @@ def take_infinite_bounds() -> None:
         learner = Learner("vtrace", 4, 2, engine="cuda", dtype=dtype)
         made = learner.run(stream.Phi, **stream.parameters() | {"rho_bar": kind(bound)})
         assert relative_error(made, stream.expected("vtrace").predictions) < max(TOLERANCE[dtype], 1e-6)
-    for more in ({}, {"rho_bar": torch.tensor(np.inf)}):
+    parameters: dict[str, Any] = dict(unbounded.parameters())
+    for given in (parameters, parameters | {"rho_bar": torch.tensor(np.inf)}):
         learner = Learner("vtrace", 4, 2, engine="cuda")
-        made = learner.run(stream.Phi, **unbounded.parameters(), **more)
+        made = learner.run(stream.Phi, **given)
         assert relative_error(made, unbounded.expected("vtrace").predictions) < TOLERANCE["float64"]
     for bad in (torch.tensor(np.nan), torch.tensor([np.inf, -1.0]), torch.tensor([-np.inf, 1.0])):
         with pytest.raises(ValueError, match=r"'rho_bar' parameter of run must be 0 or more\. Got (nan|-1.0|-inf)"):
