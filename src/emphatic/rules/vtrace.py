@@ -19,7 +19,7 @@ from emphatic.rules import Rule, Scalars, Update
 
 
 def vtrace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
-    """e ← γλ min(ρ⁻, 1)e + φ;  θ ← θ + α min(ρ, ρ̄)δe"""
+    """e ← γλ min(ρ⁻, 1)e + φ;  θ ← θ + α min(ρ, rho_bar)δe"""
     alpha, I, lambda_, rho, gamma_next, delta, rho_bar = step
     gamma, rho_before = memory
     c = gamma * lambda_ * min(rho_before, 1.0)
