@@ -1,10 +1,10 @@
-"""Short calls: what a ``run`` of one step, a new learner, and ``learn`` for a small horde cost."""
+"""Short calls: a ``run`` of one step, a new learner, ``predict`` of several φ, and ``learn`` for a small horde."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -57,6 +57,60 @@ class ShortCalls:
                 call()
 
         return Side(calls, self.calls)
+
+
+@dataclass(frozen=True)
+class PredictSeveral:
+    """``predict`` of several φ at once, all checks on, beside three calls of ``predict`` and the work of all features.
+
+    That work is measured: a ``predict`` of one φ less one of a φ without features.
+    """
+
+    n: int
+    engine: str
+    active: int
+    counts: tuple[int, ...] = (3, 18)
+
+    @property
+    def name(self) -> str:
+        return f"predict of several φ, n = {self.n:,}, {self.engine}"
+
+    def learner(self) -> emphatic.Learner:
+        learner = emphatic.Learner(RULE, self.n, engine=self.engine)
+        learner.run(self.features(101), 1.0, 0.9, alpha=0.01, lambda_=0.9)
+        return learner
+
+    def features(self, count: int) -> Any:
+        rng = np.random.default_rng(count)
+        if self.engine == "dense":
+            return rng.normal(size=(count, self.n)) / np.sqrt(self.n)
+        return emphatic.Active(np.array([rng.choice(self.n, self.active, replace=False) for _ in range(count)]))
+
+    def gates(self) -> Iterator[Gate]:
+        learner = self.learner()
+        Phi = self.features(max(self.counts))
+        one_by_one = [learner.predict(phi) for phi in Phi]
+        yield gate(self.name, learner.predict(Phi), np.array(one_by_one))
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        learner, side = self.learner(), ShortCalls(self.n).side
+        small, none = learner, cast(Any, emphatic.Active(np.empty(0, np.int64)))
+        if self.engine == "dense":
+            small, none = emphatic.Learner(RULE, 1, engine="dense"), np.zeros(1)
+        Phi = self.features(max(self.counts))
+        phi = Phi[0]
+        sides = {"one": side(lambda: learner.predict(phi)), "none": side(lambda: small.predict(none))}
+        for count in self.counts:
+            several = Phi[:count]
+            sides[f"{count}"] = side(lambda several=several: learner.predict(several))  # type: ignore[misc]
+        µs = fastest(sides, effort.rounds, effort.seconds)
+        for count in self.counts:
+            budget = 3 * µs["one"] + count * max(0.0, µs["one"] - µs["none"])
+            yield Row(
+                f"predict of several φ (n = {self.n:,}, {self.engine})", f"{count} φ of {self.active} features",
+                gates=(self.name,), ours=µs[f"{count}"], alternative=budget, versus="three calls and n·k work",
+                ratio=µs[f"{count}"] / budget, at_most=1.0, note=f"{µs[f'{count}'] / µs['one']:.1f} calls of one φ",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.calls import LearnHorde, ShortCalls
+from benchmarks.calls import LearnHorde, PredictSeveral, ShortCalls
 from benchmarks.cases import Case, Effort, run_cases
 from benchmarks.dense import LearnDense, RunDense, RunLength
 from benchmarks.limits import Limits
@@ -32,6 +32,8 @@ def cases(quick: bool) -> Sequence[Case]:
         LearnDense(1_000, 10_000 // short, "float64", "φ from a log", at_least=4.5),
         LearnDense(100, 1_000, "float32", "φ in cache"),
         ShortCalls(100),
+        PredictSeveral(10_000, "sparse", 10),
+        PredictSeveral(100, "dense", 100),
         *(LearnHorde(100, 10, engine) for engine in ("dense", "sparse")),
         *(RunDense(n, T, at_least={100: 60, 1_000: 10}.get(n)) for n, T in lengths.items()),
         RunSparse(million, 100_000 // short, quick),

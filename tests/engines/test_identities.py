@@ -203,7 +203,7 @@ def test_lambda_next_is_lambda_unless_given(rule: str, engine: str) -> None:
 @pytest.mark.parametrize("rule", ["vtrace", "tree_backup"])
 def test_at_lambda_0_it_is_td(rule: str, engine: str) -> None:
     """λ = 0 at every step and I = 1; td's e has the factor ρ, which here stands before δ."""
-    for stream in streams(rule, lambda_=0.0):
+    for stream in streams(rule, lambda_=0.0, rho_bar=None):
         a, b = after(rule, engine, stream), after("td", engine, without_extra(stream))
         assert_alike(a, b)
         assert relative_error(stream.rho[-1][:, None] * a[0].e, b[0].e) < CLOSE
@@ -212,10 +212,34 @@ def test_at_lambda_0_it_is_td(rule: str, engine: str) -> None:
 @every_engine
 def test_vtrace_without_a_large_ratio_is_td(engine: str) -> None:
     """ρ ≤ 1 at every step and I = 1: nothing is clipped."""
-    for stream in streams("vtrace"):
+    for stream in streams("vtrace", rho_bar=None):
         small = changed(stream, rho=np.minimum(stream.rho, 1.0))
         assert relative_error(after("vtrace", engine, stream)[1], after("vtrace", engine, small)[1]) > 1e-2
         assert_alike(after("vtrace", engine, small), after("td", engine, small))
+
+
+@every_engine
+def test_vtrace_with_a_bound_of_the_ratio_is_vtrace_of_the_clipped_ratio(engine: str) -> None:
+    """ρ̄ ≥ 1 at every step: the traces are clipped at 1 in any case. With ρ̄ = 1 it is td of ratios clipped at 1."""
+    for stream in streams("vtrace", rho_bar=None):
+        for bound in (1.0, 1.3, np.random.default_rng(5).choice([1.0, 1.1, 1.7, np.inf], stream.R.shape)):
+            clipped = changed(stream, rho=np.minimum(stream.rho, bound))
+            bounded = after("vtrace", engine, changed(stream, rho_bar=bound))
+            assert_alike(bounded, after("vtrace", engine, clipped))
+            assert relative_error(bounded[1], after("vtrace", engine, stream)[1]) > 1e-3
+        small = changed(stream, rho=np.minimum(stream.rho, 1.0))
+        assert_alike(after("vtrace", engine, changed(stream, rho_bar=1.0)), after("td", engine, small))
+
+
+@every_engine
+def test_vtrace_with_a_bound_that_no_ratio_reaches_is_without_one_bit_for_bit(engine: str) -> None:
+    for stream in streams("vtrace", rho_bar=None):
+        unbounded = after("vtrace", engine, stream)
+        for bound in (np.inf, stream.rho.max(), 1e300, np.where(stream.rho > 1.0, np.inf, stream.rho)):
+            bounded = after("vtrace", engine, changed(stream, rho_bar=bound))
+            assert np.array_equal(bounded[1], unbounded[1])
+            assert np.array_equal(bounded[0].theta, unbounded[0].theta)
+            assert np.array_equal(bounded[0].e, unbounded[0].e)
 
 
 @every_engine
@@ -481,3 +505,22 @@ def test_expected_updates_of_the_rules_with_their_own_bootstrapping(rule: str, l
     extra = {"xi": xi} if rule == "abtd" else {}
     got, _ = expected_update(rule, chain, lambda_, THETAS, None, steps, **extra)
     np.testing.assert_allclose(got, b - THETAS @ A.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("rho_bar", [0.4, 1.0, 1.2, np.inf])
+def test_vtrace_stands_still_at_the_values_of_the_policy_that_its_bound_gives(rho_bar: float, lambda_: float) -> None:
+    """v of π_ρ̄ ∝ min(ρ̄μ, π), whatever λ, where features tell all states apart (Espeholt et al. 2018, eq. 3)."""
+    chain = replace(FIVE, pi=(0.25, 0.75), Phi=np.eye(FIVE.S))
+    both = np.minimum(rho_bar * np.array(chain.mu), chain.pi)
+    values = {}
+    for name, policy in (("bounded", both / both.sum()), ("target", np.array(chain.pi))):
+        ahead = np.eye(chain.S) - chain.P((policy[0], policy[1])) @ np.diag(chain.gamma)
+        values[name] = np.linalg.solve(ahead, np.full(chain.S, chain.R))
+    # One of the seven learners has the values; the others are beside them.
+    thetas = values["bounded"] + np.eye(7, chain.S, k=-1)
+    update, _ = expected_update("vtrace", chain, lambda_, thetas, None, 4, rho_bar=rho_bar)
+    assert np.abs(update[0]).max() < 1e-12
+    assert np.abs(update[1:6]).max(axis=1).min() > 1e-3
+    same = rho_bar == np.inf or np.allclose(both / both.sum(), chain.pi)
+    assert np.allclose(values["bounded"], values["target"]) == same

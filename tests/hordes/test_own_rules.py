@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from copy import deepcopy
 from pathlib import Path
@@ -62,7 +63,9 @@ def cart(rule: Any, features: Any = phi, **more: Any) -> Any:
     return LearnGVFs(gymnasium.make("CartPole-v1"), LEFT, features, rule=rule, alpha=0.05, engine="reference", **more)
 
 
-@pytest.mark.parametrize(("rule", "extra"), [("tree_backup", {}), ("abtd", {"xi": 1.5}), ("vtrace", {})])
+@pytest.mark.parametrize(
+    ("rule", "extra"), [("tree_backup", {}), ("abtd", {"xi": 1.5}), ("vtrace", {}), ("vtrace", {"rho_bar": 1.2})]
+)
 def test_rules_that_use_the_probabilities(rule: str, extra: dict[str, float]) -> None:
     """π and μ of every step are the policies' and the agent's; a learner with the log comes to the same weights."""
     env = cart(rule, record=True, **extra)
@@ -79,6 +82,30 @@ def test_rules_that_use_the_probabilities(rule: str, extra: dict[str, float]) ->
     assert np.array_equal(log["pi"][:, 1][taken], 0.5 * log["rho"][:, 1][taken])
     if rule == "abtd":
         assert set(log["mu"][taken, 1]) == {0.5}
+
+
+@pytest.mark.parametrize("rho_bar", [1.0, 1.5, math.inf, [1.0, math.inf], [math.inf, 1.5]])
+def test_a_bound_that_may_be_infinite_is_saved(rho_bar: float | list[float], tmp_path: Path) -> None:
+    """V-trace's ρ̄, which JSON cannot hold where it is infinite; each question has its own."""
+    rng = np.random.default_rng(0)
+    log = {"x": rng.normal(size=300), "a": rng.integers(0, 2, 300)}
+    policy = Policy({"0": 1.0}, column="a", behaviour={"0": 0.5, "1": 0.5})
+    questions = [GVF("x", gamma=gamma, lambda_=0.9, policy=policy) for gamma in (0.8, 0.7)]
+
+    def horde(**extra: Any) -> Horde:
+        bins = f.Features([f.Bias(), f.SoftBins("x", bins=4, range=(-3, 3))])
+        return Horde(questions, bins, rule="vtrace", engine="reference", **extra)
+
+    bounded, unbounded = horde(rho_bar=rho_bar), horde()
+    for learner in (bounded, unbounded):
+        learner.run(log)
+    bounded.save(tmp_path / "model.safetensors")
+    again = Horde.load(tmp_path / "model.safetensors")
+    predictions = bounded.run(log)
+    assert np.array_equal(again.run(log), predictions)
+    free = np.broadcast_to(np.asarray(rho_bar) == math.inf, 2)
+    same = (predictions == unbounded.run(log)).all(axis=0)
+    assert np.array_equal(np.broadcast_to(same, 2), free)
 
 
 @pytest.mark.parametrize("every", [1, 7])

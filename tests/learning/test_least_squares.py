@@ -252,6 +252,136 @@ def test_learners_that_no_longer_telescope_get_a_matrix_each(change: str) -> Non
         assert shared.steps_taken[k] == alone[k].steps_taken
 
 
+class Pieces:
+    """A random stream of K learners in pieces, with rows of zeros and breaks: a property of ``LeastSquares``.
+
+    Features are mostly small whole numbers, so that φ equals φ' of the step before by chance too. Most streams keep
+    λ = ρ = 1 and one I for all, so that the learners share a matrix until a trace crosses from φ' to another φ.
+    """
+
+    def __init__(self, seed: int) -> None:
+        rng = self._rng = np.random.default_rng(seed)
+        self.n, self.K = int(rng.integers(1, 5)), int(rng.integers(2, 5))
+        self.options: dict[str, Any] = {
+            "emphatic": bool(rng.random() < 0.3),
+            "ridge": float(rng.choice([0.1, 1.0, 5.0])),
+        }
+        self._zeros, self._breaks = rng.choice([0.0, 0.2, 0.6], 2)
+        self._gamma = rng.choice([0.0, 0.5, 0.8, 0.95, 1.0], self.K)
+        self._varying = rng.random() < 0.3
+        self.pieces = [self._piece(rng.random() < 0.1) for _ in range(rng.integers(1, 5))]
+
+    def _features(self, T: int) -> Array:
+        whole = self._rng.integers(-1, 3, size=(T, self.n)).astype(np.float64)
+        some = whole if self._rng.random() < 0.7 else self._rng.normal(size=(T, self.n))
+        return np.where(self._rng.random((T, 1)) < self._zeros, 0.0, some)
+
+    def _piece(self, other: bool) -> dict[str, Any]:
+        rng, T = self._rng, int(self._rng.integers(0, 9))
+        Phi, Phi_next = self._features(T + 1), self._features(T)
+        follows = rng.random(T) >= self._breaks
+        Phi_next[follows] = Phi[1:][follows]
+        gamma = np.where(rng.random((T, 1)) < 0.15, 0.0, self._gamma)
+        if self._varying:
+            gamma = np.where(rng.random((T, self.K)) < 0.3, 0.3, gamma)
+        each = rng.choice([0.5, 1.0], (3, T, self.K)) if other else np.ones((3, T, self.K))
+        each[2] *= rng.choice([0.0, 0.5, 1.0, 2.0], (T, 1), p=[0.15, 0.15, 0.6, 0.1])
+        names = dict(zip(("lambda_", "rho", "I"), each, strict=True))
+        self.cuts = [*getattr(self, "cuts", []), bool(rng.random() < 0.15)]
+        return {"Phi": Phi[:T], "Phi_next": Phi_next, "R": rng.normal(size=(T, self.K)), "gamma_next": gamma, **names}
+
+    def teach(self, learner: LeastSquares, k: int | slice, by_step: bool = False) -> list[tuple[Array, Array]]:
+        """θ and A after each piece, with the cuts; ``k`` selects the learners."""
+        states = []
+        for piece, cuts in zip(self.pieces, self.cuts, strict=True):
+            p = {name: array if name.startswith("Phi") else array[:, k] for name, array in piece.items()}
+            if by_step:
+                order = ("I", "lambda_", "Phi", "rho", "R", "Phi_next", "gamma_next")
+                for t in range(len(p["R"])):
+                    learner.learn(*(p[name][t] for name in order))
+            else:
+                learner.run(**p)
+            states.append((learner.theta, learner.A))
+            if cuts:
+                learner.cut()
+        return states
+
+
+def find_faults(pieces: Pieces) -> list[str]:
+    """Where K learners differ by more than 1e-8 from K single ones, of whatever neighbours have."""
+    faults = []
+    single = [pieces.teach(LeastSquares(pieces.n, **pieces.options), k) for k in range(pieces.K)]
+    for by_step in (False, True):
+        learner = LeastSquares(pieces.n, pieces.K, **pieces.options)
+        for at, (theta, A) in enumerate(pieces.teach(learner, slice(None), by_step)):
+            for k in range(pieces.K):
+                theta_alone, A_alone = single[k][at]
+                size = max(1.0, np.abs(A_alone).max())
+                if np.abs(A[k] - A_alone).max() > 1e-8 * size:
+                    faults.append(f"A of learner {k} after piece {at}")
+                # (next to a singular A, θ of either is rounding error)
+                size = max(1.0, np.abs(theta_alone).max())
+                if np.linalg.cond(A_alone) < 1e6 and np.abs(theta[k] - theta_alone).max() > 1e-8 * size:
+                    faults.append(f"θ of learner {k} after piece {at}")
+    return faults
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(400), pytest.param(range(400, 10_400), marks=pytest.mark.long)], ids=["some", "10,000"]
+)
+def test_learners_beside_others_are_those_alone_whatever_rows_are_zero_or_break(seeds: range) -> None:
+    faults = {seed: found for seed in seeds if (found := find_faults(Pieces(seed)))}
+    assert not faults
+
+
+def test_the_streams_share_a_matrix_and_leave_it() -> None:
+    """Else the property above would say little."""
+    ends = []
+    for seed in range(200):
+        pieces = Pieces(seed)
+        learner = LeastSquares(pieces.n, pieces.K, **pieces.options)
+        shared = []
+        for piece in pieces.pieces:
+            learner.run(**piece)
+            shared.append(learner._is_common)
+        ends.append((any(shared), shared[-1]))
+    assert sum(once for once, _ in ends) > 60
+    assert sum(once and not still for once, still in ends) > 20
+    assert sum(still for _, still in ends) > 20
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.9, 1.0])
+@pytest.mark.parametrize("emphasis", [False, True])
+def test_a_step_to_a_state_without_features_counts_for_the_step_after(emphasis: bool, gamma: float) -> None:
+    """φ' = 0 with γ' ≠ 0, and φ ≠ 0 in the next step: its trace is not empty, whatever φ' was."""
+    rng = np.random.default_rng(2)
+    Phi, R = rng.normal(size=(60, 3)), rng.normal(size=60)
+    Phi_next = np.vstack([Phi[1:], Phi[:1]])
+    Phi_next[19::20] = 0.0
+    both = LeastSquares(3, 2, emphatic=emphasis)
+    both.run(Phi, R, [0.3, gamma], Phi_next=Phi_next, lambda_=1.0)
+    for k, own in enumerate((0.3, gamma)):
+        alone = LeastSquares(3, emphatic=emphasis)
+        alone.run(Phi, R, own, Phi_next=Phi_next, lambda_=1.0)
+        np.testing.assert_allclose(both.theta[k], alone.theta, rtol=1e-10, atol=1e-12)
+    assert both.matrices == 2
+
+
+def test_a_cut_after_a_step_to_a_state_without_features_keeps_the_matrix_in_common() -> None:
+    """Nothing of the trace is in A then, and the cut forgets it."""
+    rng = np.random.default_rng(3)
+    Phi, R = rng.normal(size=(40, 3)), rng.normal(size=40)
+    Phi_next = np.vstack([Phi[1:], np.zeros((1, 3))])
+    both = LeastSquares(3, 2)
+    alone = [LeastSquares(3), LeastSquares(3)]
+    for _ in range(3):
+        for learner, gamma in ((both, np.array([0.5, 0.9])), (alone[0], 0.5), (alone[1], 0.9)):
+            learner.run(Phi, R, gamma, Phi_next=Phi_next, lambda_=1.0)
+            learner.cut()
+    assert both.matrices == 1
+    np.testing.assert_allclose(both.theta, [learner.theta for learner in alone], rtol=1e-10, atol=1e-12)
+
+
 def test_a_cut_after_an_episode_keeps_the_matrix_in_common() -> None:
     log = Telescoping(100, 4)
     log.gamma_next[49] = 0.0

@@ -300,14 +300,26 @@ def test_the_best_weights_cannot_be_improved(mdp: MDP) -> None:
 
 @given(mdps())
 def test_the_projected_bellman_error_is_that_of_a_projection(mdp: MDP) -> None:
-    """‖Π(T^λv − v)‖² with Π the weighted projection onto what the features can represent."""
+    """‖Π(T^λv − v)‖² with Π the weighted projection onto what the features can represent, and weights of sum 1."""
     theta, weight = np.ones(mdp.n), np.sqrt(mdp.d_mu * mdp.I)
     v = mdp.Phi @ theta
     ahead, error = mdp.r_pi + mdp.P_pi @ (mdp.gamma * v) - v, np.zeros(mdp.S)
     for _ in range(1000):
         error = ahead + mdp.P_pi @ (mdp.gamma * mdp.lambda_ * error)
     projected = mdp.Phi @ np.linalg.pinv(weight[:, None] * mdp.Phi) @ (weight * error)
-    assert mdp.mspbe(theta) == near(((weight * projected) ** 2).sum(), rel=1e-6, abs=1e-9)
+    assert mdp.mspbe(theta) == near(np.average(projected**2, weights=weight**2), rel=1e-6, abs=1e-9)
+
+
+@given(mdps(), st.floats(1e-3, 1e3))
+def test_errors_are_averages_that_do_not_depend_on_the_unit_of_interest(mdp: MDP, factor: float) -> None:
+    """With I and with any multiple of it; and with tabular features the projected error is the Bellman error's mean."""
+    theta, scaled = np.linspace(-1.0, 1.0, mdp.n), mdp.replace(I=mdp.I * factor)
+    for error, same in ((mdp.msve, scaled.msve), (mdp.rmsve, scaled.rmsve), (mdp.mspbe, scaled.mspbe)):
+        assert same(theta) == near(error(theta), rel=1e-6, abs=1e-9)
+    tabular = mdp.replace(Phi=np.eye(mdp.S), lambda_=0.0)
+    values = np.linspace(-1.0, 1.0, mdp.S)
+    bellman = tabular.r_pi + tabular.P_pi @ (tabular.gamma * values) - values
+    assert tabular.mspbe(values) == near(np.average(bellman**2, weights=tabular.objective), rel=1e-6, abs=1e-9)
 
 
 @given(mdps(on_policy=True))
@@ -608,6 +620,8 @@ def test_rules_without_a_known_fixed_point_are_refused() -> None:
         mdp.mspbe(1.0)
     with pytest.raises(ValueError, match=r"'d' parameter of msve must not be 0 in every state"):
         mdp.msve([0.0] * 3, d=0.0)
+    with pytest.raises(ValueError, match=r"'I' parameter of MDP must be above 0 in a state that behaviour visits"):
+        mdp.replace(I=0.0).mspbe([0.0] * 3)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ t + 1, ρ⁻ is that of t − 1 and 0 before the first step; δ = R + γ'θ·φ'
 
 from __future__ import annotations
 
+import math
+
 from tests.support.sequence import Array, Result, Sequence, Step, follow
 
 
@@ -176,11 +178,12 @@ def tree_backup(s: Sequence) -> Result:
 
 
 def vtrace(s: Sequence) -> Result:
-    """V-trace(λ) (Espeholt et al. 2018): e ← γλ min(ρ⁻, 1)e + φ;  θ ← θ + αρδe."""
+    """V-trace(λ) (Espeholt et al. 2018): e ← γλ min(ρ⁻, 1)e + φ;  θ ← θ + α min(ρ, ρ̄)δe, with ρ̄ = ∞ if not given."""
+    rho_bar = [math.inf] * s.T if s.rho_bar is None else s.rho_bar
 
     def update(t: int, u: Step, theta: Array, e: Array) -> tuple[Array, ...]:
         e = u.gamma * u.lambda_ * min(u.rho_before, 1.0) * e + u.phi
-        return theta + u.alpha * u.rho * u.delta(theta) * e, e
+        return theta + u.alpha * min(u.rho, rho_bar[t]) * u.delta(theta) * e, e
 
     return follow(s, "theta e", update)
 

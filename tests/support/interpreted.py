@@ -6,6 +6,7 @@ TRITON_INTERPRET=1 python -m tests.support.interpreted follow_the_equations td g
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -211,12 +212,34 @@ def take_other_arrays() -> None:
         assert relative_error(np.from_dlpack(made.cpu()), expected.predictions) < 1e-10
         assert learner.predict(kind(stream.Phi[0])).shape == (2,)
         assert learner.predict(kind(stream.Phi)).shape == (18, 2)
+    take_infinite_bounds()
     for bad in (Foreign(stream.Phi, device=2), torch.ones((18, 6), dtype=torch.complex64)):
         with pytest.raises(ValueError, match="'Phi' parameter of run must be"):
             learner.run(bad, 1.0, 0.9, alpha=0.1)
     short = {"R": 1.0, "gamma_next": torch.ones(17, 1), "alpha": 0.0}
     with pytest.warns(emphatic.UndiscountedWarning):
         learner.run(stream.Phi, **short)
+
+
+def take_infinite_bounds() -> None:
+    """A parameter that may be infinite, in arrays of every kind and as a number."""
+    stream = make(6, 5, 4, 2, rule="vtrace")
+    bound, unbounded = stream.extra["rho_bar"], replace(stream, extra={})
+    assert np.isinf(bound).any()
+    assert (stream.rho > bound).any()
+    kinds: dict[Any, str] = {np.asarray: "float64", Foreign: "float32", torch.tensor: "float64", np.float32: "float32"}
+    for kind, dtype in kinds.items():
+        learner = Learner("vtrace", 4, 2, engine="cuda", dtype=dtype)
+        made = learner.run(stream.Phi, **stream.parameters() | {"rho_bar": kind(bound)})
+        assert relative_error(made, stream.expected("vtrace").predictions) < max(TOLERANCE[dtype], 1e-6)
+    parameters: dict[str, Any] = dict(unbounded.parameters())
+    for given in (parameters, parameters | {"rho_bar": torch.tensor(np.inf)}):
+        learner = Learner("vtrace", 4, 2, engine="cuda")
+        made = learner.run(stream.Phi, **given)
+        assert relative_error(made, unbounded.expected("vtrace").predictions) < TOLERANCE["float64"]
+    for bad in (torch.tensor(np.nan), torch.tensor([np.inf, -1.0]), torch.tensor([-np.inf, 1.0])):
+        with pytest.raises(ValueError, match=r"'rho_bar' parameter of run must be 0 or more\. Got (nan|-1.0|-inf)"):
+            learner.run(stream.Phi, **stream.parameters() | {"rho_bar": bad})
 
 
 def use_devices_and_arrays(path: str) -> None:

@@ -39,6 +39,7 @@ class Sequence:
     pi: Array | None = None
     mu: Array | None = None
     xi: Array | None = None
+    rho_bar: Array | None = None
 
     @property
     def T(self) -> int:

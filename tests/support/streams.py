@@ -12,6 +12,7 @@ however long the stream. A rule's own parameters (β, λ', κ, π, μ, ξ) chang
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -203,7 +204,7 @@ def scaled_alpha(a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: A
 
 
 #: A rule's own parameters that may be left out.
-OPTIONAL = ("beta", "lambda_next", "kappa")
+OPTIONAL = ("beta", "lambda_next", "kappa", "rho_bar")
 
 
 def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: str) -> Stream:
@@ -225,6 +226,7 @@ def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: st
         "pi": drawn(0.0, 1.0, 0.0, 1.0),
         "mu": drawn(0.05, 1.0, 1.0),
         "xi": drawn(0.0, 3.0, 0.0, 1.0, 2.0),
+        "rho_bar": drawn(0.0, 2.0, 0.0, 1.0, math.inf),
     }
     traits = emphatic.rules.get(rule)
     extra = {name: own[name] for name in traits.extra if given == "all" or name not in OPTIONAL}

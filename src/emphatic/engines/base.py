@@ -315,8 +315,11 @@ class Engine(ABC):
     def nbytes(self) -> int:
         """Bytes of state."""
 
-    def predictor(self) -> Callable[[Any], float] | None:
-        """A function of one φ that returns θ·φ, or NaN if anything is invalid; None as for ``stepper``."""
+    def predictor(self) -> Callable[[Any], float | NDArray[Any]] | None:
+        """A function of one φ or several that returns θ·φ; None as for ``stepper``.
+
+        For several it is an array of numbers that are all finite; for both NaN if anything is invalid.
+        """
         return None
 
     def room(self, T: int) -> Any:

@@ -24,7 +24,7 @@ from emphatic.common.names import show
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
-from emphatic.learning import checkpoint
+from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner, join
 from emphatic.learning.returns import UndiscountedWarning
@@ -942,7 +942,10 @@ class Horde(BlockLearner):
             "scaled": setup.scaled,
             "centred": setup.centred,
             "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
-            "extra": {name: np.asarray(p, np.float64).tolist() for name, p in setup.extra.items()},
+            # (JSON has no infinity; for learners the largest number is the same)
+            "extra": {
+                name: np.minimum(p, inputs.LARGEST, dtype=np.float64).tolist() for name, p in setup.extra.items()
+            },
             "rows": self._rows,
             "hold": self._hold.state(),
             "counts": evaluator.counts,

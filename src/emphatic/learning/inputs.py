@@ -357,13 +357,14 @@ def resolve(
     for name in rule.extra:
         default = rule.defaults.get(name)
         if name in extra:
-            resolved.append(read(name, extra[name]))
+            unlimited = default == math.inf and extra[name].__class__ is float and extra[name] == math.inf
+            resolved.append(read(name, LARGEST if unlimited else extra[name]))
         elif default == "eta":
             resolved.append(product(read("eta", extra["eta"]), resolved[0]) if "eta" in extra else resolved[0])
         elif isinstance(default, str):
             resolved.append(resolved[rule.parameters.index(default)])
         elif default is not None:
-            resolved.append(read(name, default))
+            resolved.append(read(name, min(default, LARGEST)))
         else:
             raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
     return resolved
@@ -491,7 +492,9 @@ def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value
         with np.errstate(over="ignore"):
             view = view.astype(np.float64)
     if view.size and not _within(view, *bounds(rule, name)):
-        raise out_of_range(name, function, rule, view)
+        view = np.minimum(view, LARGEST) if may_be_infinite(rule, name) else view
+        if not _within(view, *bounds(rule, name)):
+            raise out_of_range(name, function, rule, view)
     return view if view.shape == (T, K or 1) else np.broadcast_to(view, (T, K or 1))
 
 
@@ -521,6 +524,11 @@ def bounds(rule: AnyRule, name: str) -> tuple[float, float]:
     return rule.ranges.get(name) or RANGES.get(name, (-math.inf, math.inf))
 
 
+def may_be_infinite(rule: AnyRule, name: str) -> bool:
+    """Whether this parameter may be infinite: engines, which take finite numbers, get the largest float64 for it."""
+    return rule.defaults.get(name) == math.inf
+
+
 def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float64]) -> ValueError:
     """The error for a parameter outside its range; it names the first such number."""
     low, high = bounds(rule, name)
@@ -534,7 +542,7 @@ def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float
     elif low == -math.inf:
         wanted = "finite"
     elif high == math.inf:
-        wanted = f"{low:g} or more, and finite"
+        wanted = f"{low:g} or more" + ("" if may_be_infinite(rule, name) else ", and finite")
     return refusal(name, function, f"be {wanted}", f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
 
 
@@ -637,6 +645,8 @@ class TensorInputs:
         if view.numel():
             low, high = bounds(rule, name)
             least, most = (float(end) for end in view.aminmax())
+            if most == math.inf and may_be_infinite(rule, name):
+                view, least, most = view.double().clamp(max=LARGEST), min(least, LARGEST), LARGEST
             if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
                 raise out_of_range(name, function, rule, view.cpu().numpy().astype(np.float64))
         return view.expand(T, K or 1)

@@ -93,7 +93,7 @@ class Learner:
     """
 
     _stepper: Step | None
-    _predictor: Callable[[Any], float] | None
+    _predictor: Callable[[Any], Any] | None
 
     __slots__ = (
         "_K",
@@ -375,7 +375,7 @@ class Learner:
             if value_at is not None and (plain or phi.__class__ is Active):
                 try:
                     value = value_at(phi)
-                    if math.isfinite(value):
+                    if value.__class__ is _plain or math.isfinite(value):
                         return value
                 except Exception:
                     pass

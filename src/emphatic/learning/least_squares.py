@@ -10,7 +10,8 @@ Morrison's formula), so that a step takes n² operations and not n³:
 
     k = Pe / (f + (φ − γ'φ')ᵀPe),   θ ← θ + δk,   P ← (P − k (φ − γ'φ')ᵀP) / f
 
-Where λ = 1 and ρ = 1 the sum telescopes: A = S − γ' e φ'ᵀ at the last step with S = ridge · 𝟙 + Σ I φφᵀ, whatever γ.
+Where λ = 1 and ρ = 1, and φ of a step is φ' of the step before or γ'e before it is 0, the sum telescopes:
+A = S − γ' e φ'ᵀ at the last step with S = ridge · 𝟙 + Σ I φφᵀ, whatever γ. (Any other step adds γ'e(φ − φ'⁻)ᵀ to A.)
 Learners with different γ then have S and its inverse P in common, and θ = Pb + Pe γ'φ'·Pb / (1 − γ'φ'·Pe): the
 prediction stands for what is not known of the return. Pb and Pe are kept: a step takes n² + nK operations, not Kn².
 
@@ -63,9 +64,10 @@ class LeastSquares:
     """K learners by least squares, LSTD(λ) or with ``emphatic`` ELSTD(λ); K=None is a single one without the K axis.
 
     Learners that share λ, γ, ρ and I share one matrix as well, and differ in R only. So do learners with different γ
-    whose λ and ρ have been 1 from the first step on, with a common I, without forgetting, and where φ follows φ'. From
-    the first step on in which that does not hold, or where ridge or forgetting are (K,), each has its own. A matrix
-    takes 16 n² bytes and about 8 n² operations a step (``nbytes``, ``matrices``).
+    whose λ and ρ have been 1 from the first step on, with a common I, without forgetting, and where φ of each step is
+    φ' of the step before, or the trace is empty (γ'e = 0). From the first step on in which that does not hold, or where
+    ridge or forgetting are (K,), each has its own. A matrix takes 16 n² bytes and about 8 n² operations a step
+    (``nbytes``, ``matrices``).
 
     >>> import numpy as np
     >>> learner = LeastSquares(1, ridge=1e-9)
@@ -241,7 +243,8 @@ class LeastSquares:
         from emphatic.learning import least_squares_kernels as kernels
 
         with self._guard:
-            if self._is_common and kernels.is_open(self._e, self._memory, self._phi_next):
+            # What a cut leaves in A is −γ'eφ'ᵀ of each learner: where that is 0, S is still the matrix of all.
+            if self._is_common and self._phi_next.any() and kernels.has_trace(self._e, self._memory):
                 self._split()
             self._e[:], self._Pe[:], self._memory[:] = 0.0, 0.0, 0.0
 

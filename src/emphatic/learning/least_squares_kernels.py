@@ -139,13 +139,12 @@ def steps(
 
 
 @register_jitable
-def is_open(e: Floats, memory: Floats, last: Floats) -> bool:
-    """Whether γ' e φ'ᵀ is not 0 for some learner."""
-    found = False
+def has_trace(e: Floats, memory: Floats) -> bool:
+    """Whether γ'e is not 0 for some learner, so that the next step adds γ'e (φ − φ' of the step before)ᵀ to its A."""
+    traced = False
     for k in range(len(e)):
-        if memory[k, GAMMA] != 0.0 and e[k].any():
-            found = True
-    return found and bool(last.any())
+        traced = traced or (memory[k, GAMMA] != 0.0 and e[k].any())
+    return traced
 
 
 @jit_for((_f2, _f2, _f2, _f1, _f2))
@@ -185,7 +184,7 @@ def common_steps(
         follows = True
         for i in range(n):
             follows = follows and Phi[t, i] == last[i]
-        if not follows and is_open(e, memory, last):
+        if not follows and has_trace(e, memory):
             return t, APART, 0
         g = record_step(
             t, Phi, Phi_next, parameters, R, theta, e, memory, frozen, predictions, weights, every, skip, delta

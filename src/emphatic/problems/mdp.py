@@ -366,16 +366,19 @@ class MDP:
         return float(error) if error.ndim == 0 else error
 
     def mspbe(self, theta: ArrayLike) -> float:
-        """The mean squared projected Bellman error (b − Aθ)ᵀ(Φᵀ diag(d_μ·I) Φ)⁻¹(b − Aθ), A and b being td's.
+        """The mean squared projected Bellman error (b − Aθ)ᵀ(Φᵀ diag(d_μ·I) Φ)⁻¹(b − Aθ) / Σ d_μ·I, A and b being td's.
 
-        It is 0 at td's fixed point. Sutton, Maei et al. (2009).
+        It is a mean as ``msve`` is: that of the squared projection of T^λv − v, v = Φθ, under d_μ·I. It is 0 at td's
+        fixed point. Sutton, Maei et al. (2009), where I = 1 and so Σ d_μ·I = 1.
 
         Args:
             theta: Weights (n,).
         """
         gap = self.b_vector("td") - self.A_matrix("td") @ check_weights(theta, self.n, "mspbe")
+        if not self.objective.any():
+            raise refusal("I", "MDP", "be above 0 in a state that behaviour visits, for mspbe", "0 in all of them")
         C = self.Phi.T * self.objective @ self.Phi
-        return float(gap @ np.linalg.lstsq(C, gap, rcond=None)[0])
+        return float(gap @ np.linalg.lstsq(C, gap, rcond=None)[0] / self.objective.sum())
 
     @property
     def probe(self) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -178,8 +178,8 @@ def _check_defaults(rule: AnyRule) -> None:
         value = defaults.get(name)
         if name not in defaults or (isinstance(value, str) and (value == "eta" or value in known)):
             pass
-        elif not _is_number(value):
-            wanted = "be finite numbers, 'eta', or names of parameters that come before"
+        elif not _is_number(value) and value != math.inf:  # (a parameter whose default is infinite may be infinite)
+            wanted = "be finite numbers, infinity, 'eta', or names of parameters that come before"
             raise refusal(rule.name, "defaults", wanted, f"{value!r} for {name!r}")
         known.append(name)
 

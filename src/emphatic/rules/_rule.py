@@ -31,7 +31,8 @@ class Rule(RuleTraits):
         memory: The names of the scalars that it remembers.
         extra: Its parameters besides α, I, λ, ρ and γ'.
         defaults: The values of extra parameters that are not passed: a number, the name of another parameter, or
-            "eta": the second step size β = eta·α, with eta another keyword (1 by default).
+            "eta": the second step size β = eta·α, with eta another keyword (1 by default). A parameter whose default is
+            infinite may be infinite; the function is then called with the largest float64 in its place.
         interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
         paper: Where the rule is from, for the table of rules.
         extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.

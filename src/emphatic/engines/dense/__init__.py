@@ -11,6 +11,7 @@ outputs.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -207,12 +208,22 @@ class Dense(ArrayEngine):
         return super().nbytes + self._work.nbytes
 
 
-def _predictor(engine: ArrayEngine) -> Callable[[NDArray[Any]], float] | None:
+def _predictor(engine: ArrayEngine) -> Callable[[Any], float | NDArray[Any]] | None:
     """θ·φ of a single learner."""
     if engine.K > 1:
         return None
-    theta = engine.X[0, 0]
-    return lambda phi: float(phi @ theta) if phi.shape == theta.shape else np.nan
+    theta, n = engine.X[0, 0], engine.n
+
+    def predict(phi: Any) -> float | NDArray[Any]:
+        shape = phi.shape
+        if shape == theta.shape:
+            return float(phi @ theta)
+        if len(shape) != 2 or shape[1] != n or not phi.flags.c_contiguous:
+            return np.nan
+        values: NDArray[Any] = phi.dot(theta)  # (as ``@`` it would warn of what is not finite)
+        return values if math.isfinite(values.dot(values)) else np.nan
+
+    return predict
 
 
 @functools.cache

@@ -63,6 +63,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
         "run": (*state, scalars, *rows, *rows, parameters, types.Array(getattr(types, dtype), 2, "C"), flat),
         "settle_all": state,
         "predict_one": (*state, index, value),
+        "predict_rows": (*state, *(types.Array(kind, 2, "A", readonly=True) for kind in (i8, f8)), flat),
         "predict": (*state, *rows, scalars),
     }
     return compiled.kernel(module, name, *signature[name])
@@ -110,10 +111,22 @@ class Sparse(Engine):
         return learn
 
     def predictor(self) -> Any:
-        value = functools.partial(self._compiled("predict_one"), *self._state)
-        if compiled.interpreted():  # (compiled, it refuses arrays of two dimensions itself)
-            return lambda phi: value(phi.indices, phi.values) if phi.indices.ndim == 1 else math.nan
-        return lambda phi: value(phi.indices, phi.values)
+        predict_one, state, dtype = (
+            functools.partial(self._compiled("predict_one"), *self._state),
+            self._state,
+            self.dtype,
+        )
+
+        def predict(phi: Row) -> float | NDArray[Any]:
+            indices = phi.indices
+            if indices.ndim == 1:
+                value: float = predict_one(indices, phi.values)
+                return value
+            values = np.empty(len(indices))
+            fine = self._compiled("predict_rows")(*state, indices, phi.values, values)
+            return values.astype(dtype, copy=False) if fine else math.nan
+
+        return predict
 
     def take(
         self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch

@@ -295,6 +295,21 @@ def predict_one(
     return value_of(columns, scale, epoch, table, index, value, 0, index.shape[0])
 
 
+def predict_rows(
+    columns: Columns, scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats, out: Floats
+) -> bool:
+    """θ·φ for every row of ``index`` and ``value``; False if these are not features of n, or θ·φ is not finite."""
+    fine = value.shape == index.shape
+    for t in range(out.shape[0]):
+        for a in range(index.shape[1]):
+            fine = fine and -1 <= index[t, a] < columns.shape[0] and abs(value[t, a]) <= LIMIT
+        if not fine:
+            return False
+        out[t] = value_of(columns, scale, epoch, table, index[t], value[t], 0, index.shape[1])
+        fine = abs(out[t]) <= LIMIT
+    return bool(fine)
+
+
 def predict(
     columns: Columns, scale: Floats, epoch: Integers, table: Floats, start: Integers, index: Integers, value: Floats,
     out: Floats,

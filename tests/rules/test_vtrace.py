@@ -1,0 +1,117 @@
+"""V-trace's bound ρ̄ as a parameter: its default, what is accepted and refused, step by step and by every method."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from emphatic import Learner, Rule, rules
+from tests.support.streams import make, relative_error
+
+ENGINES = emphatic.engines.available()
+pytestmark = pytest.mark.plain
+BOUNDS = [0.0, 0.4, 1.0, 1.7, math.inf]
+
+
+@pytest.mark.parametrize("K", [None, 3])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_steps_with_any_bound_are_those_of_a_run(engine: str, K: int | None) -> None:
+    """As a Python number, a NumPy number and an array, constant and changing from step to step."""
+    stream = make(3, 40, 6, K, rule="vtrace")
+    bounds: list[Any] = [*BOUNDS, stream.extra["rho_bar"], np.where(stream.rho > 1.0, math.inf, 0.5)]
+    for bound in bounds:
+        given = replace(stream, extra={"rho_bar": np.broadcast_to(bound, stream.R.shape)})
+        expected = given.expected("vtrace")
+        together, by_step = (Learner("vtrace", 6, K, engine=engine) for _ in range(2))
+        predictions = together.run(stream.Phi, **stream.parameters() | {"rho_bar": bound})
+        assert relative_error(predictions, expected.predictions) < 1e-9
+        p = given.parameters()
+        order = ("alpha", "I", "lambda_", "Phi", "rho", "R", "Phi_next", "gamma_next")
+        for t in range(40):
+            columns = {name: p[name][t] for name in p} | {"Phi": stream.Phi[t], "Phi_next": stream.Phi[t + 1]}
+            number = columns["rho_bar"] if np.ndim(bound) else bound if t % 2 else np.float64(bound)
+            by_step.learn(*(columns[name] for name in order), rho_bar=number)
+        assert relative_error(by_step.theta, together.theta) < 1e-9
+
+
+@pytest.mark.parametrize("bad", [-0.1, -math.inf, math.nan, "1", None, 1j, [1.0, 2.0]])
+@pytest.mark.parametrize("engine", ["reference", "dense", "sparse"])
+def test_what_is_no_bound_is_named_and_changes_nothing(engine: str, bad: Any) -> None:
+    learner = Learner("vtrace", 4, engine=engine)
+    phi = np.eye(4)
+    learner.learn(0.1, 1.0, 0.9, phi[0], 1.0, 1.0, phi[1], 0.9, rho_bar=1.0)
+    theta = learner.theta
+    with pytest.raises(ValueError, match=r"'rho_bar' parameter of learn"):
+        learner.learn(0.1, 1.0, 0.9, phi[1], 1.0, 1.0, phi[2], 0.9, rho_bar=bad)
+    with pytest.raises(ValueError, match=r"'rho_bar' parameter of run"):
+        learner.run(phi, 1.0, 0.9, alpha=0.1, rho_bar=bad)
+    assert np.array_equal(learner.theta, theta)
+    assert learner.steps == 1
+
+
+def test_only_what_is_declared_may_be_infinite() -> None:
+    """α, and κ of tdrc, whose default is a number; the message says so."""
+    phi = np.eye(3)
+    for rule, name in (("vtrace", "alpha"), ("tdrc", "kappa"), ("tdrc", "alpha"), ("vtrace", "rho")):
+        arguments: dict[str, Any] = {"alpha": 0.1, "rho": 1.0} | {name: math.inf}
+        with pytest.raises(ValueError, match=rf"'{name}' parameter of run must be 0 or more, and finite. Got inf"):
+            Learner(rule, 3, engine="dense").run(phi, 1.0, 0.9, **arguments)
+    with pytest.raises(ValueError, match=r"'rho_bar' parameter of run must be 0 or more\. Got -1.0 at step 1"):
+        Learner("vtrace", 3, engine="dense").run(phi, 1.0, 0.9, alpha=0.1, rho_bar=[math.inf, -1.0])
+
+
+def bounded(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
+    """θ ← θ + α min(δ, most)φ"""
+    alpha, I, lambda_, rho, gamma_next, delta, most = step
+    return ((1.0,),), ((alpha * min(delta, most), 0.0),), ()
+
+
+def test_a_rule_of_ones_own_with_an_infinite_default() -> None:
+    parts: dict[str, Any] = {"weights": ("theta",), "traces": (), "memory": (), "extra": ("most",), "interest": False}
+    rule = Rule("bounded", bounded, **parts, defaults={"most": math.inf})
+    phi = np.eye(3)
+    for engine in ENGINES:
+        thetas = []
+        for given in ({}, {"most": math.inf}, {"most": np.full(2, np.inf)}, {"most": 1e9}):
+            learner = Learner(rule, 3, engine=engine)
+            learner.run(phi, [5.0, -5.0], 0.0, alpha=0.1, **given)
+            thetas.append(learner.theta.tolist())
+        assert thetas == [[0.5, -0.5, 0.0]] * 4
+        learner = Learner(rule, 3, engine=engine)
+        learner.run(phi, [5.0, -5.0], 0.0, alpha=0.1, most=2.0)
+        assert learner.theta.tolist() == [0.2, -0.5, 0.0]
+    for bad in (-math.inf, math.nan):
+        with pytest.raises(ValueError, match=r"'defaults' .* be finite numbers, infinity, 'eta', or names"):
+            Rule("bounded", bounded, **parts, defaults={"most": bad})
+    with pytest.raises(ValueError, match=r"'defaults' .* from 0 to 1 for 'most'"):
+        Rule("bounded", bounded, **parts, defaults={"most": math.inf}, extra_ranges={"most": (0.0, 1.0)})
+
+
+@pytest.mark.parametrize("stepsize", ["alphabound", "decaying", "scaled"])
+def test_step_size_methods_take_the_bound(stepsize: str) -> None:
+    """With ρ̄ = 1 as with ratios clipped at 1; without, as with an infinite one."""
+    stream = replace(make(4, 60, 6, 3, rule="vtrace"), extra={})
+    parameters = stream.parameters() | {"alpha": 0.05}
+    clipped = parameters | {"rho": np.minimum(stream.rho, 1.0)}
+
+    def taught(**given: Any) -> Any:
+        learner = Learner("vtrace", 6, 3, engine="dense", stepsize=stepsize)
+        learner.run(stream.Phi, **given)
+        return learner.theta
+
+    assert relative_error(taught(**parameters, rho_bar=1.0), taught(**clipped)) < 1e-9
+    assert np.array_equal(taught(**parameters, rho_bar=math.inf), taught(**parameters))
+    assert relative_error(taught(**parameters, rho_bar=1.0), taught(**parameters)) > 1e-4
+
+
+def test_it_is_declared_as_other_parameters_are() -> None:
+    rule = rules.get("vtrace")
+    assert rule.extra == ("rho_bar",)
+    assert rule.defaults == {"rho_bar": math.inf}
+    assert rule.ranges["rho_bar"] == (0.0, math.inf)
+    assert rule.memory == ("gamma", "rho_before")  # as in every checkpoint
