@@ -49,6 +49,7 @@ EXPECTED = {
     "pipe that warms up": "one rule for the warm-up",
     "service that warms up": "one rule for the warm-up",
     "service: /signals": "the warm-up that it states follows the same rule",
+    "kernels: code": "local variables of kernels have other names; the names of the kernels are compared by themselves",
     "Horde.run without warm_up": "one rule for the warm-up",
     "nexting --help": "the default of --warm-up",
     "serve --help": "the default of --warm-up",
