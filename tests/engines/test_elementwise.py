@@ -47,28 +47,37 @@ def test_auto_chooses_an_engine_that_runs_them() -> None:
             emphatic.Learner(WRITTEN_BOTH_WAYS["td"], 3, engine=engine)
 
 
-def test_a_component_that_is_not_linear_where_nothing_is_active_is_refused() -> None:
+def test_a_component_that_is_not_linear_where_nothing_is_active_is_not_for_sparse() -> None:
     def squared(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
         w, c, k = s
         theta, e = z
         e = c * e * e + k * p
         return theta + w * e, e
 
-    with pytest.raises(ValueError, match=r"'component' parameter of Rule.*must be A X where φ and φ' are 0"):
-        replace(WRITTEN_BOTH_WAYS["td"], component=squared)
+    rule = replace(WRITTEN_BOTH_WAYS["td"], component=squared)
+    with pytest.raises(ValueError, match=r"Got 'sparse' instead.* 'component' would have to be A X where φ and φ' are"):
+        emphatic.Learner(rule, 2, engine="sparse")
 
 
-def test_an_adapt_that_moves_what_is_not_active_is_refused() -> None:
+def test_an_adapt_that_moves_theta_is_refused_and_one_that_moves_what_is_not_active_is_not_for_sparse() -> None:
     def signal(step: Scalars, memory: Scalars) -> Scalars:
         return (step[5],)
 
     def adapt(u: Scalars, z: Scalars, p: Any) -> Scalars:
         (delta,) = u
         theta, e = z
-        return theta + delta, e
+        return theta + delta * p, e
 
-    with pytest.raises(ValueError, match=r"'adapt' parameter of Rule.*must change nothing where φ is 0"):
+    def drift(u: Scalars, z: Scalars, p: Any) -> Scalars:
+        (delta,) = u
+        theta, e = z
+        return theta, e + delta
+
+    with pytest.raises(ValueError, match=r"'adapt' parameter of Rule.*must leave 'theta' as it is"):
         replace(WRITTEN_BOTH_WAYS["td"], signal=signal, adapt=adapt)
+    rule = replace(WRITTEN_BOTH_WAYS["td"], signal=signal, adapt=drift)
+    with pytest.raises(ValueError, match=r"Got 'sparse' instead.* 'adapt' would have to change nothing where φ is 0"):
+        emphatic.Learner(rule, 2, engine="sparse")
     with pytest.raises(ValueError, match=r"'adapt' parameter.*given together with 'signal'"):
         replace(WRITTEN_BOTH_WAYS["td"], adapt=adapt)
 

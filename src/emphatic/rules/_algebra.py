@@ -2,7 +2,7 @@
 
 A ``Formula`` is a polynomial in *atoms*, which are variables and whatever is not a polynomial of them:
 
-    max(a, b) = b + [a − b]⁺      min(a, b) = a − [a − b]⁺      [−x]⁺ = [x]⁺ − x      [2x]⁺ = 2[x]⁺
+    max(a, b) = b + [a − b]⁺      min(a, b) = −max(−a, −b)      [−x]⁺ = [x]⁺ − x      [2x]⁺ = 2[x]⁺
     (a > b) = 1 where a − b is positive       (a <= b) = 1 − (a > b)        1/x = x⁻¹
 
 Every formula has bounds, from those of its variables, by which comparisons and maxima are decided where they can be.
@@ -234,6 +234,12 @@ def _positive_part(x: Formula) -> Formula:
     low, high = x.bounds
     if low >= 0.0 or high <= 0.0:
         return x * float(low >= 0.0)
+    # [ax]⁺ = a[x]⁺ where a is never negative.
+    common = frozenset.intersection(*x.terms)
+    factor = frozenset((atom, power) for atom, power in common if atom.bounds[0] >= 0.0 or power % 2 == 0)
+    if factor:
+        cofactor = Formula({monomial - factor: value for monomial, value in x.terms.items()}, is_safe=x.is_safe)
+        return Formula({factor: 1.0}) * _positive_part(cofactor)
     scale, unit = x._normalized()
     part = Formula({_monomial("positive part", unit, (0.0, max(unit.bounds[1], 0.0))): 1.0}, is_safe=x.is_safe)
     return part * scale if scale > 0.0 else (part - unit) * -scale
