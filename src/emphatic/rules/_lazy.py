@@ -152,7 +152,7 @@ class _Analysis:
 
     def _components(self, traces: Sequence[str]) -> tuple[Any, ...]:
         """X_i with these traces; the others are 0."""
-        names = self.rule.weights + tuple(traces)
+        names = [name for name in (*self.rule.weights, *traces) if self.bounds["z"][name] != (0.0, 0.0)]
         by_name = dict(zip(names, variables({name: self.bounds["z"][name] for name in names}), strict=True))
         return tuple(by_name.get(name, 0.0) for name in self.rule.vectors)
 
@@ -175,7 +175,7 @@ class _Analysis:
             bounds[group] = {name: ANYTHING if name in free else (0.0, 0.0) for name in names}
         for attempt in range(5):
             p, q = variables(_PHI)
-            z = self._components(rule.traces)
+            z = variables(bounds["z"])
             adapted = dict(bounds["z"])
             if rule.adapt is not None:
                 after = _settled(self.functions["adapt"](self._signals(), z, p))
