@@ -228,7 +228,10 @@ def test_an_eager_rule_may_sum_over_traces_on_sparse() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"component": slow_trace, "function": eager_function, "terms": norm_terms}, "let the trace 'e' decay as A says"),
+        (
+            {"component": slow_trace, "function": eager_function, "terms": norm_terms},
+            "let the trace 'e' decay as A says",
+        ),
         ({"component": trace_of_next, "function": eager_function, "terms": norm_terms}, "not give φ' to the trace 'e'"),
     ],
     ids=["slow trace", "trace of φ'"],
@@ -274,6 +277,11 @@ def test_a_rule_is_created_quickly() -> None:
 x, y, w = variables({"x": ANYTHING, "y": ANYTHING, "w": (0.0, 1.0)})
 
 
+def long_product(one: Any, other: Any) -> Any:
+    """Of more terms than are multiplied out."""
+    return (one * one) * (other * other) * ((one + y * y) * (other + x * y * w))
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -294,7 +302,7 @@ x, y, w = variables({"x": ANYTHING, "y": ANYTHING, "w": (0.0, 1.0)})
         (lambda: (x <= y) + (x > y), lambda: 1.0),
         (lambda: exponential(x * 0.0), lambda: 1.0),
         (lambda: exponential(x + y), lambda: exponential(y + x)),
-        (lambda: (x + y + w + 1.0) * (x - 2.0) * (y + x * w) * (w + y), lambda: (w + y) * (x - 2.0) * (y + x * w) * (1.0 + x + w + y)),
+        (lambda: long_product(x + y + w + 1.0, x - 2.0), lambda: long_product(x - 2.0, 1.0 + x + w + y)),
     ],
 )  # fmt: skip
 def test_formulas_that_are_the_same(one: Callable[[], Any], other: Callable[[], Any]) -> None:

@@ -6,8 +6,7 @@ looks for a case in which it is not, among numbers of both signs and all sizes.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +30,10 @@ ACTIVE_ONLY = (
 ANYWHERE = (
     "max({row} + gain * p, 0.0)", "min({row} + gain * p, 0.3)", "min(max({row} + gain * p, -0.8), 0.8)",
     "{row} + gain * p + 0.01 * gain", "({row} + gain * p) * ({v} > 0.15)", "({row} + gain * p) / (1.0 + {v} * {v})",
-    "{row} + gain * p + 0.05 * max({v}, 0.0)", "({row}) * exp(-{v} * {v}) + gain * p", "max({row}, -({row})) + gain * p",
+    "{row} + gain * p + 0.05 * max({v}, 0.0)", "({row}) * exp(-{v} * {v}) + gain * p",
+    "max({row}, -({row})) + gain * p",
 )  # fmt: skip
+EAGER = ("{row} + gain * p + 0.1 * max({trace}, -{trace})", "{row} * exp(-{trace} * {trace}) + gain * p")
 ACTIVE_TERMS = ("{v} * p", "{v} * q", "p * p", "max(p, -p)", "{v} * {v} * p", "{v} * p * q", "({v} > 0.1) * p * {v}")
 ALL_TERMS = ("max({v}, -{v})", "{v} * {v}", "{v}", "1.0", "{v} * ({v} > 0.0)", "p * p + 0.1 * max({v}, 0.0)")
 ADAPTED = ("{v} * exp(u * p)", "{v} + u * p", "{v} * (1.0 - on) + u * p", "on * max({v}, 0.2) + (1.0 - on) * {v}")
@@ -54,7 +55,9 @@ class Draft:
 def draft_rule(pick: Pick) -> Draft:
     """A rule of one or two weights, up to two traces, two remembered scalars and a parameter of its own."""
     weights, traces = ("theta", "w")[: pick((1, 2))], ("e", "y")[: pick((0, 1, 1, 2))]
-    memory, extra = ("gamma", "F")[: pick((1, 2))], ("strength",)[: pick((0, 1))]
+    eager = bool(traces) and pick((False, False, False, True))
+    memory = ("gamma", "F")[: pick((1, 2))] + ("drop",) * eager
+    extra = ("strength",)[: pick((0, 1))]
     vectors, old = weights + traces, [f"old_{name}" for name in memory]
     m, first = len(vectors), len(weights)
     names = [*STEP, *extra]
@@ -62,13 +65,15 @@ def draft_rule(pick: Pick) -> Draft:
 
     def terms() -> list[str]:
         options = ACTIVE_TERMS + ALL_TERMS * strange
-        return [pick(options).format(v=pick(vectors)) for _ in range(pick((1, 2, 3)))]
+        names = traces if eager and not strange else vectors
+        options += ALL_TERMS[:3] * (eager and not strange)
+        return [pick(options).format(v=pick(names)) for _ in range(pick((1, 2, 3)))]
 
     sums = terms()
     scalars = [*names, *old, *(f"sum{i}" for i in range(len(sums)))]
     A = [["0.0"] * m for _ in vectors]
     for r in range(m):
-        diagonal = ("1.0", "0.97", "1.0 - 0.1 * lambda_", "max(0.5, 1.0 - alpha)")
+        diagonal = ("1.0", *["0.97", "1.0 - 0.1 * lambda_", "max(0.5, 1.0 - alpha)"] * (not eager or strange))
         A[r][r] = pick(diagonal if r < first else ("old_gamma * lambda_", "0.5", "0.0", "-0.6 * lambda_", ""))
         A[r][r] = A[r][r] or bounded(pick, scalars)
         for j in range(first, m) if r < first else ():
@@ -81,16 +86,23 @@ def draft_rule(pick: Pick) -> Draft:
     rows = []
     for r, name in enumerate(vectors):
         row = " + ".join(f"{slip.format(f'a{r}{c}')} * {vectors[c]}" for c in range(m) if A[r][c] != "0.0") or "0.0"
-        options = ACTIVE_ONLY + ANYWHERE * strange
-        rows.append(pick(options).format(row=row, v=name))
-    after = [pick(("gamma_next", bounded(pick, scalars))) if name == "gamma" else bounded(pick, scalars) for name in memory]
+        options = ACTIVE_ONLY + ANYWHERE * strange + EAGER * (eager and r < first)
+        if eager and r >= first and not strange:
+            options = tuple(option for option in options if "gain * q" not in option)
+        rows.append(pick(options).format(row=row, v=name, trace=vectors[-1]))
+    after = [bounded(pick, scalars) for _ in memory]
+    if pick((False, True)):
+        after[0] = "gamma_next"
+    if eager:
+        after[-1] = "1.0 * old_drop"
 
     on = "    on = 1.0 * (p > 0.0) + 1.0 * (p < 0.0)\n"
     source = f"def terms(z, p, q):\n{unpack(vectors, 'z')}{on}    return ({''.join(f'{term}, ' for term in sums)})\n"
     source += f"def function(step, memory, sums):\n{unpack(names, 'step')}{unpack(old, 'memory')}"
     source += unpack(scalars[len(names) + len(old) :], "sums") + "".join(computed)
-    source += f"    return {group([[A[r][c] if A[r][c] in ('0.0', '1.0') else f'a{r}{c}' for c in range(m)] for r in range(m)])}"
-    source += f", ({', '.join(s)}, {bounded(pick, scalars)}), ({''.join(f'{value}, ' for value in after)})\n"
+    returned = [[A[r][c] if A[r][c] in ("0.0", "1.0") else f"a{r}{c}" for c in range(m)] for r in range(m)]
+    source += f"    return {group(returned)}, ({', '.join(s)}, {bounded(pick, scalars)}), "
+    source += f"({''.join(f'{value}, ' for value in after)})\n"
     source += f"def component(s, z, p, q):\n{unpack([*s, 'gain'], 's')}{unpack(vectors, 'z')}{on}"
     source += f"    return ({''.join(f'{row}, ' for row in rows)})\n"
     fields: dict[str, Any] = {"weights": weights, "traces": traces, "memory": memory, "extra": extra}
@@ -100,7 +112,9 @@ def draft_rule(pick: Pick) -> Draft:
         source += f"def signal(step, memory):\n{unpack(names, 'step')}{unpack(old, 'memory')}"
         source += f"    return ({bounded(pick, [*names, *old])},)\n"
         source += f"def adapt(u, z, p):\n    (u,) = u\n{unpack(vectors, 'z')}{on}    return ({', '.join(adapted)},)\n"
-    if pick((False, True)):
+    if eager:
+        fields["eager"] = "drop"
+    elif pick((False, True)):
         fields["change"] = memory[-1]
     functions = functions_of(source, exp=exp)
     given = ("terms", "function", "component", "signal", "adapt")
@@ -109,33 +123,47 @@ def draft_rule(pick: Pick) -> Draft:
 
 def breaches(fields: Mapping[str, Any], rng: np.random.Generator, cases: int = 2000) -> str:
     """A case in which something moves or counts where φ_i = φ'_i = 0 that A does not say; "" where none is seen."""
-    vectors = len(fields["weights"]) + len(fields["traces"])
-
-    def numbers(count: int) -> tuple[float, ...]:
-        sizes = 10.0 ** rng.uniform(-3.0, 3.0, count) * rng.choice([-1.0, 0.0, 1.0], count, p=[0.45, 0.1, 0.45])
-        return tuple(sizes.tolist())
-
+    weights, traces = len(fields["weights"]), len(fields["traces"])
     for _ in range(cases):
-        z = numbers(vectors)
-        alpha, I, lambda_, rho, gamma_next, delta, *more = numbers(6 + len(fields["extra"]))
+        z = _numbers(rng, weights) + (_numbers(rng, traces) if "eager" not in fields else (0.0,) * traces)
+        alpha, I, lambda_, rho, gamma_next, delta, *more = _numbers(rng, 6 + len(fields["extra"]))
         lambda_, gamma_next = min(abs(lambda_), 1.0), min(abs(gamma_next), 1.0)
         step = (abs(alpha), abs(I), lambda_, abs(rho), gamma_next, delta, *more)
-        memory = numbers(len(fields["memory"]))
+        memory = _numbers(rng, len(fields["memory"]))
         terms = fields["terms"](z, 0.0, 0.0)
-        A, s, _ = fields["function"](step, memory, numbers(len(terms)))
-        pairs: Iterator[tuple[float, float, float]]
-        checks: dict[str, Callable[[], Any]] = {
-            "terms": lambda: [(term, 0.0, 0.0) for term in terms],
-            "component": lambda: [
-                (value, math.fsum(a * x for a, x in zip(row, z, strict=True)), sum(abs(a * x) for a, x in zip(row, z, strict=True)))
-                for value, row in zip(fields["component"](s, z, 0.0, 0.0), A, strict=True)
-            ],
-            "adapt": lambda: [
-                (value, x, abs(x)) for value, x in zip(fields["adapt"](fields["signal"](step, memory), z, 0.0), z, strict=True)
-            ] if "adapt" in fields else [],
-        }  # fmt: skip
-        for name, check in checks.items():
-            for value, wanted, scale in check():
-                if abs(value - wanted) > 1e-9 * (abs(value) + scale):
-                    return f"{name}: {value} in place of {wanted}"
+        if any(terms):
+            return f"terms: {terms}"
+        if "adapt" in fields:
+            adapted = fields["adapt"](fields["signal"](step, memory), z, 0.0)
+            if _differ(adapted, z, z):
+                return f"adapt: {adapted} in place of {z}"
+        A, s, _ = fields["function"](step, memory, _numbers(rng, len(terms)))
+        after = fields["component"](s, z, 0.0, 0.0)
+        wanted, sizes = _product(A, z), _product(np.abs(A), np.abs(z))
+        if _differ(after, wanted, sizes):
+            return f"component: {after} in place of {wanted}"
+        if "eager" in fields:
+            full = z[:weights] + _numbers(rng, traces)
+            at_rest, with_q = (fields["component"](s, full, 0.0, q)[weights:] for q in (0.0, delta))
+            if _differ(after, z, z) or at_rest != with_q:
+                return f"eager: {after} in place of {z}, or {with_q} in place of {at_rest}"
+            for j in range(weights, weights + traces):
+                alone = tuple(x if r == j or r < weights else 0.0 for r, x in enumerate(full))
+                decayed, due = fields["component"](s, alone, 0.0, 0.0)[j], A[j][j] * alone[j]
+                if _differ([decayed], [due], [due]):
+                    return f"eager: a trace of {decayed} in place of {due}"
     return ""
+
+
+def _numbers(rng: np.random.Generator, count: int) -> tuple[float, ...]:
+    """Of both signs and of sizes from 1e-3 to 1e3, with some zeros."""
+    sizes = 10.0 ** rng.uniform(-3.0, 3.0, count) * rng.choice([-1.0, 0.0, 1.0], count, p=[0.45, 0.1, 0.45])
+    return tuple(sizes.tolist())
+
+
+def _product(A: Any, z: Any) -> list[float]:
+    return [float(np.dot(row, z)) for row in A]
+
+
+def _differ(values: Any, wanted: Any, sizes: Any) -> bool:
+    return bool((np.abs(np.subtract(values, wanted)) > 1e-9 * (np.abs(values) + np.abs(sizes))).any())

@@ -165,6 +165,6 @@ def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype:
             f"instead, which visits only active components: {rule.not_lazy_because}."
         )
     raise ValueError(
-        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, whose vectors "
-        f"move component by component. Got {name!r} instead."
+        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which is "
+        f"elementwise. Got {name!r} instead."
     )

@@ -142,7 +142,7 @@ class Formula:
         return self + -_lift(other)
 
     def __rsub__(self, other: Any) -> Formula:
-        return -self + other
+        return _lift(other) - self
 
     def __rtruediv__(self, other: Any) -> Formula:
         return _lift(other) / self
@@ -153,13 +153,13 @@ class Formula:
         return _positive(self - other)
 
     def __lt__(self, other: Any) -> Formula:
-        return _positive(other - self)
+        return _positive(_lift(other) - self)
 
     def __ge__(self, other: Any) -> Formula:
-        return 1.0 - (self < other)
+        return _lift(1.0) - self.__lt__(other)
 
     def __le__(self, other: Any) -> Formula:
-        return 1.0 - (self > other)
+        return _lift(1.0) - self.__gt__(other)
 
     # ------------------------------------------------------------------ inside
 

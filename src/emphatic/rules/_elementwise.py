@@ -30,12 +30,15 @@ class ElementwiseRule(RuleTraits):
         A, s, memory = function(step, memory, sums)
         X_i          ← component(s, X_i, φ_i, φ'_i)
 
-    X_i is a tuple, the i-th component of each vector. Where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component``
-    is A X_i, with A an arrow as in ``Rule``: components that are not active move by scalars, and an engine need not
-    visit them. This is tested when a rule is created. Linear rules are the special case of a linear ``component``. An
-    ``eager`` rule is exempt: each of its components moves in its own way as long as a trace is not 0, and A only gives
-    A X_i for traces that are 0. ``eager`` names the scalar of the memory that holds the fraction to which a component's
-    traces must have decayed, since φ_i was last not 0, for the sparse engine to drop them.
+    X_i is a tuple, the i-th component of each vector; A is an arrow as in ``Rule``. A rule is *lazy* if, where
+    φ_i = φ'_i = 0, ``adapt`` changes nothing, ``component`` is A X_i and ``terms`` are 0: components that are not
+    active then move by scalars, and the sparse engine need not visit them. It refuses a rule that is not lazy, which is
+    decided when the rule is created. Linear rules are the special case of a linear ``component``.
+
+    Of an ``eager`` rule all this need be so only where the traces are 0, and A is 1 for the weights: each component
+    moves in its own way as long as it has a trace. ``eager`` names the scalar of the memory that holds the fraction to
+    which a component's traces must have decayed, since φ_i was last not 0, for the sparse engine to drop them; they
+    decay as A says, and take φ alone.
 
     Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call ``emphatic.rules.exp``.
 

@@ -88,7 +88,7 @@ class _Analysis:
         """The first of the conditions for a lazy rule that is not shown."""
         #: X_i of a component that is not visited: an eager rule visits all whose traces are not 0.
         self.z = self._components(() if self.rule.eager else self.rule.traces)
-        self.A, self.s, _ = self._decide()
+        self.A, self.s, _ = self._decide(_without_zeros)
         for find in (self._doubt_adapt, self._doubt_component, self._doubt_traces, self._doubt_terms):
             doubt = find()
             if doubt is not None:
@@ -98,48 +98,45 @@ class _Analysis:
     def _doubt_adapt(self) -> _Doubt | None:
         if self.rule.adapt is None:
             return None
-        u, adapt, theta = self._signals(), self.functions["adapt"], self.rule.weights[0]
+        u, theta = self._signals(), self.rule.weights[0]
         (p,) = variables({"φ": ANYTHING})
         z = self._components(self.rule.traces)
-        if not _are_same(lambda: ([adapt(u, z, p)[0]], [z[0]])):
+        if not _are_same(self._call("adapt", u, z, p)[:1], z[:1]):
             raise refusal(self.rule.name, "adapt", f"leave {theta!r} as it is", "one that does not, or may not")
-        if _are_same(lambda: (adapt(u, self.z, 0.0), self.z)):
+        if _are_same(self._call("adapt", u, self.z, 0.0), self.z):
             return None
         return _Doubt("adapt", "change nothing where φ is 0", self._compare_adapt)
 
     def _doubt_component(self) -> _Doubt | None:
         """Whether ``component`` is A X_i; X_i itself where an eager rule has no traces, as nothing moves it there."""
-
-        def after() -> Any:
-            return self.functions["component"](self.s, self.z, 0.0, 0.0)
-
-        moved = [sum(a * x for a, x in zip(row, self.z, strict=True)) for row in self.A]
-        if not _are_same(lambda: (after(), moved)):
-            return _Doubt("component", f"be A X {_WHERE}", self._compare_component, self._is_linear(after))
-        if self.rule.eager and not _are_same(lambda: (after(), self.z)):
+        after = self._call("component", self.s, self.z, 0.0, 0.0)
+        if not _are_same(after, [sum(a * x for a, x in zip(row, self.z, strict=True)) for row in self.A]):
+            # Where it is linear, another A could describe it.
+            is_mistake = all(value.is_safe and value.is_linear(self.rule.vectors) for value in after)
+            return _Doubt("component", f"be A X {_WHERE}", self._compare_component, is_mistake)
+        if self.rule.eager and not _are_same(after, self.z):
             return _Doubt("component", f"leave weights without traces as they are {_WHERE}, as the rule is eager")
         return None
 
     def _doubt_traces(self) -> _Doubt | None:
         """Whether the traces of an eager rule decay as A says, by which the engine knows when to drop them."""
-        rule, component = self.rule, self.functions["component"]
+        rule = self.rule
         if not rule.eager:
             return None
-        (q,) = variables({"φ'": ANYTHING})
-        z = self._components(rule.traces)
-        at_rest, with_q = component(self.s, z, 0.0, 0.0), component(self.s, z, 0.0, q)
+        z, (q,) = self._components(rule.traces), variables({"φ'": ANYTHING})
+        at_rest, with_q = (self._call("component", self.s, z, 0.0, phi_next) for phi_next in (0.0, q))
         for j, name in enumerate(rule.traces, start=len(rule.weights)):
             alone = self._components((name,))
-            decayed = component(self.s, alone, 0.0, 0.0)[j]
-            if not _are_same(lambda pair=(decayed, self.A[j][j] * alone[j]): ([pair[0]], [pair[1]])):
+            decayed = self._call("component", self.s, alone, 0.0, 0.0)
+            if not _are_same(decayed[j : j + 1], [self.A[j][j] * alone[j]]):
                 return _Doubt("component", f"let the trace {name!r} decay as A says {_WHERE}, as the rule is eager")
-            if not _are_same(lambda j=j: ([at_rest[j]], [with_q[j]])):
+            if not _are_same(at_rest[j : j + 1], with_q[j : j + 1]):
                 return _Doubt("component", f"not give φ' to the trace {name!r}, as the rule is eager")
         return None
 
     def _doubt_terms(self) -> _Doubt | None:
-        for i in range(self.rule.counts[0]):
-            if not _are_same(lambda i=i: ([self.functions["terms"](self.z, 0.0, 0.0)[i]], [0.0])):
+        for i, term in enumerate(self._call("terms", self.z, 0.0, 0.0)):
+            if not _are_same([term], [0.0]):
 
                 def compare(values: dict[str, Any], z: tuple[float, ...], i: int = i) -> str:
                     value = self.rule.pure["terms"](z, 0.0, 0.0)[i]
@@ -152,20 +149,26 @@ class _Analysis:
 
     def _components(self, traces: Sequence[str]) -> tuple[Any, ...]:
         """X_i with these traces; the others are 0."""
-        names = [name for name in (*self.rule.weights, *traces) if self.bounds["z"][name] != (0.0, 0.0)]
-        by_name = dict(zip(names, variables({name: self.bounds["z"][name] for name in names}), strict=True))
-        return tuple(by_name.get(name, 0.0) for name in self.rule.vectors)
+        values = dict(zip(self.rule.vectors, _without_zeros(self.bounds["z"]), strict=True))
+        return tuple(values[name] if name in (*self.rule.weights, *traces) else 0.0 for name in self.rule.vectors)
+
+    def _call(self, name: str, *arguments: Any) -> tuple[Formula, ...]:
+        """What ``adapt``, ``component`` or ``terms`` returns; formulas that are not safe where it divides by 0."""
+        count = self.rule.counts[0] if name == "terms" else len(self.rule.vectors)
+        try:
+            return tuple(map(_lifted, self.functions[name](*arguments)))
+        except ZeroDivisionError:
+            return (Formula({}, is_safe=False),) * count
 
     def _signals(self) -> tuple[Formula, ...]:
-        scalars: tuple[Formula, ...] = _settled(self.functions["signal"](*self._variables("step", "memory")))
+        arguments = (variables(self.bounds[group]) for group in ("step", "memory"))
+        scalars: tuple[Formula, ...] = _settled(self.functions["signal"](*arguments))
         return scalars
 
-    def _decide(self) -> tuple[Any, ...]:
+    def _decide(self, make: Callable[[dict[str, Bounds]], tuple[Any, ...]] = variables) -> tuple[Any, ...]:
         """A, s and memory; an engine refuses a step in which one of them is not finite."""
-        return tuple(map(_settled, self.functions["rule"](*self._variables("step", "memory", "sums"))))
-
-    def _variables(self, *groups: str) -> Iterable[tuple[Formula, ...]]:
-        return (variables(self.bounds[group]) for group in groups)
+        arguments = (make(self.bounds[group]) for group in ("step", "memory", "sums"))
+        return tuple(map(_settled, self.functions["rule"](*arguments)))
 
     def find_bounds(self) -> None:
         """Vectors and memory begin at 0 and move as the functions say, except what can be set from outside."""
@@ -200,13 +203,6 @@ class _Analysis:
             if not grown:
                 return
         bounds |= {group: dict.fromkeys(bounds[group], ANYTHING) for group in ("z", "memory", "sums")}
-
-    def _is_linear(self, after: Callable[[], Any]) -> bool:
-        """Whether ``component`` is linear in X_i, so that another A could describe it."""
-        try:
-            return all(_lifted(value).is_linear(self.rule.vectors) for value in after())
-        except ZeroDivisionError:
-            return False
 
     # ------------------------------------------------------------------ numbers
 
@@ -256,8 +252,13 @@ def _difference(
     return ""
 
 
+def _without_zeros(bounds: dict[str, Bounds]) -> tuple[Any, ...]:
+    """Variables, and 0 in place of those that are always 0."""
+    return tuple(0.0 if limits == (0.0, 0.0) else variables({name: limits})[0] for name, limits in bounds.items())
+
+
 def _lifted(value: Any) -> Formula:
-    return Formula({}) + value
+    return Formula({}).__add__(value)
 
 
 def _settled(value: Any) -> Any:
@@ -268,12 +269,9 @@ def _settled(value: Any) -> Any:
     return Formula(formula.terms, limits=lambda: formula.bounds)
 
 
-def _are_same(pair: Callable[[], tuple[Iterable[Any], Iterable[Any]]]) -> bool:
+def _are_same(some: Iterable[Any], others: Iterable[Any]) -> bool:
     """Whether formulas are shown to be the same as others, and never divide by 0."""
-    try:
-        differences = [_lifted(one) - other for one, other in zip(*pair(), strict=True)]
-    except ZeroDivisionError:
-        return False
+    differences = [_lifted(one) - other for one, other in zip(some, others, strict=True)]
     return all(difference.is_safe and not difference.terms for difference in differences)
 
 
