@@ -302,7 +302,7 @@ def long_product(one: Any, other: Any) -> Any:
         (lambda: (x <= y) + (x > y), lambda: 1.0),
         (lambda: exponential(x * 0.0), lambda: 1.0),
         (lambda: exponential(x + y), lambda: exponential(y + x)),
-        (lambda: long_product(x + y + w + 1.0, x - 2.0), lambda: long_product(x - 2.0, 1.0 + x + w + y)),
+        (lambda: long_product(x + y + w + 1.0, x - 2.0), lambda: long_product(1.0 + w + y + x, -2.0 + x)),
     ],
 )  # fmt: skip
 def test_formulas_that_are_the_same(one: Callable[[], Any], other: Callable[[], Any]) -> None:

@@ -100,7 +100,7 @@ def kind_of(name: str) -> type[StepSize]:
 
 def _defined(name: str) -> type[StepSize] | None:
     """The method of this name that a module or a notebook has defined."""
-    kinds: list[type[StepSize]] = [StepSize]
+    kinds = StepSize.__subclasses__()
     for kind in kinds:
         kinds += kind.__subclasses__()
     # The latest, where a notebook's cell has run twice.

@@ -344,7 +344,7 @@ def _find_methods(names: Any) -> list[StepSize | None]:
 
 def _describe_method(method: StepSize) -> str:
     """The name of a method, with the options that are not its defaults."""
-    defaults = {field.name: field.default for field in fields(method)}
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(method)}
     changed = {name: value for name, value in method.options().items() if not np.array_equal(value, defaults[name])}
     options = ", ".join(f"{name}={value}" for name, value in changed.items())
     return f"{method.name}({options})" if options else method.name

@@ -280,9 +280,13 @@ class SweepPlan:
     def identity(self) -> str:
         """A hash that identifies the plan, so that a sweep resumes only from its own finished tasks."""
         grids = [
-            [group.name, fingerprint(group.rule), {name: column.tolist() for name, column in group.values.items()}]
-            + ([] if group.stepsize is None else [group.stepsize.config()])
-            + _sources_of_methods(group)
+            [
+                group.name,
+                fingerprint(group.rule),
+                {name: column.tolist() for name, column in group.values.items()},
+                *([] if group.stepsize is None else [group.stepsize.config()]),
+                *_sources_of_methods(group),
+            ]
             for group in self.settings
         ]
         content = [version("emphatic"), self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
