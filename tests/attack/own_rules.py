@@ -61,11 +61,17 @@ def compare(rule: AnyRule, rng: Rng, engines: tuple[str, ...], described: str, *
             assert error <= TOLERANCE["float64"], f"{name} on {engine} is off by {error:.1e} (K={K}):\n{described}"
 
 
+def linear_engines(rng: Rng) -> tuple[str, ...]:
+    """Those that run every linear rule; one rule in ten is compiled for a GPU, if there is one."""
+    has_cuda = "cuda" in emphatic.engines.available() and rng.random() < 0.1
+    return ("dense", "sparse", "chunked") + ("cuda",) * has_cuda
+
+
 def own_rules(rng: Rng) -> None:
     """A linear rule of random structure, on every engine."""
     with plain_python():
         rule = make_rule(picking(rng))
-        compare(rule, rng, ("dense", "sparse", "chunked"), rule.source)
+        compare(rule, rng, linear_engines(rng), rule.source)
 
 
 def own_elementwise_rules(rng: Rng) -> None:
@@ -117,4 +123,4 @@ def own_stepsizes(rng: Rng) -> None:
     OwnStepSize.made = staticmethod(functions_of(source)["factor"])
     method = OwnStepSize(rate=float(rng.uniform(0.05, 0.3)), bound=pick((None, 0.5)))
     with plain_python():
-        compare(rule, rng, ("dense", "sparse", "chunked"), f"{rule.name}:\n{source}", stepsize=method)
+        compare(rule, rng, linear_engines(rng), f"{rule.name}:\n{source}", stepsize=method)

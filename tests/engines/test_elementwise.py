@@ -190,3 +190,36 @@ def test_growth_without_features_neither_diverges_nor_spoils_a_file(
         theta[engine] = learner.theta
     assert np.abs(theta["reference"]).max() > 1e-3
     assert np.allclose(theta["sparse"], theta["reference"], rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
+
+
+def _reciprocal(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0, 0.0), (0.0, 1.0)), (alpha * delta / lambda_,), ()
+
+
+def _reciprocal_of_sum(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0, 0.0), (0.0, 1.0)), (alpha * delta / sums[0],), ()
+
+
+def _reciprocal_in_A(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0, 0.0), (0.0, lambda_ / lambda_)), (alpha * delta,), ()
+
+
+def _limited(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    (w,) = s
+    theta, a = z
+    return theta + max(min(w, 1.0), -1.0) * p, a
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("function", [_reciprocal, _reciprocal_of_sum, _reciprocal_in_A])
+def test_scalars_that_are_not_finite_are_refused_on_every_engine(engine: str, function: Any) -> None:
+    """Also where no component shows it: a limit hides that s is infinite, and A is not used where all is active."""
+    rule = _bare_rule(function=function, component=_limited)
+    learner = emphatic.Learner(rule, 2, engine=engine)
+    with pytest.raises(emphatic.Diverged):
+        learner.run(np.ones((4, 2)), 1.0, 0.5, alpha=0.1, lambda_=0.0)
+    assert not learner.theta.any()

@@ -38,12 +38,12 @@ def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
     return z[0] + s[0] * new, new
 
 
-def own(**changed: Any) -> ElementwiseRule:
+def make_rule(**changed: Any) -> ElementwiseRule:
     given = {"terms": terms, "function": function, "component": component} | changed
     names = {"weights": ("theta",), "traces": ("e",), "memory": ("gamma",)} | {
         name: given.pop(name) for name in ("weights", "traces", "memory") if name in given
     }
-    return ElementwiseRule("own", **given, **names, interest=False)
+    return ElementwiseRule("drafted", **given, **names, interest=False)
 
 
 def replacing(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
@@ -117,19 +117,22 @@ def counting_function(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
 
 
 LAZY = {
-    "plain": own(),
-    "replacing": own(component=replacing),
-    "nonnegative where active": own(component=nonnegative_where_active),
-    "guarded": own(component=guarded),
-    "limited trace": own(component=limited_trace),
-    "onesided": own(component=onesided, function=onesided_function),
+    "plain": make_rule(),
+    "replacing": make_rule(component=replacing),
+    "nonnegative where active": make_rule(component=nonnegative_where_active),
+    "guarded": make_rule(component=guarded),
+    "limited trace": make_rule(component=limited_trace),
+    "onesided": make_rule(component=onesided, function=onesided_function),
     **{f"{name} written both ways": rule for name, rule in WRITTEN_BOTH_WAYS.items()},
 }
 NOT_LAZY = {
-    "nonnegative": (own(component=nonnegative), r"'component' would have to be A X .* gives .* for 'theta'"),
-    "shrinking": (own(component=shrinking), r"'component' would have to be A X .* gives .* for 'theta'"),
-    "the norm of e": (own(terms=norm_terms, function=norm_function), r"'terms\[0\]' would have to be 0 .* e = "),
-    "a count": (own(terms=counting_terms, function=counting_function), r"'terms\[0\]' would have to be 0 .* gives 1 "),
+    "nonnegative": (make_rule(component=nonnegative), r"'component' would have to be A X .* gives .* for 'theta'"),
+    "shrinking": (make_rule(component=shrinking), r"'component' would have to be A X .* gives .* for 'theta'"),
+    "the norm of e": (make_rule(terms=norm_terms, function=norm_function), r"'terms\[0\]' would have to be 0 .* e = "),
+    "a count": (
+        make_rule(terms=counting_terms, function=counting_function),
+        r"'terms\[0\]' would have to be 0 .* gives 1 ",
+    ),
 }
 
 
@@ -166,14 +169,14 @@ def test_every_engine_that_runs_a_rule_gives_what_the_reference_gives(rule: Elem
 
 def test_a_linear_component_that_is_not_A_is_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"'component' parameter of Rule.*must be A X where φ and φ' are 0.*'theta'"):
-        own(component=onesided)  # its A takes negative errors too
+        make_rule(component=onesided)  # its A takes negative errors too
 
     def forgotten(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
         new = s[1] * z[1] + p
         return z[0] + s[0] * p, new
 
     with pytest.raises(ValueError, match=r"'component' parameter of Rule.*must be A X"):
-        own(component=forgotten)
+        make_rule(component=forgotten)
 
 
 # ------------------------------------------------------------------------------------------ eager rules
@@ -213,7 +216,7 @@ EAGER: dict[str, Any] = {"memory": ("gamma", "drop"), "eager": "drop"}
 @pytest.mark.plain
 def test_an_eager_rule_may_sum_over_traces_on_sparse() -> None:
     """With ``eager``, ‖e‖₁ is a sum over the traces that the sparse engine lists."""
-    rule = own(terms=norm_terms, function=eager_function, **EAGER)
+    rule = make_rule(terms=norm_terms, function=eager_function, **EAGER)
     assert rule.not_lazy_because == ""
     rng, T, n = np.random.default_rng(0), 80, 9
     active, R = Active(np.array([rng.permutation(n)[:2] for _ in range(T + 1)])), rng.normal(size=T)
@@ -237,11 +240,11 @@ def test_an_eager_rule_may_sum_over_traces_on_sparse() -> None:
     ids=["slow trace", "trace of φ'"],
 )
 def test_what_the_list_of_live_traces_would_lose_is_not_for_sparse(changed: dict[str, Any], reason: str) -> None:
-    assert reason in own(**changed, **EAGER).not_lazy_because
+    assert reason in make_rule(**changed, **EAGER).not_lazy_because
 
 
 def test_an_eager_rule_does_not_move_weights_without_traces() -> None:
-    rule = own(component=decaying_weights, function=decaying_function, memory=("drop",), eager="drop")
+    rule = make_rule(component=decaying_weights, function=decaying_function, memory=("drop",), eager="drop")
     assert "leave weights without traces as they are" in rule.not_lazy_because
 
 
@@ -267,7 +270,7 @@ def test_a_rule_is_created_quickly() -> None:
     took = []
     for _ in range(5):
         began = time.process_time()
-        own(terms=norm_terms, function=norm_function)
+        make_rule(terms=norm_terms, function=norm_function)
         took.append(time.process_time() - began)
     assert min(took) < 0.1
 

@@ -102,27 +102,27 @@ class Formula:
     # ------------------------------------------------------------------ arithmetic
 
     def __add__(self, other: Any) -> Formula:
-        two, terms = _lift(other), dict(self.terms)
-        for monomial, value in two.terms.items():
+        addend, terms = _lift(other), dict(self.terms)
+        for monomial, value in addend.terms.items():
             _accumulate(terms, monomial, value)
 
         def limits() -> Bounds:
-            (low, high), (least, most) = self.bounds, two.bounds
+            (low, high), (least, most) = self.bounds, addend.bounds
             return low + least, high + most
 
-        return Formula(terms, is_safe=self.is_safe and two.is_safe, limits=limits)
+        return Formula(terms, is_safe=self.is_safe and addend.is_safe, limits=limits)
 
     def __mul__(self, other: Any) -> Formula:
-        one, two = self, _lift(other)
-        if len(one.terms) * len(two.terms) > MOST_TERMS:
-            one, two = one._as_atom(), two._as_atom()
+        x, y = self, _lift(other)
+        if len(x.terms) * len(y.terms) > MOST_TERMS:
+            x, y = x._as_atom(), y._as_atom()
         terms: dict[Monomial, float] = {}
-        for left, value in one.terms.items():
-            for right, factor in two.terms.items():
+        for left, value in x.terms.items():
+            for right, factor in y.terms.items():
                 monomial = _multiplied(left, right)
                 if monomial is not None:
                     _accumulate(terms, monomial, value * factor)
-        return Formula(terms, is_safe=one.is_safe and two.is_safe, limits=lambda: _times(one.bounds, two.bounds))
+        return Formula(terms, is_safe=x.is_safe and y.is_safe, limits=lambda: _times(x.bounds, y.bounds))
 
     def __truediv__(self, other: Any) -> Formula:
         divisor = _lift(other)
@@ -189,9 +189,9 @@ def variables(bounds: Mapping[str, Bounds]) -> tuple[Formula, ...]:
     return tuple(Formula({frozenset(((atom, 1),)): 1.0}) for atom in atoms)
 
 
-def largest(one: Any, other: Any) -> Formula:
+def largest(x: Any, y: Any) -> Formula:
     """The function ``max`` of rules."""
-    a, b = _lift(one), _lift(other)
+    a, b = _lift(x), _lift(y)
     larger = b + _positive_part(a - b)
 
     def limits() -> Bounds:
@@ -201,9 +201,9 @@ def largest(one: Any, other: Any) -> Formula:
     return Formula(larger.terms, is_safe=larger.is_safe, limits=limits)
 
 
-def smallest(one: Any, other: Any) -> Formula:
+def smallest(x: Any, y: Any) -> Formula:
     """The function ``min`` of rules."""
-    return -largest(-_lift(one), -_lift(other))
+    return -largest(-_lift(x), -_lift(y))
 
 
 def exponential(x: Any) -> Formula:
@@ -241,8 +241,8 @@ def _positive_part(x: Formula) -> Formula:
         cofactor = Formula({monomial - factor: value for monomial, value in x.terms.items()}, is_safe=x.is_safe)
         return Formula({factor: 1.0}) * _positive_part(cofactor)
     scale, unit = x._normalized()
-    part = Formula({_monomial("positive part", unit, (0.0, max(unit.bounds[1], 0.0))): 1.0}, is_safe=x.is_safe)
-    return part * scale if scale > 0.0 else (part - unit) * -scale
+    clipped = Formula({_monomial("positive part", unit, (0.0, max(unit.bounds[1], 0.0))): 1.0}, is_safe=x.is_safe)
+    return clipped * scale if scale > 0.0 else (clipped - unit) * -scale
 
 
 def _positive(x: Formula) -> Formula:
@@ -270,8 +270,8 @@ def _multiplied(left: Monomial, right: Monomial) -> Monomial | None:
     return frozenset((atom, power) for atom, power in powers.items() if power)
 
 
-def _times(one: Bounds, other: Bounds) -> Bounds:
-    ends = [0.0 if a == 0.0 or b == 0.0 else a * b for a in one for b in other]
+def _times(left: Bounds, right: Bounds) -> Bounds:
+    ends = [0.0 if a == 0.0 or b == 0.0 else a * b for a in left for b in right]
     return min(ends), max(ends)
 
 

@@ -269,9 +269,9 @@ def _settled(value: Any) -> Any:
     return Formula(formula.terms, limits=lambda: formula.bounds)
 
 
-def _are_same(some: Iterable[Any], others: Iterable[Any]) -> bool:
-    """Whether formulas are shown to be the same as others, and never divide by 0."""
-    differences = [_lifted(one) - other for one, other in zip(some, others, strict=True)]
+def _are_same(formulas: Iterable[Any], wanted: Iterable[Any]) -> bool:
+    """Whether formulas are shown to be the same as those that are wanted, and never divide by 0."""
+    differences = [_lifted(formula) - due for formula, due in zip(formulas, wanted, strict=True)]
     return all(difference.is_safe and not difference.terms for difference in differences)
 
 
