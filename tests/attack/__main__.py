@@ -2,6 +2,7 @@
 
     python -m tests.attack --calls 1_000_000         all rules, engines and dtypes, compiled, and every other surface
                            --processes 16            in so many processes
+    python -m tests.attack --rules 200               so many rules, elementwise rules and step-size methods, drawn
     python -m tests.attack --leaks                   memory after 10⁶ learn, 10⁵ run, 10⁵ observe, a day of a live pipe
     python -m tests.attack --drift 10_000_000        every engine after that many steps, against the others
     python -m tests.attack --costs                   what checksums and the guard of threads cost
@@ -20,10 +21,11 @@ import time
 from typing import Any
 
 import emphatic
-from tests.attack.campaign import attack, prepare
+from tests.attack.campaign import attack, draw_rules, prepare
 from tests.attack.costs import costs
 from tests.attack.endurance import drift, leaks
 from tests.attack.machine import LearnerMachine
+from tests.attack.surfaces import SURFACES
 
 
 def main() -> int:
@@ -34,6 +36,7 @@ def main() -> int:
     parser.add_argument(
         "--compile-all", action="store_true", help="kernels of every rule, not of one for each structure"
     )
+    parser.add_argument("--rules", type=int, default=0, help="rules of random structure, of each kind")
     parser.add_argument("--leaks", action="store_true")
     parser.add_argument("--drift", type=int, default=0)
     parser.add_argument("--costs", action="store_true")
@@ -54,6 +57,11 @@ def main() -> int:
         failed = found.failures.total()
         run = {"seed": given.seed, "processes": given.processes, "seconds": round(time.monotonic() - began)}
         print(json.dumps(run | found.summary()))
+    if given.rules:
+        drawn = {name: surface for name, surface in SURFACES.items() if name.startswith("own_")}
+        found = draw_rules(given.rules, given.seed, drawn)
+        failed += found.failures.total()
+        print(*found.reports, json.dumps({"seed": given.seed} | found.summary()), sep="\n")
     failed += leaks() if given.leaks else 0
     failed += drift(given.drift) if given.drift else 0
     if given.costs:

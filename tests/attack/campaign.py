@@ -12,7 +12,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -28,7 +28,7 @@ from tests.attack.machine import COUNTS, SIZES, LearnerMachine
 from tests.attack.surfaces import SURFACES
 from tests.support.streams import make
 
-__all__ = ["Found", "attack", "prepare"]
+__all__ = ["Found", "attack", "draw_rules", "prepare"]
 
 #: Of each surface, in a round.
 ATTEMPTS = 10
@@ -82,13 +82,28 @@ def attack_once(number: int) -> Found:
         found.fail("learners", f"learners, --seed {number}:\n{_shortened(traceback.format_exc())}")
     for name, surface in SURFACES.items():
         for attempt in rng.integers(2**32, size=ATTEMPTS).tolist():
-            COUNTS[name] += 1
-            try:
-                surface(np.random.default_rng(attempt))
-            except Exception:
-                found.fail(name, f"{name}({attempt}), --seed {number}:\n{_shortened(traceback.format_exc())}")
+            _try(found, name, surface, attempt, f"--seed {number}")
     found.calls += COUNTS
     return found
+
+
+def draw_rules(count: int, first: int, surfaces: Mapping[str, Callable[[np.random.Generator], None]]) -> Found:
+    """So many rules of each kind, from the seeds that begin with this one."""
+    found = Found()
+    COUNTS.clear()
+    for name, surface in surfaces.items():
+        for attempt in range(first, first + count):
+            _try(found, name, surface, attempt, f"--seed {attempt} --rules 1")
+    found.calls += COUNTS
+    return found
+
+
+def _try(found: Found, name: str, surface: Callable[[np.random.Generator], None], attempt: int, command: str) -> None:
+    COUNTS[name] += 1
+    try:
+        surface(np.random.default_rng(attempt))
+    except Exception:
+        found.fail(name, f"{name}({attempt}), {command}:\n{_shortened(traceback.format_exc())}")
 
 
 def _shortened(text: str, most: int = 4000) -> str:

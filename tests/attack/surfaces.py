@@ -1,4 +1,4 @@
-"""Everything else that takes input: questions, features, problems, tables, pipes, files. It gets what it should not.
+"""Everything else that takes input: questions, features, problems, tables, pipes, files, and rules of all kinds.
 
 Each function makes one attempt from a seed, and raises AssertionError where anything but a documented error comes out.
 """
@@ -22,6 +22,7 @@ from emphatic.questions.expressions import Expression
 from emphatic.tables import open_table
 from emphatic.tables.pipe import Malformed, Readings
 from tests.attack.hostile import FOLDER, NUMBERS, strange_array, strange_value
+from tests.attack.own_rules import own_elementwise_rules, own_rules, own_stepsizes
 
 __all__ = ["SURFACES"]
 
@@ -294,5 +295,6 @@ SURFACES: dict[str, Callable[[Rng], None]] = {
     function.__name__: function
     for function in (
         expressions, policies, questions, features, problems, tables, pipes, checkpoints, observations, settings,
+        own_rules, own_elementwise_rules, own_stepsizes,
     )
 }  # fmt: skip

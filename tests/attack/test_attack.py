@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from emphatic.rules import _lazy
 from tests.attack import campaign
+from tests.attack.campaign import draw_rules
 from tests.attack.endurance import drift, leaks
 from tests.attack.machine import COUNTS, LearnerMachine
 from tests.attack.surfaces import SURFACES
@@ -34,6 +36,20 @@ def test_every_call_of_a_learner() -> None:
 def test_every_other_surface(surface: str) -> None:
     for seed in range(40):
         SURFACES[surface](np.random.default_rng(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("surface", [name for name in SURFACES if name.startswith("own_")])
+def test_many_rules_and_methods_that_nobody_has_written(surface: str) -> None:
+    assert draw_rules(200, 1000, {surface: SURFACES[surface]}).failures == {}
+
+
+def test_rules_that_a_check_lets_through_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lazy, "obstacle", lambda rule: "")
+    surfaces = {name: SURFACES[name] for name in ("own_rules", "own_elementwise_rules")}
+    found = draw_rules(30, 0, surfaces)
+    assert set(found.failures) == {"own_elementwise_rules"}
+    assert any("theta on sparse is off by" in report for report in found.reports)
 
 
 def test_nothing_leaks(capsys: pytest.CaptureFixture[str]) -> None:

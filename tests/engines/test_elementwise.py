@@ -47,28 +47,37 @@ def test_auto_chooses_an_engine_that_runs_them() -> None:
             emphatic.Learner(WRITTEN_BOTH_WAYS["td"], 3, engine=engine)
 
 
-def test_a_component_that_is_not_linear_where_nothing_is_active_is_refused() -> None:
+def test_a_component_that_is_not_linear_where_nothing_is_active_is_not_for_sparse() -> None:
     def squared(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
         w, c, k = s
         theta, e = z
         e = c * e * e + k * p
         return theta + w * e, e
 
-    with pytest.raises(ValueError, match=r"'component' parameter of Rule.*must be A X where φ and φ' are 0"):
-        replace(WRITTEN_BOTH_WAYS["td"], component=squared)
+    rule = replace(WRITTEN_BOTH_WAYS["td"], component=squared)
+    with pytest.raises(ValueError, match=r"Got 'sparse' instead.* 'component' would have to be A X where φ and φ' are"):
+        emphatic.Learner(rule, 2, engine="sparse")
 
 
-def test_an_adapt_that_moves_what_is_not_active_is_refused() -> None:
+def test_an_adapt_that_moves_theta_is_refused_and_one_that_moves_what_is_not_active_is_not_for_sparse() -> None:
     def signal(step: Scalars, memory: Scalars) -> Scalars:
         return (step[5],)
 
     def adapt(u: Scalars, z: Scalars, p: Any) -> Scalars:
         (delta,) = u
         theta, e = z
-        return theta + delta, e
+        return theta + delta * p, e
 
-    with pytest.raises(ValueError, match=r"'adapt' parameter of Rule.*must change nothing where φ is 0"):
+    def drift(u: Scalars, z: Scalars, p: Any) -> Scalars:
+        (delta,) = u
+        theta, e = z
+        return theta, e + delta
+
+    with pytest.raises(ValueError, match=r"'adapt' parameter of Rule.*must leave 'theta' as it is"):
         replace(WRITTEN_BOTH_WAYS["td"], signal=signal, adapt=adapt)
+    rule = replace(WRITTEN_BOTH_WAYS["td"], signal=signal, adapt=drift)
+    with pytest.raises(ValueError, match=r"Got 'sparse' instead.* 'adapt' would have to change nothing where φ is 0"):
+        emphatic.Learner(rule, 2, engine="sparse")
     with pytest.raises(ValueError, match=r"'adapt' parameter.*given together with 'signal'"):
         replace(WRITTEN_BOTH_WAYS["td"], adapt=adapt)
 
@@ -181,3 +190,36 @@ def test_growth_without_features_neither_diverges_nor_spoils_a_file(
         theta[engine] = learner.theta
     assert np.abs(theta["reference"]).max() > 1e-3
     assert np.allclose(theta["sparse"], theta["reference"], rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
+
+
+def _reciprocal(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0, 0.0), (0.0, 1.0)), (alpha * delta / lambda_,), ()
+
+
+def _reciprocal_of_sum(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0, 0.0), (0.0, 1.0)), (alpha * delta / sums[0],), ()
+
+
+def _reciprocal_in_A(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta = step
+    return ((1.0, 0.0), (0.0, lambda_ / lambda_)), (alpha * delta,), ()
+
+
+def _limited(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    (w,) = s
+    theta, a = z
+    return theta + max(min(w, 1.0), -1.0) * p, a
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("function", [_reciprocal, _reciprocal_of_sum, _reciprocal_in_A])
+def test_scalars_that_are_not_finite_are_refused_on_every_engine(engine: str, function: Any) -> None:
+    """Also where no component shows it: a limit hides that s is infinite, and A is not used where all is active."""
+    rule = _bare_rule(function=function, component=_limited)
+    learner = emphatic.Learner(rule, 2, engine=engine)
+    with pytest.raises(emphatic.Diverged):
+        learner.run(np.ones((4, 2)), 1.0, 0.5, alpha=0.1, lambda_=0.0)
+    assert not learner.theta.any()

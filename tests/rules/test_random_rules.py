@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import Rule
+from tests.attack.own_rules import own_elementwise_rules
 from tests.support.plain import plain_python
 from tests.support.random_rules import NASTY, rules
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
@@ -55,6 +56,12 @@ def test_random_rules_as_plain_python(
 ) -> None:
     with plain_python():
         assert disagreements(rule, engine, K, dtype, active, seed) == [], rule.source
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 9999))
+def test_random_elementwise_rules_are_right_or_refused(seed: int) -> None:
+    own_elementwise_rules(np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

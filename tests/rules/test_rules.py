@@ -22,7 +22,7 @@ import pytest
 
 import emphatic
 from emphatic.learning.learner import _Named
-from emphatic.rules import STEP, Rule, Scalars, Update
+from emphatic.rules import STEP, ElementwiseRule, Rule, Scalars, Update
 from emphatic.rules._fields import ATTRIBUTES, KEYWORDS
 from tests.support.streams import TOLERANCE, make, relative_error
 
@@ -612,3 +612,30 @@ def test_structure_is_found_and_arrows_are_demanded() -> None:
             Rule("r", function, ("theta",), ("e",), ())
     # Of literals 0 and 1 alone are left out of kernels.
     assert Rule("r", clipped, ("theta",), ("e",), ()).form == (((1.0, 0.0), (0.0, None)), ((None, 0.0), (0.0, 0.0)))
+
+
+def test_a_call_of_an_imported_module_is_named() -> None:
+    """Python compiles ``np.clip(x)`` in another way where np is imported in the module: that is no change."""
+
+    def clipped(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
+        alpha, I, lambda_, rho, gamma_next, delta = step
+        return ((1.0,),), ((alpha * rho * np.clip(delta, -1.0, 1.0), 0.0),), ()
+
+    def limited(s: Any, z: Any, p: Any, q: Any) -> Any:
+        return (np.clip(z[0] + s[0] * p, 0.0, 1.0),)
+
+    wanted = r"\(write min\(max\(x, low\), high\) for np.clip\)\. Got `np.clip\("
+    with pytest.raises(
+        ValueError, match=rf"'function' parameter .*{wanted}delta, -1.0, 1.0\)` at line \d+ of test_rules"
+    ):
+        Rule("clipped", clipped, weights=("theta",), traces=(), memory=(), interest=False)
+    with pytest.raises(ValueError, match=rf"'component' parameter .*{wanted}"):
+        ElementwiseRule(
+            "limited",
+            lambda z, p, q: (),
+            lambda step, memory, sums: (((1.0,),), (step[5],), ()),
+            limited,
+            weights=("theta",),
+            traces=(),
+            memory=(),
+        )

@@ -218,6 +218,20 @@ def test_cut_forgets_the_traces_and_leaves_the_method_what_it_has_seen() -> None
     assert (learner.stepsize_mean, learner.stepsize_count, learner.F) == (4.0, 1.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    "effective_step",
+    [
+        lambda step, memory: step[3] * step[0] * step[0],
+        lambda step, memory: step[0] + 0.1,
+        lambda step, memory: max(step[0], 0.5) * step[3],
+    ],
+)
+def test_an_effective_step_that_is_not_a_multiple_of_alpha_has_no_bound(effective_step: Any) -> None:
+    rule = replace(emphatic.rules.get("td"), effective_step=effective_step)
+    with pytest.raises(ValueError, match=r"'effective_step' parameter of Rule\('td', …\) must be a multiple of alpha"):
+        emphatic.Learner(rule, 3, stepsize="auto")
+
+
 def test_a_rule_that_does_not_say_its_effective_step_has_no_method() -> None:
     rule = replace(emphatic.rules.get("td"), effective_step=None)
     with pytest.raises(ValueError, match="does not define its effective step"):

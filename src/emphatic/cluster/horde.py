@@ -281,8 +281,9 @@ class ClusterHorde(Cluster, BlockLearner):
         values, _ = Hold(len(names)).fill(block.values)
         maker.warm_up(values, names=names, time=block.time, labels=dict(block.labels))
         K = len(self.questions) * len(self._template.rates)
-        elementwise = "stepsize" in self._template.setup.kind
-        return engines.choose(maker.n, K, self._block, float(maker.active), elementwise=elementwise)
+        setup = self._template.setup
+        rule = setup.kind["stepsize"].rule(setup.rule) if "stepsize" in setup.kind else setup.rule
+        return engines.choose(maker.n, K, self._block, float(maker.active), rule)
 
     def _begin(
         self,

@@ -348,7 +348,7 @@ class ClusterLearner(Cluster):
         of_one: dict[str, Any] = {"dtype": dtype, "stepsize": method and method.select(np.arange(1))}
         stepped = Learner(rule, n, 1, engine="reference", **of_one).rule
         elementwise = isinstance(stepped, ElementwiseRule)
-        name = engines.choose(n, K, block, None, elementwise=elementwise) if engine == "auto" else engine
+        name = engines.choose(n, K, block, None, stepped) if engine == "auto" else engine
         here = "dense" if name.startswith("cuda") and not elementwise else name  # (cuda need not be installed here)
         probe = Learner(rule, n, 1, engine=here, **of_one)
         self.rule, self.n, self.K, self.dtype, self.engine = probe.rule, n, K, probe.dtype, name

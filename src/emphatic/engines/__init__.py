@@ -53,7 +53,7 @@ def _has_gpu() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1" or any(os.path.exists(path) for path in devices)
 
 
-def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: bool = False) -> str:
+def choose(n: int, K: int | None, T: int, active: float | None, rule: AnyRule | None = None) -> str:
     """The engine for ``engine="auto"``, from the first call's n, K, T and active features per step (None: all of them).
 
     Args:
@@ -61,7 +61,8 @@ def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: 
         K: the number of learners; None for a single learner.
         T: the number of steps.
         active: active features per step, if they are given by index; None for arrays.
-        elementwise: whether the rule is elementwise: it uses dense or sparse, according to the form of the features.
+        rule: the rule, if it may be an elementwise one: that uses dense, or sparse if it is lazy and features are given
+            by index.
 
     A single learner (K=None), and a horde that runs one step at a time, use features given by index as they are. For a
     horde and a log, these are the costs per step and learner, in units of 0.65 ns, the time of one feature in the dense
@@ -77,7 +78,9 @@ def choose(n: int, K: int | None, T: int, active: float | None, *, elementwise: 
 
     For the other engines, features given by index are first expanded, once for all learners.
     """
-    if K is None or T <= 1 or elementwise:
+    if rule is not None and not rule.is_lazy:
+        return "dense"
+    if K is None or T <= 1 or isinstance(rule, ElementwiseRule):
         return "dense" if active is None else "sparse"
     L = min(T, 127)
     cost = {"dense": float(n if n <= _FEW else n + 30)}
@@ -152,11 +155,16 @@ def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype:
         from emphatic.engines.dense import DenseElementwise
 
         return DenseElementwise(rule, n, K or 1, dtype)
-    if name == "sparse":
+    if name == "sparse" and rule.is_lazy:
         from emphatic.engines.sparse.elementwise_sparse import SparseElementwise
 
         return SparseElementwise(rule, n, K or 1, dtype)
+    if name == "sparse":
+        raise ValueError(
+            f"The 'engine' parameter must be 'auto', 'reference' or 'dense' for rule {rule.name!r}. Got 'sparse' "
+            f"instead, which visits only active components: {rule.not_lazy_because}."
+        )
     raise ValueError(
-        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which has "
-        f"a step size for each weight. Got {name!r} instead."
+        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which is "
+        f"elementwise. Got {name!r} instead."
     )

@@ -108,13 +108,16 @@ class ReferenceElementwise(Reference):
         memory = tuple(scalars[: self.M])
         theta = X[0]
         step[5] = delta = step[5] + step[4] * float(theta @ phi_next) - float(theta @ phi)
-        z = tuple(X)
+        z, scalars_of_step = tuple(X), tuple(np.array(step))  # (NumPy's, which may be divided by 0)
         if rule.signal is not None:
-            z = array["adapt"](array["signal"](tuple(step), memory), z, phi)
-        sums = tuple(float(np.sum(term)) for term in array["terms"](z, phi, phi_next))
-        _, s, scalars[: self.M] = array["rule"](tuple(step), memory, sums)
+            z = array["adapt"](array["signal"](scalars_of_step, memory), z, phi)
+        # A term that is the same for every component counts once for each of them.
+        sums = tuple(np.sum(np.broadcast_to(term, phi.shape)) for term in array["terms"](z, phi, phi_next))
+        A, s, scalars[: self.M] = array["rule"](scalars_of_step, memory, sums)
         X_next = np.array(np.broadcast_arrays(*array["component"](s, z, phi, phi_next), theta)[:-1])
         if rule.change:
             scalars[rule.memory.index(rule.change)] = float((X_next[0] - theta) @ phi_next)
         scalars[-1] += 1.0
+        if not (np.isfinite(A).all() and np.isfinite(s).all()):
+            scalars[:] = np.nan  # every engine refuses such a step, whether a component shows it or not
         return X_next, scalars, delta

@@ -313,8 +313,8 @@ bounds_of: Callable[[Scalars, Scalars], Scalars]
 linear: Callable[[Scalars, Scalars], Scalars]
 #: (z) → 0 if all of it is within the range of numbers, else more.
 excesses: Callable[[Scalars], float]
-#: (δ, memory, s): all are finite.
-are_finite: Callable[[Any, Scalars, Scalars], bool]
+#: (δ, memory, s, c): all are finite.
+are_finite: Callable[[Any, Scalars, Scalars, Scalars], bool]
 
 
 class ElementwiseFunctions(Functions):
@@ -351,8 +351,9 @@ class ElementwiseFunctions(Functions):
         within = " and ".join(f"abs(z[{r}]) <= LIMIT" for r in u.vectors)
         add("excesses(z)", f"return 0.0 if {within} else 1.0")
         numbers = [f"memory[{i}]" for i in range(u.M)] + [f"np.float64(s[{i}])" for i in range(s)]
+        numbers += [f"c[{i}]" for i in range(len(u.coefficients))]
         finite = " and ".join(f"abs({number}) <= {HUGE!r}" for number in ("delta", *numbers))
-        add("are_finite(delta, memory, s)", f"return {finite}")
+        add("are_finite(delta, memory, s, c)", f"return {finite}")
         add("bounds_of(c, size)", *self.unpack("c", "size"), f"return {tuple_of(u.bound(r) for r in u.vectors)}")
         coefficients = [f"abs(c[{i}])" for i in range(len(u.coefficients))]
         total = " + ".join([*(f"size[{r}]" for r in u.vectors), *coefficients])

@@ -28,7 +28,7 @@ from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import Active, FeaturesLike, Numbers
 from emphatic.learning.returns import warn_if_never_terminating
 from emphatic.learning.tensors import Stored, TensorPart
-from emphatic.rules import AnyRule, ElementwiseRule
+from emphatic.rules import AnyRule
 from emphatic.stepsizes import StepSize
 
 __all__ = ["Learner", "RecordedLearner", "join", "load"]
@@ -794,8 +794,7 @@ class Learner:
             return
         old = self._engine
         active = len(features.indices) / max(1, len(features)) if isinstance(features, Rows) else None
-        elementwise = isinstance(self.rule, ElementwiseRule)
-        name = engines.choose(old.n, self._K, T, active, elementwise=elementwise)
+        name = engines.choose(old.n, self._K, T, active, self.rule)
         new = engines.make(name, self.rule, old.n, self._K, old.dtype, self._threads)
         for r in range(len(self.rule.vectors)):
             value = old.view(r)

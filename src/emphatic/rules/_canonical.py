@@ -34,6 +34,15 @@ _ADVICE: dict[type, str] = {
     ast.FunctionDef: "what it does in its place",
     ast.Lambda: "what it does in its place",
 }
+#: The same for functions that are called.
+_CALLS = {
+    "clip": "min(max(x, low), high)",
+    "abs": "max(x, -x)",
+    "fabs": "max(x, -x)",
+    "maximum": "max(x, y)",
+    "minimum": "min(x, y)",
+    "sign": "1.0 * (x > 0.0) - 1.0 * (x < 0.0)",
+}
 
 
 class Canonical:
@@ -47,15 +56,16 @@ class Canonical:
         outside: Callable[[str], Any],
         file: str,
         known: Mapping[str, Any],
+        field: str = "function",
     ) -> None:
-        self.known = known
+        self.known, self.field = known, field
         self.rule, self.file, self.outside, self.arguments = rule, os.path.basename(file), outside, arguments
         self.body = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
         self.node = node
         given = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         if len(given) != len(arguments) or node.args.vararg or node.args.kwonlyargs or node.args.kwarg:
             wanted = f"have the {len(arguments)} parameters {', '.join(arguments)}"
-            raise refusal(rule, "function", wanted, f"({ast.unparse(node.args)}) at line {node.lineno} of {self.file}")
+            raise refusal(rule, field, wanted, f"({ast.unparse(node.args)}) at line {node.lineno} of {self.file}")
         stored = {name: "" for statement in self.body for name in _assigned(statement)}
         #: Parameters that are what they were all along, by the canonical name of each.
         self.fixed = {canon for name, canon in zip(given, arguments, strict=True) if name not in stored}
@@ -146,8 +156,11 @@ class Canonical:
                 return ast.Call(_load(name), [self._scalar(one), self._scalar(other)], [])
             case ast.Call(ast.Name(name), [one], []) if self.known.get(name) and self.outside(name) is self.known[name]:
                 return ast.Call(_load(name), [self._scalar(one)], [])
-            case ast.Call():
-                raise self._refusal(node, "call nothing but Python's own min and max, of two numbers each")
+            case ast.Call(callee):
+                name = ast.unparse(callee)
+                advice = _CALLS.get(name.rpartition(".")[2])
+                wanted = "call nothing but Python's own min and max, of two numbers each"
+                raise self._refusal(node, f"{wanted} (write {advice} for {name})" if advice else wanted)
             case ast.Subscript(ast.Name(name), index):
                 return self._entry(node, name, index)
         raise self._unfit(node)
@@ -204,7 +217,7 @@ class Canonical:
 
     def _refusal(self, node: ast.AST, wanted: str, got: str = "") -> ValueError:
         shown = got or f"`{ast.unparse(node).splitlines()[0]}`"
-        return refusal(self.rule, "function", wanted, f"{shown} at line {getattr(node, 'lineno', 1)} of {self.file}")
+        return refusal(self.rule, self.field, wanted, f"{shown} at line {getattr(node, 'lineno', 1)} of {self.file}")
 
 
 def _assigned(node: ast.stmt) -> list[str]:

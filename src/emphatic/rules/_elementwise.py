@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import random
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from emphatic.rules import _source, _structure
+from emphatic.rules import _lazy, _source, _structure
 from emphatic.rules._exponential import exp
 from emphatic.rules._fields import STEP, check_fields, refusal
 from emphatic.rules._rule import Scalars
@@ -31,12 +30,15 @@ class ElementwiseRule(RuleTraits):
         A, s, memory = function(step, memory, sums)
         X_i          ← component(s, X_i, φ_i, φ'_i)
 
-    X_i is a tuple, the i-th component of each vector. Where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component``
-    is A X_i, with A an arrow as in ``Rule``: components that are not active move by scalars, and an engine need not
-    visit them. This is tested when a rule is created. Linear rules are the special case of a linear ``component``. An
-    ``eager`` rule is exempt: each of its components moves in its own way as long as a trace is not 0, and A only gives
-    A X_i for traces that are 0. ``eager`` names the scalar of the memory that holds the fraction to which a component's
-    traces must have decayed, since φ_i was last not 0, for the sparse engine to drop them.
+    X_i is a tuple, the i-th component of each vector; A is an arrow as in ``Rule``. A rule is *lazy* if, where
+    φ_i = φ'_i = 0, ``adapt`` changes nothing, ``component`` is A X_i and ``terms`` are 0: components that are not
+    active then move by scalars, and the sparse engine need not visit them. It refuses a rule that is not lazy, which is
+    decided when the rule is created. Linear rules are the special case of a linear ``component``.
+
+    Of an ``eager`` rule all this need be so only where the traces are 0, and A is 1 for the weights: each component
+    moves in its own way as long as it has a trace. ``eager`` names the scalar of the memory that holds the fraction to
+    which a component's traces must have decayed, since φ_i was last not 0, for the sparse engine to drop them; they
+    decay as A says, and take φ alone.
 
     Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call ``emphatic.rules.exp``.
 
@@ -105,7 +107,7 @@ class ElementwiseRule(RuleTraits):
             texts.append(_renamed(made, "rule" if name == "function" else name))
         object.__setattr__(self, "source", "\n\n".join(texts))
         _ = self.form
-        self._check_components()
+        _ = self.not_lazy_because
 
     @functools.cached_property
     def _arguments(self) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -146,12 +148,33 @@ class ElementwiseRule(RuleTraits):
     @functools.cached_property
     def pure(self) -> dict[str, Any]:
         """The functions by name, for numbers; ``rule`` is ``function``."""
-        return _functions(self.source, min, max)
+        return self.functions(min, max)
 
     @functools.cached_property
     def vectorized(self) -> dict[str, Any]:
         """The same for arrays."""
-        return _functions(self.source, np.minimum, np.maximum)
+        return self.functions(np.minimum, np.maximum)
+
+    @property
+    def set_from_outside(self) -> tuple[str, ...]:
+        """The vectors besides θ that need not begin at 0."""
+        return ()
+
+    def functions(self, least: Any, most: Any) -> dict[str, Any]:
+        """The functions by name, for numbers of another kind.
+
+        Args:
+            least: what they call as ``min``.
+            most: what they call as ``max``.
+        """
+        namespace: dict[str, Any] = {"min": least, "max": most, "__builtins__": {}}
+        exec(compile(self.source, "<elementwise rule>", "exec", dont_inherit=True), namespace)
+        return namespace
+
+    @functools.cached_property
+    def not_lazy_because(self) -> str:
+        """Why each step has to visit every component, active or not; "" where it need not."""
+        return _lazy.obstacle(self)
 
     @functools.cached_property
     def form(self) -> _structure.Form:
@@ -176,26 +199,6 @@ class ElementwiseRule(RuleTraits):
         """The parameters of a step that the functions use: assumed to be all of them."""
         return self.parameters
 
-    def _check_components(self) -> None:
-        """Test that where φ_i = φ'_i = 0, ``adapt`` changes nothing and ``component`` is A X_i."""
-        rng, functions = random.Random(0), self.pure
-        m, first = len(self.vectors), len(self.weights)
-        for _ in range(32):
-            draw = [[rng.uniform(0.1, 0.9) for _ in names] for names in self._arguments["function"].values()]
-            z = tuple(rng.uniform(0.1, 1.0) * (r < first or not self.eager) for r in range(m))
-            A, s, _ = functions["rule"](*map(tuple, draw))
-            if self.signal is not None:
-                u = functions["signal"](tuple(draw[0]), tuple(draw[1]))
-                if not np.allclose(functions["adapt"](u, z, 0.0), z, rtol=1e-12, atol=1e-12):
-                    raise refusal(self.name, "adapt", "change nothing where φ is 0", "one that does")
-                if functions["adapt"](u, z, 0.7)[0] != z[0]:
-                    raise refusal(self.name, "adapt", f"leave {self.weights[0]!r} as it is", "one that does not")
-            found = functions["component"](s, z, 0.0, 0.0)
-            wanted = [sum(A[r][c] * z[c] for c in range(m)) for r in range(m)]
-            if len(found) != m or not np.allclose(found, wanted, rtol=1e-9, atol=1e-12):
-                got = f"{dict(zip(self.vectors, found, strict=False))} where A X is {wanted}"
-                raise refusal(self.name, "component", "be A X where φ and φ' are 0", got)
-
 
 def _ones(held: dict[str, tuple[str, ...]]) -> list[Any]:
     """Numbers with which a function can be called."""
@@ -216,9 +219,3 @@ def _renamed(source: str, name: str) -> str:
     if isinstance(definition.body[0], ast.Expr):
         del definition.body[0]
     return ast.unparse(definition)
-
-
-def _functions(source: str, least: Any, most: Any) -> dict[str, Any]:
-    namespace: dict[str, Any] = {"min": least, "max": most, "__builtins__": {}}
-    exec(compile(source, "<elementwise rule>", "exec", dont_inherit=True), namespace)
-    return namespace

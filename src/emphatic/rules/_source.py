@@ -37,9 +37,9 @@ def canonical(
         function = inspect.unwrap(function)  # numba.njit and functools.cache keep the function they took
     if not isinstance(function, types.FunctionType):
         raise refusal(rule, field, "be a function written in Python", repr(function))
-    node = _node(rule, function)
+    node = _node(rule, function, field)
     outside, file = functools.partial(_outside, function), function.__code__.co_filename
-    made = Canonical(rule, node, arguments, outside, file, known)
+    made = Canonical(rule, node, arguments, outside, file, known, field)
     return ast.unparse(made.function())
 
 
@@ -53,28 +53,29 @@ def compiled(rule: str, source: str) -> types.FunctionType:
     return made
 
 
-def _node(rule: str, function: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
+def _node(rule: str, function: types.FunctionType, field: str) -> ast.FunctionDef | ast.Lambda:
     """The syntax tree of the function in the source of its module."""
     code = function.__code__
     try:
         text = "".join(inspect.findsource(function)[0])
     except (OSError, TypeError):
         wanted = "have its source in a file, which engines compile: put the function into a module and import it"
-        raise refusal(rule, "function", wanted, f"{code.co_name}, of which no source is found") from None
+        raise refusal(rule, field, wanted, f"{code.co_name}, of which no source is found") from None
     try:
         tree = _parsed(text)
     except SyntaxError:
         tree = ast.Module([], [])
     nodes = ast.walk(tree) if code.co_name == "<lambda>" else _statements(tree)
     named = [n for n in nodes if isinstance(n, _Function) and getattr(n, "name", "<lambda>") == code.co_name]
+    imports = _imports(tree)
     # The nearest first; the line itself may have moved since.
     for node in sorted(named, key=lambda node: abs(node.lineno - code.co_firstlineno)):
-        if _traits(_code(node, code.co_freevars)) == _traits(code):
+        if _traits(_code(node, code.co_freevars, imports)) == _traits(code):
             if isinstance(node, ast.AsyncFunctionDef):
-                raise refusal(rule, "function", "be a plain function", f"async def {node.name}")
+                raise refusal(rule, field, "be a plain function", f"async def {node.name}")
             return node
     wanted = f"be as {code.co_filename} has it, which was changed since: import it again"
-    raise refusal(rule, "function", wanted, f"{code.co_name} with other code")
+    raise refusal(rule, field, wanted, f"{code.co_name} with other code")
 
 
 @functools.lru_cache(4)
@@ -93,8 +94,18 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from _statements(child)
 
 
-def _code(node: _Function, free: tuple[str, ...]) -> types.CodeType:
-    """What the node compiles to where these names are of a function around it."""
+def _imports(tree: ast.Module) -> list[ast.stmt]:
+    """The imports at the top of a module: Python compiles ``np.clip(x)`` in another way where np is imported."""
+    statements: list[ast.AST] = [tree]
+    for statement in statements:
+        if not isinstance(statement, _Function | ast.ClassDef):
+            children = ast.iter_child_nodes(statement)
+            statements += [child for child in children if isinstance(child, ast.stmt | ast.excepthandler)]
+    return [statement for statement in statements if isinstance(statement, ast.Import | ast.ImportFrom)]
+
+
+def _code(node: _Function, free: tuple[str, ...], imports: list[ast.stmt]) -> types.CodeType:
+    """What the node compiles to where these names are of a function around it, in a module with these imports."""
     inner, a = copy.copy(node), node.args
 
     def bare(arguments: list[ast.arg]) -> list[ast.arg]:
@@ -115,6 +126,7 @@ def _code(node: _Function, free: tuple[str, ...]) -> types.CodeType:
     outer = module.body[0]
     assert isinstance(outer, ast.FunctionDef)
     outer.body = [ast.copy_location(ast.Expr(inner), node) if isinstance(inner, ast.Lambda) else inner]
+    module.body = [*imports, outer]
     code = compile(module, "<source>", "exec", dont_inherit=True)
     for _ in range(2):  # from the module into outer, and from there into the function
         code = next(const for const in code.co_consts if isinstance(const, types.CodeType))

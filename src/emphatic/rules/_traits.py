@@ -33,6 +33,16 @@ class RuleTraits:
         """A checkpoint's entry for the step-size method, if there is one."""
         return None
 
+    @property
+    def not_lazy_because(self) -> str:
+        """Why each step has to visit every component of the vectors; "" where active ones are enough."""
+        return ""
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether components that are not active move by scalars alone: the sparse engine visits only active ones."""
+        return not self.not_lazy_because
+
     @functools.cached_property
     def vectors(self) -> tuple[str, ...]:
         """The rows of X: weights first, then traces."""

@@ -41,7 +41,8 @@ def _build(emphatic: float, online: float) -> dict[str, Any]:
         moved = 1.0 * (agreed > 0.0) + 1.0 * (agreed < 0.0)
         after = moved * limited + (1.0 - moved) * a
         still = 1.0 - 1.0 * (g > 0.0) - 1.0 * (g < 0.0)
-        return theta, after, sign + still * g_before, e * (after / a)
+        ratio = moved * (limited / max(a, 1e-37)) + (1.0 - moved)
+        return theta, after, sign + still * g_before, e * ratio
 
     def terms(z: Scalars, p: float, q: float) -> Scalars:
         theta, a, g_before, e = z

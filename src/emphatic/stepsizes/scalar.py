@@ -25,6 +25,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -33,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.names import refusal
-from emphatic.rules import AnyRule, Rule, Scalars, _source
+from emphatic.rules import AnyRule, Rule, Scalars, _algebra, _source
 from emphatic.stepsizes.method import Option, StepSize, check_number
 
 __all__ = ["AlphaBound", "Auto", "Constant", "Decaying", "Method", "ScalarStepSize", "Scaled", "constant", "decaying"]
@@ -337,10 +338,25 @@ def compose(base: Rule, method: Method) -> SteppedRule:
             f"The 'stepsize' parameter must be None for rule {base.name!r}, which does not define its effective "
             "step. Give the rule an effective_step(step, memory), such as ραM."
         )
+    if not _is_proportional_to_alpha(base):
+        raise ValueError(
+            f"The 'effective_step' parameter of Rule({base.name!r}, …) must be a multiple of alpha, so that a smaller "
+            f"alpha keeps a bound on it. Got `{base.effective_source.splitlines()[-1].strip()}` instead."
+        )
     name = f"{base.name} with {method.name}"
     memory = {"memory": base.memory + method.memory, "lasting": base.lasting + method.memory}
     fields = {field: getattr(base, field) for field in _OF_BASE} | memory
     return SteppedRule(name, _source.compiled(name, _compose_source(base, method)), **fields, of=base, method=method)
+
+
+def _is_proportional_to_alpha(base: Rule) -> bool:
+    """Whether the source of the effective step shows that it is α times something."""
+    names = {name: base.arguments[name] for name in ("step", "memory")}
+    arguments = (_algebra.variables(dict.fromkeys(group, _algebra.ANYTHING)) for group in names.values())
+    function = _source.compiled(base.name, base.effective_source)
+    known = {"min": _algebra.smallest, "max": _algebra.largest}
+    effective = types.FunctionType(function.__code__, known)(*arguments)
+    return _algebra.Formula({}).__add__(effective).is_linear(["alpha"])
 
 
 def _compose_source(base: Rule, method: Method) -> str:

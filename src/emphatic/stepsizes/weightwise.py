@@ -47,6 +47,11 @@ class WeightwiseRule(ElementwiseRule):
         assert self.kind is not None
         return {"name": self.kind.name}
 
+    @property
+    def set_from_outside(self) -> tuple[str, ...]:
+        assert self.kind is not None
+        return ("alphas",) if self.kind.vectors is WeightwiseStepSize.vectors else self.vectors
+
     def __reduce__(self) -> Any:
         return make_rule, (self.of, self.kind)
 

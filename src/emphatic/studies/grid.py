@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -344,7 +344,7 @@ def _find_methods(names: Any) -> list[StepSize | None]:
 
 def _describe_method(method: StepSize) -> str:
     """The name of a method, with the options that are not its defaults."""
-    defaults = stepsizes.get(method.name).options()
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(method)}
     changed = {name: value for name, value in method.options().items() if not np.array_equal(value, defaults[name])}
     options = ", ".join(f"{name}={value}" for name, value in changed.items())
     return f"{method.name}({options})" if options else method.name

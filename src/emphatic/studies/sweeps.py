@@ -24,12 +24,12 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import problems
+from emphatic import problems, stepsizes
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.parts import PartStore
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, Tasks
-from emphatic.studies.grid import Grid, GridSettings, SweptRule, parse_numbers, settings
+from emphatic.studies.grid import Grid, GridSettings, LeastSquaresRule, SweptRule, parse_numbers, settings
 from emphatic.studies.results import Sweep
 from emphatic.studies.sources import Recorded, Scores, Simulated
 
@@ -280,8 +280,13 @@ class SweepPlan:
     def identity(self) -> str:
         """A hash that identifies the plan, so that a sweep resumes only from its own finished tasks."""
         grids = [
-            [group.name, fingerprint(group.rule), {name: column.tolist() for name, column in group.values.items()}]
-            + ([] if group.stepsize is None else [group.stepsize.config()])
+            [
+                group.name,
+                fingerprint(group.rule),
+                {name: column.tolist() for name, column in group.values.items()},
+                *([] if group.stepsize is None else [group.stepsize.config()]),
+                *_sources_of_methods(group),
+            ]
             for group in self.settings
         ]
         content = [version("emphatic"), self.source.identity(), grids, self.runs, self.every, self.points.tolist()]
@@ -297,6 +302,13 @@ class SweepPlan:
             for group, number in zip(groups, chosen, strict=True)
         )
         return replace(self, settings=selected, runs=runs, first_run=self.first_run + self.runs)
+
+
+def _sources_of_methods(group: GridSettings) -> list[str]:
+    """What a step-size method that is not the library's makes of the rule: its options do not tell when it changes."""
+    if group.stepsize is None or not stepsizes.is_own(group.stepsize) or isinstance(group.rule, LeastSquaresRule):
+        return []
+    return [group.stepsize.rule(group.rule).source]
 
 
 def fingerprint(rule: SweptRule) -> str:

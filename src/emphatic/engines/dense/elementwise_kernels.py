@@ -63,7 +63,7 @@ def take_step(
             z = adapt(u, z, p)
             write(X, k, i, z)
             sums = add_terms(sums, z, p, q)
-    _, s, memory = decide_all(step, memory, delta, sums)
+    c, s, memory = decide_all(step, memory, delta, sums)
     amiss = 0.0
     change = real(0)
     for i in range(n):
@@ -74,7 +74,7 @@ def take_step(
         write(X, k, i, z_next)
         amiss += excesses(z_next)
         change += (z_next[0] - z[0]) * q
-    if amiss > 0.0 or not are_finite(delta, memory, s) or not abs(np.float64(change)) <= HUGE:
+    if amiss > 0.0 or not are_finite(delta, memory, s, c) or not abs(np.float64(change)) <= HUGE:
         put_back(X, Y, k)
         return False, delta, v
     store(scalars, k, memory, size)

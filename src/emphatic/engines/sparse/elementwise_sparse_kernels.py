@@ -120,7 +120,7 @@ def find(
         change += (z_next[0] - z[0]) * q
         amiss += excesses(z_next)
         set_z(work, a, z_next)
-    if amiss > 0.0 or not (are_finite(delta, memory, s) and abs(change) <= HUGE):
+    if amiss > 0.0 or not (are_finite(delta, memory, s, c) and abs(change) <= HUGE):
         return False, delta, v
     if not EAGER:
         size = bounds_of(c, at_least_one(size))
