@@ -371,12 +371,14 @@ class _Hindsight(NamedTuple):
 
 class _Rows(NamedTuple):
     """Consecutive rows: the readings as they are, and of all signals (B, S) with the last one held where one is
-    missing; the returns and where they are known (Q, B); predictions and the ends of their intervals (B, Q); anomaly
-    scores and alarms of the signals predicted (B, C); component answers (Q, B) by name."""
+    missing, those to compare with and those that are learned from; the returns and where they are known (Q, B);
+    predictions and the ends of their intervals (B, Q); anomaly scores and alarms of the signals predicted (B, C);
+    component answers (Q, B) by name."""
 
     start: int
     readings: LogRows
     held: Array
+    to_learn: Array
     missing: NDArray[np.bool_]
     G: Array
     known: NDArray[np.bool_]
@@ -411,8 +413,9 @@ class _Passes:
             comparable = known & ~np.isnan(G)
             new = (known_until == self._rows) & comparable.any(axis=1)
             known_until[new] = begin + len(readings) - 1 - np.argmax(comparable[new, ::-1], axis=1)
-            lowest = np.fmin(lowest, np.fmin.reduce(readings.values, axis=0, initial=np.inf))
-            highest = np.fmax(highest, np.fmax.reduce(readings.values, axis=0, initial=-np.inf))
+            values = readings.scored
+            lowest = np.fmin(lowest, np.fmin.reduce(values, axis=0, initial=np.inf))
+            highest = np.fmax(highest, np.fmax.reduce(values, axis=0, initial=-np.inf))
             dated = dated and readings.time is not None and bool(np.isfinite(readings.time).all())
             self._meter.add(len(readings))
         return _Hindsight(states, known_until, lowest, highest, dated)
@@ -424,7 +427,7 @@ class _Passes:
 
         With ``write``, which is called with each part of the predictions, rows have their predictions and answers.
         """
-        hold = Hold(len(self._plain.signals))
+        hold, hold_guarded = Hold(len(self._plain.signals)), Hold(len(self._plain.signals))
         predictions = None if write is None else PartReader(self._store, "predictions", write)
         answers = PartReader(self._store, "answers")
         for begin in range(0, stop, BLOCK):
@@ -435,13 +438,13 @@ class _Passes:
             for a, b in pairwise(sorted({begin, end, *([half] if begin < half < end else [])})):
                 block = slice(a - begin, b - begin)
                 rows, G_block, known_block = readings[block], G[:, block], known[:, block]
-                filled, missing = hold.fill(rows.values)
+                (held, missing), (to_learn, _) = hold.fill(rows.scored), hold_guarded.fill(rows.guarded)
                 if predictions is None:
-                    yield _Rows(a, rows, filled, missing, G_block, known_block)
+                    yield _Rows(a, rows, held, to_learn, missing, G_block, known_block)
                 else:
                     ends = self._predicted(predictions.rows(a, b))
                     components = self._component_answers(answers, a, b, ends[0])
-                    yield _Rows(a, rows, filled, missing, G_block, known_block, *ends, components)
+                    yield _Rows(a, rows, held, to_learn, missing, G_block, known_block, *ends, components)
                 self._meter.add(b - a)
 
     def _read(self, begin: int, end: int) -> LogRows:
@@ -449,7 +452,7 @@ class _Passes:
 
     def _known(self, begin: int, readings: LogRows) -> tuple[Array, NDArray[np.bool_]]:
         """The returns of a block and where they are known, (Q, B)."""
-        values = readings.values[:, self._plain.places]
+        values = readings.scored[:, self._plain.places]
         G, known = self._returns(values, np.isnan(values), readings.gap)
         return G, known & (np.arange(begin, begin + len(readings)) >= self._plain.first_rows)
 
@@ -516,8 +519,9 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
     summary = scores.scores([SKIPPED] * len(plain.names) if fits is None else fits.reasons)
     _add_intervals(summary, intervals, learned.derived.intervals.calibrated)
     counts = alarms.counts()
+    guarded = learned.guarded_counts()
     for score in summary:
-        score |= counts[score["signal"]]
+        score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
     return Scored(
         learned,
         summary,
@@ -634,10 +638,10 @@ class _Fits:
     def add(self, rows: _Rows) -> Array:
         """The next rows: sum those of the first half, predict those of the second (Q, B), NaN in the first."""
         out = np.full(rows.G.shape, np.nan)
-        answers = self._answers(rows.held[:, self._plain.places])
+        answers = self._answers(rows.to_learn[:, self._plain.places])
         for i in self._batch if rows.start < self._half else self._makers:
             share = self._plain.shares[i]
-            indices, values = make_features(self._makers[i], rows.readings, rows.held, rows.missing)
+            indices, values = make_features(self._makers[i], rows.readings, rows.to_learn, rows.missing)
             out[share] = self._fits[i].add(rows.start, indices, values, rows.G[share], answers[:, share])
         return out
 
