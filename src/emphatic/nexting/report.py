@@ -178,7 +178,8 @@ class NextingPage:
     - ``signals``: see ``signal_plot``; their horizons are those of the scores.
     - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
       longest run)}, ``guarded`` {signal: {"pulled_in": count, "missing": count}}, ``clipped`` {source: (below, above)},
-      ``unreadable`` {signal: count}, ``constant`` [names] and ``ignored columns`` {name: why}; whatever else is in it is shown as it is.
+      ``unreadable`` {signal: count}, ``constant`` [names] and ``ignored columns`` {name: why};
+      whatever else is in it is shown as it is.
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.

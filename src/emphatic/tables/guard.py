@@ -4,16 +4,17 @@ A ``ReadingGuard`` belongs to a stream, as its ``Clock`` does: it is advanced ro
 by the block. Whoever learns uses the guarded readings, whoever scores or raises alarms the readings themselves.
 
 For each signal it follows the range of what it let through. A reading is far where it is beyond that range by more than
-half of it, and by more than ten times the mean excess of the eight most extreme readings, by which a heavy tail reaches
+half of it, and by more than ten times the mean excess of the eight most extreme readings, for a heavy tail reaches
 further. Then
 
-- a single one is pulled in to the end of what is not far, and widens the range a little;
-- one that came before, or repeats in the rows after, is taken for missing while it stands alone. After 15 rows of it it
-  is a level. A code such as −999, 65535 or 1e20 is taken for missing however long it stays;
+- a single one is pulled in: from the last reading towards the end of the range, by (reach / distance)², where the reach
+  is the distance from which on readings are far. It widens the range a little;
+- the same one again, in the next rows or later, is taken for missing. After 15 rows of it it is a level;
 - others on the same side, three in a row, are a new level: the range follows them, doubling in each row, and includes
   the reading after 15 rows at the latest.
 
-A signal that was constant so far has no range, and nothing in it is far but a code.
+A code for missing readings such as −999, 65535 or 1e20 is taken for missing wherever it lies apart from the range,
+however long it stays. A signal that was constant so far has no range, and nothing in it is far but a code.
 """
 
 from __future__ import annotations

@@ -20,17 +20,18 @@ _f2 = types.Array(types.float64, 2, "C")
 _r2 = types.Array(types.float64, 2, "C", readonly=True)
 _u2 = types.Array(types.uint8, 2, "C")
 
-# What a signal carries: the range of what was let through, and the ends beyond which a reading is far,
-LOW, HIGH, FLOOR, ROOF = range(4)
+# What a signal carries: the range of what was let through, the ends beyond which a reading is far, and the last number
+# that was learned from,
+LOW, HIGH, FLOOR, ROOF, LAST = range(5)
 # readings let through, up to ``SETTLED``; far readings in a row, below 0 if they are too low; how often in a row the
 # last of them came; that one; and the place in the memory for the next far reading,
-SEEN, RUN, SAME, LATEST, PLACE = range(4, 9)
+SEEN, RUN, SAME, LATEST, PLACE = range(5, 10)
 # how many readings were pulled in and taken for missing; and whether the signal is left as it is.
-PULLED, LOST, EXEMPT = range(9, 12)
+PULLED, LOST, EXEMPT = range(10, 13)
 #: How many of the lowest and of the highest readings are known, and how many far ones are remembered.
 EXTREMES, REMEMBERED = 8, 8
-BOTTOM, TOP = 12, 12 + EXTREMES
-MEMORY = 12 + 2 * EXTREMES
+BOTTOM, TOP = 13, 13 + EXTREMES
+MEMORY = 13 + 2 * EXTREMES
 WIDTH = MEMORY + REMEMBERED
 
 #: What becomes of a reading.
@@ -47,8 +48,11 @@ FEW = 30.0
 SETTLED = 512.0
 #: A far reading that is pulled in widens the range by this share of the distance to the end beyond which it is far.
 WIDENING = 0.25
-#: A value that repeats exactly is taken for missing where it is further beyond that end than so many such distances.
+#: One that came before is taken for missing where it is further beyond that end than so many such distances.
 REMOTE = 1.0
+#: A code is taken for missing where it is outside the range by more than this share of it, and by more than so many
+#: times the distance between the eight extremes.
+APART, SPREADS = 0.02, 3.0
 #: Far readings in a row, not all the same, from which on the range follows them.
 CONFIRMED = 3
 #: Far readings in a row that are a level, whatever they are.
@@ -141,18 +145,26 @@ def let_through(s: Floats, v: float) -> None:
     if s[SEEN] == 0.0:
         s[LOW] = s[HIGH] = v
         s[BOTTOM : TOP + EXTREMES] = v
-    s[SEEN] = min(s[SEEN] + 1.0, SETTLED)
+    s[SEEN], s[LAST] = min(s[SEEN] + 1.0, SETTLED), v
     widen(s, v)
+
+
+@register_jitable
+def lies_apart(s: Floats, v: float) -> bool:
+    """Whether a number is so far outside the range that no reading led up to it."""
+    if v > s[HIGH]:
+        spread, distance = s[TOP + EXTREMES - 1] - s[TOP], v - s[HIGH]
+    else:
+        spread, distance = s[BOTTOM + EXTREMES - 1] - s[BOTTOM], s[LOW] - v
+    return distance > max(APART * (s[HIGH] - s[LOW]), SPREADS * spread)
 
 
 @register_jitable
 def judge(s: Floats, v: float) -> tuple[int, float]:
     """What becomes of a reading, and the number to learn from."""
-    is_far = s[SEEN] > 0.0 and not s[FLOOR] <= v <= s[ROOF]
-    is_first_change = s[SEEN] > 0.0 and s[LOW] == s[HIGH] != v
-    if (is_far or is_first_change) and is_code(v):
+    if s[SEEN] > 0.0 and lies_apart(s, v) and is_code(v):
         return MISSING, np.nan
-    if not is_far:
+    if s[SEEN] == 0.0 or s[FLOOR] <= v <= s[ROOF]:
         s[RUN] = 0.0
         let_through(s, v)
         return READ, v
@@ -172,8 +184,8 @@ def judge(s: Floats, v: float) -> tuple[int, float]:
     known = False
     for i in range(REMEMBERED):
         known = known or s[MEMORY + i] == v
-    constant = s[SAME] == run and abs(v - end) > REMOTE * reach
-    if constant and (known or run > 1.0):
+    constant = s[SAME] == run
+    if constant and (run > 1.0 or (known and abs(v - end) > REMOTE * reach)):
         return MISSING, np.nan
     if run >= CONFIRMED and not constant:
         step = 2.0 ** (run - CONFIRMED + 1.0) * (s[HIGH] - s[LOW])
@@ -183,18 +195,19 @@ def judge(s: Floats, v: float) -> tuple[int, float]:
     if not known:
         s[MEMORY + int(s[PLACE])] = v
         s[PLACE] = (s[PLACE] + 1.0) % REMEMBERED
+    edge = s[HIGH] if side > 0.0 else s[LOW]
     if run == 1.0:
-        widen(s, s[HIGH] + WIDENING * reach if side > 0.0 else s[LOW] - WIDENING * reach)
-    return PULLED_IN, end
+        widen(s, edge + side * WIDENING * reach)
+    # The further it is beyond the range, the less it moves: what is 1,000 standard deviations off tells nothing.
+    s[LAST] += (edge - s[LAST]) * (reach / (v - edge)) ** 2
+    return PULLED_IN, s[LAST]
 
 
 @register_jitable
 def is_sound(s: Floats, x: Floats, i: int, begin: int, end: int) -> bool:
     """Whether the range of the first readings may reach x[i], of those beyond it, x[begin:end], which are sorted."""
     if s[FLOOR] <= x[i] <= s[ROOF]:
-        return x[i] == s[LOW] or s[LOW] < s[HIGH] or not is_code(x[i])
-    if is_code(x[i]):
-        return False
+        return True
     different = 1
     for k in range(begin + 1, end):
         different += x[k] != x[k - 1]
@@ -203,14 +216,22 @@ def is_sound(s: Floats, x: Floats, i: int, begin: int, end: int) -> bool:
 
 @jit_for((_f1, _f1), fastmath=False)
 def find_range(x: Floats, s: Floats) -> None:
-    """Set the state of a signal by the sound ones among its first readings x (n,), which are sorted."""
-    n = len(x)
+    """Set the state of a signal by the sound ones among its first readings x, which are sorted; x is overwritten."""
+    n = 0
+    for i in range(len(x)):
+        if not is_code(x[i]):
+            x[n] = x[i]
+            n += 1
+    if n == 0:
+        return
+    x = x[:n]
     below, above = int(CORE * (n - 1)), n - int(CORE * (n - 1))  # x[below:above] is known to be sound
     s[SEEN], s[LOW], s[HIGH] = min(float(n), SETTLED), x[below], x[above - 1]
     for i in range(EXTREMES):
         s[BOTTOM + i] = x[min(below + i, above - 1)]
         s[TOP + i] = x[max(above - EXTREMES + i, below)]
     set_ends(s)
+    s[LAST] = x[n // 2]
     moved = True
     while moved:
         moved = False
@@ -231,7 +252,7 @@ def guard(values: Floats, state: Floats, guarded: Floats, verdicts: NDArray[np.u
             v, s = values[t, c], state[c]
             guarded[t, c], verdicts[t, c] = v, READ
             if s[FLOOR] <= v <= s[ROOF] and s[SEEN] >= SETTLED and s[BOTTOM + EXTREMES - 1] <= v <= s[TOP]:
-                s[RUN] = 0.0  # nothing changes: nearly every reading
+                s[RUN], s[LAST] = 0.0, v  # nothing else changes: nearly every reading
                 continue
             if not abs(v) <= ENDLESS or s[EXEMPT] > 0.0:
                 continue
