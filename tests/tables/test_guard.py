@@ -105,6 +105,14 @@ def test_a_constant_stretch_of_less_than_15_rows_is_missing_after_its_first_row(
     assert np.count_nonzero(verdicts) == rows
 
 
+def test_a_constant_stretch_is_missing_also_where_far_readings_widened_the_range() -> None:
+    rng = np.random.default_rng(14)
+    x = rng.standard_t(4, size=T)
+    x[600], x[900] = -40.0, 45.0
+    x[2000:2010] = 1.2 * ReadingGuard(1).warm_up(x[:, None]).state()[0][3]  # type: ignore[operator]
+    assert judged(x, T)[1][2000:2010].tolist() == [PULLED_IN] + [MISSING] * 9
+
+
 @pytest.mark.parametrize("rows", [15, 30, 300])
 def test_a_signal_that_is_switched_off_is_at_a_level_after_15_rows(rows: int) -> None:
     x = noise(7)

@@ -371,9 +371,9 @@ class _Hindsight(NamedTuple):
 
 class _Rows(NamedTuple):
     """Consecutive rows: the readings as they are, and of all signals (B, S) with the last one held where one is
-    missing, those to compare with and those that are learned from; the returns and where they are known (Q, B);
-    predictions and the ends of their intervals (B, Q); anomaly scores and alarms of the signals predicted (B, C);
-    component answers (Q, B) by name."""
+    missing, those to compare with and those that are learned from; the returns, those that the offline fit learns
+    from, and where they are known (Q, B); predictions and the ends of their intervals (B, Q); anomaly scores and alarms
+    of the signals predicted (B, C); component answers (Q, B) by name."""
 
     start: int
     readings: LogRows
@@ -381,6 +381,7 @@ class _Rows(NamedTuple):
     to_learn: Array
     missing: NDArray[np.bool_]
     G: Array
+    G_to_learn: Array
     known: NDArray[np.bool_]
     predictions: Array = np.empty((0, 0))
     low: Array = np.empty((0, 0))
@@ -397,7 +398,9 @@ class _Passes:
         self._plain, self._store, self._rows, self._meter = plain, learned.store, learned.log.rows, meter
         self._dated = learned.log.table.dated
         self._readings = PartReader(learned.store, "readings")
-        self._returns = Returns(plain.gammas, plain.centres)
+        # Readings that were pulled in are scored as they are, and the offline fit learns from what they were pulled to.
+        self._pulled_in = any(counts["pulled_in"] for counts in learned.guarded_counts().values())
+        self._returns = Returns(plain.gammas, plain.centres * (2 if self._pulled_in else 1))
 
     def backwards(self, half: FirstHalf) -> _Hindsight:
         """Note what each block's returns need of the rows after it, and all that must be known to go forwards."""
@@ -408,8 +411,8 @@ class _Passes:
         for begin in reversed(range(0, self._rows, BLOCK)):
             readings = self._read(begin, min(begin + BLOCK, self._rows))
             states[begin] = self._returns.state.copy()
-            G, known = self._known(begin, readings)
-            half.add(begin, G, known)
+            G, G_to_learn, known = self._known(begin, readings)
+            half.add(begin, G_to_learn, known)
             comparable = known & ~np.isnan(G)
             new = (known_until == self._rows) & comparable.any(axis=1)
             known_until[new] = begin + len(readings) - 1 - np.argmax(comparable[new, ::-1], axis=1)
@@ -433,28 +436,30 @@ class _Passes:
         for begin in range(0, stop, BLOCK):
             readings = self._read(begin, min(begin + BLOCK, self._rows))
             self._returns.state[:] = states[begin]
-            G, known = self._known(begin, readings)
+            G, G_to_learn, known = self._known(begin, readings)
             end = min(begin + BLOCK, stop)
             for a, b in pairwise(sorted({begin, end, *([half] if begin < half < end else [])})):
                 block = slice(a - begin, b - begin)
-                rows, G_block, known_block = readings[block], G[:, block], known[:, block]
+                rows, returns = readings[block], (G[:, block], G_to_learn[:, block], known[:, block])
                 (held, missing), (to_learn, _) = hold.fill(rows.scored), hold_guarded.fill(rows.guarded)
                 if predictions is None:
-                    yield _Rows(a, rows, held, to_learn, missing, G_block, known_block)
+                    yield _Rows(a, rows, held, to_learn, missing, *returns)
                 else:
                     ends = self._predicted(predictions.rows(a, b))
                     components = self._component_answers(answers, a, b, ends[0])
-                    yield _Rows(a, rows, held, to_learn, missing, G_block, known_block, *ends, components)
+                    yield _Rows(a, rows, held, to_learn, missing, *returns, *ends, components)
                 self._meter.add(b - a)
 
     def _read(self, begin: int, end: int) -> LogRows:
         return LogRows.from_table(self._readings.rows(begin, end), self._plain.categories)
 
-    def _known(self, begin: int, readings: LogRows) -> tuple[Array, NDArray[np.bool_]]:
-        """The returns of a block and where they are known, (Q, B)."""
-        values = readings.scored[:, self._plain.places]
+    def _known(self, begin: int, readings: LogRows) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """The returns of a block, those of the guarded readings, and where they are known, (Q, B)."""
+        values, Q = readings.scored[:, self._plain.places], len(self._plain.names)
+        if self._pulled_in:
+            values = np.concatenate([values, readings.guarded[:, self._plain.places]], axis=1)
         G, known = self._returns(values, np.isnan(values), readings.gap)
-        return G, known & (np.arange(begin, begin + len(readings)) >= self._plain.first_rows)
+        return G[:Q], G[-Q:], known[:Q] & (np.arange(begin, begin + len(readings)) >= self._plain.first_rows)
 
     def _predicted(self, table: pa.Table) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
         """Predictions and ends of intervals (B, Q), anomaly scores and alarms (B, C)."""
@@ -642,7 +647,7 @@ class _Fits:
         for i in self._batch if rows.start < self._half else self._makers:
             share = self._plain.shares[i]
             indices, values = make_features(self._makers[i], rows.readings, rows.to_learn, rows.missing)
-            out[share] = self._fits[i].add(rows.start, indices, values, rows.G[share], answers[:, share])
+            out[share] = self._fits[i].add(rows.start, indices, values, rows.G_to_learn[share], answers[:, share])
         return out
 
     @property

@@ -8,7 +8,7 @@ half of it, and by more than ten times the mean excess of the eight most extreme
 further. Then
 
 - a single one is pulled in: from the last reading towards the end of the range, by (reach / distance)², where the reach
-  is the distance from which on readings are far. It widens the range a little;
+  is the distance from which on readings are far. From the second on they widen the range a little;
 - the same one again, in the next rows or later, is taken for missing. After 15 rows of it it is a level;
 - others on the same side, three in a row, are a new level: the range follows them, doubling in each row, and includes
   the reading after 15 rows at the latest.

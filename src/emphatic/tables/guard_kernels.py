@@ -46,7 +46,8 @@ TAIL = 10.0
 FEW = 30.0
 #: Readings that are not few any more.
 SETTLED = 512.0
-#: A far reading that is pulled in widens the range by this share of the distance to the end beyond which it is far.
+#: A far reading that is pulled in, except the first of all, widens the range by this share of the distance to the end
+#: beyond which it is far.
 WIDENING = 0.25
 #: One that came before is taken for missing where it is further beyond that end than so many such distances.
 REMOTE = 1.0
@@ -164,13 +165,15 @@ def judge(s: Floats, v: float) -> tuple[int, float]:
     """What becomes of a reading, and the number to learn from."""
     if s[SEEN] > 0.0 and lies_apart(s, v) and is_code(v):
         return MISSING, np.nan
-    if s[SEEN] == 0.0 or s[FLOOR] <= v <= s[ROOF]:
+    # (the ends may have been moved beyond what they kept out in the row before)
+    repeats = s[RUN] != 0.0 and v == s[LATEST] and not s[LOW] <= v <= s[HIGH]
+    if s[SEEN] == 0.0 or (s[FLOOR] <= v <= s[ROOF] and not repeats):
         s[RUN] = 0.0
         let_through(s, v)
         return READ, v
-    side = 1.0 if v > s[ROOF] else -1.0
-    end = s[ROOF] if v > s[ROOF] else s[FLOOR]
-    reach = end - s[HIGH] if v > s[ROOF] else s[LOW] - end
+    side = 1.0 if v > s[HIGH] else -1.0
+    end = s[ROOF] if v > s[HIGH] else s[FLOOR]
+    reach = end - s[HIGH] if v > s[HIGH] else s[LOW] - end
     if s[RUN] * side > 0.0:
         s[RUN] += side
         s[SAME] = s[SAME] + 1.0 if v == s[LATEST] else 1.0
@@ -196,7 +199,7 @@ def judge(s: Floats, v: float) -> tuple[int, float]:
         s[MEMORY + int(s[PLACE])] = v
         s[PLACE] = (s[PLACE] + 1.0) % REMEMBERED
     edge = s[HIGH] if side > 0.0 else s[LOW]
-    if run == 1.0:
+    if run == 1.0 and s[PULLED] > 0.0:
         widen(s, edge + side * WIDENING * reach)
     # The further it is beyond the range, the less it moves: what is 1,000 standard deviations off tells nothing.
     s[LAST] += (edge - s[LAST]) * (reach / (v - edge)) ** 2
