@@ -106,11 +106,13 @@ def test_a_constant_stretch_of_less_than_15_rows_is_missing_after_its_first_row(
 
 
 def test_a_constant_stretch_is_missing_also_where_far_readings_widened_the_range() -> None:
-    rng = np.random.default_rng(14)
-    x = rng.standard_t(4, size=T)
-    x[600], x[900] = -40.0, 45.0
-    x[2000:2010] = 1.2 * ReadingGuard(1).warm_up(x[:, None]).state()[0][3]  # type: ignore[operator]
-    assert judged(x, T)[1][2000:2010].tolist() == [PULLED_IN] + [MISSING] * 9
+    x = noise(14)
+    x[900] += 60.0
+    guard = ReadingGuard(1).warm_up(x[:WARM, None])
+    guard.judge(x[:, None])
+    roof = guard.state()[0][3]  # what is just beyond it would be let through after the second far reading
+    assert guard.judge(np.full((10, 1), roof) + 0.01)[1][:, 0].tolist() == [PULLED_IN] + [MISSING] * 9
+    assert guard.judge(x[:1, None])[1].tolist() == [[READ]]
 
 
 @pytest.mark.parametrize("rows", [15, 30, 300])

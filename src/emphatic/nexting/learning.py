@@ -800,8 +800,9 @@ def learn_log(
         store.clear()
     else:
         store.drop(point.rows, *KINDS)
-    guard: ReadingGuard | None = log.new_guard()
-    horde = log.warmed_up(guard)
+    new_guard = log.new_guard()
+    guard: ReadingGuard | None = new_guard
+    horde = log.warmed_up(new_guard)
     makers = [maker.save() for maker in horde.makers]
     if point is None:
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))

@@ -447,7 +447,7 @@ class _Passes:
                 else:
                     ends = self._predicted(predictions.rows(a, b))
                     components = self._component_answers(answers, a, b, ends[0])
-                    yield _Rows(a, rows, held, to_learn, missing, *returns, *ends, components)
+                    yield _Rows(a, rows, held, to_learn, missing, *(*returns, *ends), components)
                 self._meter.add(b - a)
 
     def _read(self, begin: int, end: int) -> LogRows:

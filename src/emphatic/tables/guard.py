@@ -20,13 +20,13 @@ however long it stays. A signal that was constant so far has no range, and nothi
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.compiled import direct
 from emphatic.tables.table import Block
 
 __all__ = ["MISSING", "PULLED_IN", "READ", "ReadingGuard"]
@@ -131,10 +131,7 @@ class ReadingGuard:
 
     def state(self) -> list[list[float | None]]:
         """The whole state, as JSON can hold it: a list a signal."""
-        known = np.isfinite(self._state)
-        if known.all():
-            return cast(list[list[float | None]], self._state.tolist())
-        return cast(list[list[float | None]], np.where(known, self._state.astype(object), None).tolist())
+        return [[None if math.isnan(number) else number for number in signal] for signal in self._state.tolist()]
 
     @classmethod
     def restore(cls, state: Sequence[Sequence[float | None]]) -> ReadingGuard:
@@ -153,6 +150,7 @@ class ReadingGuard:
 
 @functools.cache
 def _kernel() -> Callable[..., int]:
+    from emphatic.engines.compiled import direct
     from emphatic.tables.guard_kernels import guard
 
     return cast(Callable[..., int], direct(guard))

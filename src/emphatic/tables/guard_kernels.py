@@ -157,7 +157,7 @@ def lies_apart(s: Floats, v: float) -> bool:
         spread, distance = s[TOP + EXTREMES - 1] - s[TOP], v - s[HIGH]
     else:
         spread, distance = s[BOTTOM + EXTREMES - 1] - s[BOTTOM], s[LOW] - v
-    return distance > max(APART * (s[HIGH] - s[LOW]), SPREADS * spread)
+    return bool(distance > max(APART * (s[HIGH] - s[LOW]), SPREADS * spread))
 
 
 @register_jitable
