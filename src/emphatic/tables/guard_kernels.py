@@ -28,7 +28,7 @@ LOW, HIGH, FLOOR, ROOF, LAST = range(5)
 SEEN, RUN, SAME, LATEST, PLACE = range(5, 10)
 # how many readings were pulled in and taken for missing; and whether the signal is left as it is.
 PULLED, LOST, EXEMPT = range(10, 13)
-#: How many of the lowest and of the highest readings are known, and how many far ones are remembered.
+#: How many different readings, of the lowest and of the highest, are known, and how many far ones are remembered.
 EXTREMES, REMEMBERED = 8, 8
 BOTTOM, TOP = 13, 13 + EXTREMES
 MEMORY = 13 + 2 * EXTREMES
@@ -117,10 +117,19 @@ def set_ends(s: Floats) -> None:
 
 
 @register_jitable
+def is_among(s: Floats, begin: int, count: int, v: float) -> bool:
+    """Whether v is one of s[begin : begin + count]."""
+    for i in range(begin, begin + count):
+        if s[i] == v:
+            return True
+    return False
+
+
+@register_jitable
 def widen(s: Floats, v: float) -> None:
-    """Let the range reach v, and remember v among the extremes where it is one."""
+    """Let the range reach v, and remember v among the extremes where it is one that is not known yet."""
     changed = s[SEEN] < SETTLED  # (the ends then depend on the number of readings)
-    if v > s[TOP]:
+    if v > s[TOP] and not is_among(s, TOP, EXTREMES, v):
         changed = True
         i = 1
         while i < EXTREMES and s[TOP + i] < v:
@@ -128,7 +137,7 @@ def widen(s: Floats, v: float) -> None:
             i += 1
         s[TOP + i - 1] = v
         s[HIGH] = max(s[HIGH], v)
-    if v < s[BOTTOM + EXTREMES - 1]:
+    if v < s[BOTTOM + EXTREMES - 1] and not is_among(s, BOTTOM, EXTREMES, v):
         changed = True
         i = EXTREMES - 2
         while i >= 0 and s[BOTTOM + i] > v:
@@ -184,9 +193,7 @@ def judge(s: Floats, v: float) -> tuple[int, float]:
     if run >= LEVEL:
         let_through(s, v)
         return READ, v
-    known = False
-    for i in range(REMEMBERED):
-        known = known or s[MEMORY + i] == v
+    known = is_among(s, MEMORY, REMEMBERED, v)
     constant = s[SAME] == run
     if constant and (run > 1.0 or (known and abs(v - end) > REMOTE * reach)):
         return MISSING, np.nan
@@ -229,12 +236,12 @@ def find_range(x: Floats, s: Floats) -> None:
         return
     x = x[:n]
     below, above = int(CORE * (n - 1)), n - int(CORE * (n - 1))  # x[below:above] is known to be sound
-    s[SEEN], s[LOW], s[HIGH] = min(float(n), SETTLED), x[below], x[above - 1]
-    for i in range(EXTREMES):
-        s[BOTTOM + i] = x[min(below + i, above - 1)]
-        s[TOP + i] = x[max(above - EXTREMES + i, below)]
+    s[SEEN], s[LAST] = min(float(n), SETTLED), x[n // 2]
+    s[LOW] = s[HIGH] = x[n // 2]
+    s[BOTTOM : TOP + EXTREMES] = x[n // 2]
     set_ends(s)
-    s[LAST] = x[n // 2]
+    for i in range(below, above):
+        widen(s, x[i])
     moved = True
     while moved:
         moved = False
