@@ -119,7 +119,7 @@ def set_ends(s: Floats) -> None:
 @register_jitable
 def is_among(s: Floats, begin: int, count: int, v: float) -> bool:
     """Whether v is one of s[begin : begin + count]."""
-    for i in range(begin, begin + count):
+    for i in range(begin, begin + count):  # noqa: SIM110 (numba has no any)
         if s[i] == v:
             return True
     return False
