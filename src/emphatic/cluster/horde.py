@@ -30,7 +30,7 @@ from emphatic.hordes.horde import RATES, BlockLearner, Horde
 from emphatic.learning.inputs import refusal
 from emphatic.questions.gvf import GVF
 from emphatic.rules import AnyRule, Rule
-from emphatic.tables import Block, Clock, Hold, Table
+from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
 
 __all__ = ["ClusterHorde", "local"]
 
@@ -184,16 +184,17 @@ class ClusterHorde(Cluster, BlockLearner):
         """The columns that are read as words: ON and OFF stay words there."""
         return self._template.words
 
-    def warm_up(self, table: object, rows: int | None = None) -> Self:
+    def warm_up(self, table: object, rows: int | None = None, guard: ReadingGuard | None = None) -> Self:
         """``Horde.warm_up``, in every shard. Returns itself.
 
         Args:
             table: As for ``Horde.warm_up``.
             rows: As for ``Horde.warm_up``.
+            guard: As for ``Horde.warm_up``.
         """
         if self._driver is not None:
             raise RuntimeError("A ClusterHorde is warmed up once, before its first row.")
-        return super().warm_up(table, rows)
+        return super().warm_up(table, rows, guard)
 
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
         """``Horde.warm_up_on``, in every shard.
@@ -278,7 +279,7 @@ class ClusterHorde(Cluster, BlockLearner):
     def _choose(self, names: tuple[str, ...], block: Block) -> str:
         """The engine for all questions together, from the first of their features."""
         maker = Features.from_config(self._features[0][0])
-        values, _ = Hold(len(names)).fill(block.values)
+        values, _ = Hold(len(names)).fill(block.to_learn)
         maker.warm_up(values, names=names, time=block.time, labels=dict(block.labels))
         K = len(self.questions) * len(self._template.rates)
         setup = self._template.setup
@@ -332,8 +333,8 @@ class ClusterHorde(Cluster, BlockLearner):
 
 
 def _for_shards(block: Block) -> Block:
-    """What a shard is sent of a block: plain arrays, and nothing that only a table's reader needs."""
-    return Block(block.row, block.values, block.time, block.labels, gap=block.gap)
+    """What a shard is sent of a block: the readings to learn from, and nothing that only a table's reader needs."""
+    return Block(block.row, block.to_learn, block.time, block.labels, gap=block.gap)
 
 
 def _rule_to_pass(rule: str | AnyRule) -> AnyRule | None:

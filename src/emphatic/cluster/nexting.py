@@ -133,7 +133,7 @@ class ClusterExecutor:
 
     def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
         cluster = self._open(log, None if self._resumed else False)
-        cluster.warm_up(log.table, log.warm_up_rows)
+        cluster.warm_up(log.table, log.warm_up_rows, log.new_guard())
         return _ClusterLearners(cluster)
 
     def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:

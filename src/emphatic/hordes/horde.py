@@ -33,7 +33,7 @@ from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_beh
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
 from emphatic.rules import AnyRule
 from emphatic.stepsizes import StepSize
-from emphatic.tables import Block, Clock, Hold, Table, open_table
+from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
 __all__ = ["NO", "RATES", "REWARD", "YES", "BlockLearner", "Horde", "probability", "rows_of", "warm_up_rows"]
 
@@ -118,7 +118,7 @@ class BlockLearner(ABC):
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
         """``warm_up`` on the rows of a block, of these signals and categories. Returns self."""
 
-    def warm_up(self, table: object, rows: int | None = None) -> Self:
+    def warm_up(self, table: object, rows: int | None = None, guard: ReadingGuard | None = None) -> Self:
         """Find ranges, categories and means from the first rows of a table.
 
         Nothing is learned yet: the next row is the first. Returns self.
@@ -127,13 +127,18 @@ class BlockLearner(ABC):
             table: A ``Table``, or anything that ``open_table`` opens.
             rows: The number of rows; by default four of the longest horizon, 500 to 10,000. A shorter table is used
                 whole.
+            guard: The new guard of the stream. It is warmed up on the same rows, and decides what is found from them;
+                after that it is to judge them as the first rows of the stream. By default all readings are sound.
         """
         source = self._open(table)
         clock = source.clock()
         step = clock.step if self.step is None and clock is not None else self.step
         if rows is None:
             rows = warm_up_rows(question.constant_gamma(step) for question in self.questions)
-        return self.warm_up_on(source.names, source.categories, next(source.blocks(rows)), step)
+        block = next(source.blocks(rows))
+        if guard is not None:
+            guard.warm_up(block.values).copy().mark(block)
+        return self.warm_up_on(source.names, source.categories, block, step)
 
     def _open(self, table: object) -> Table:
         return table if isinstance(table, Table) else open_table(table, words=self.words)
@@ -427,11 +432,11 @@ class Horde(BlockLearner):
             warnings.warn(
                 f"{evaluator.endless[0]!r} has γ = 1 everywhere: its return is an infinite sum", UndiscountedWarning, 3
             )
-        values, _ = Hold(len(names)).fill(block.values)
+        values, _ = Hold(len(names)).fill(block.to_learn)
         for maker in self._makers:
             maker.warm_up(values, names=names, time=block.time, labels=block.labels)
         self.step = step
-        self._start(evaluator, evaluator.mean(Observations(names, block.values, block.labels)))
+        self._start(evaluator, evaluator.mean(Observations(names, block.to_learn, block.labels)))
         return self
 
     def prepare(self, names: Sequence[str], observations: ArrayLike = ()) -> Horde:
@@ -631,11 +636,11 @@ class Horde(BlockLearner):
         return answers
 
     def _fill(self, block: Block) -> tuple[Observations, Observations, NDArray[np.bool_], Hold | None]:
-        """Rows as they were read and with readings held, which features lack their reading, and the next ``hold``.
+        """Rows to learn from, and with readings held; which features lack their reading; and the next ``hold``.
 
         Of one row in which nothing is missing the first two are the same, and the hold is None: it is to ``follow``.
         """
-        values, signals = block.values, self._evaluator.signals
+        values, signals = block.to_learn, self._evaluator.signals
         if len(values) == 1:
             readings = values[0]
             if np.vdot(readings, readings) <= _SQUARE:  # not so if any is missing, or too large; vdot does not warn

@@ -393,20 +393,23 @@ class Derived:
                 f"question {min(twice)!r}: this is the name of a column of intervals or alarms. Give it another name."
             )
 
-    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    def __call__(
+        self, predictions: Array, readings: Array, gap: NDArray[np.bool_], guarded: Array | None = None
+    ) -> dict[str, NDArray[Any]]:
         """What is derived at the next B rows, by kind.
 
         Args:
             predictions: The predictions (B, Q).
-            readings: The readings (B, S) of all signals, NaN where missing.
+            readings: The readings (B, S) of all signals, NaN where missing: alarms are raised about these.
             gap: The rows (B,) that do not follow the row before.
+            guarded: The readings to learn intervals from, by a ``ReadingGuard``; by default ``readings``.
 
         Returns:
             ``low`` and ``high`` (B, Q), NaN where a question has no interval; ``anomaly`` and ``alarm`` (B, S), a
             column for each of ``signals``.
         """
         plain = predictions if self._all else predictions[:, self.questions]
-        low, high = self.intervals(plain, readings, gap)
+        low, high = self.intervals(plain, readings if guarded is None else guarded, gap)
         if not self._all:
             low, high = self._spread(low), self._spread(high)
         anomaly, alarm = self.alarms(plain, readings, gap)

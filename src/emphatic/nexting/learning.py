@@ -37,7 +37,7 @@ from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, WORDS, Settings
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
-from emphatic.tables import Block, Clock, Table
+from emphatic.tables import Block, Clock, ReadingGuard, Table
 from emphatic.tables.table import Caller, open_source
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ class Size(NamedTuple):
 def choose_related(table: Table, rows: int) -> dict[str, list[str]]:
     """For each signal the others whose readings in the first ``rows`` correlate most with its own, closest first."""
     values = next(table.blocks(rows)).values
+    values, _ = ReadingGuard(len(table.names)).warm_up(values).judge(values)
     present = np.isfinite(values)
     known = np.where(present, values, 0.0)
     with np.errstate(all="ignore"):
@@ -126,6 +127,16 @@ def choose_related(table: Table, rows: int) -> dict[str, list[str]]:
 def make_horde(settings: Settings, step: float | None) -> Horde:
     """The Horde that these settings describe, before it is warmed up; ``step`` is the usual step of the times."""
     return Horde(settings.gvfs(), make_makers(settings), **horde_options(settings, step), engine=ENGINE)
+
+
+def make_guard(settings: Settings, names: Sequence[str]) -> ReadingGuard:
+    """The guard of a stream of these signals, before it is warmed up.
+
+    Columns that policies read are left as they are: an action or a probability is no measurement.
+    """
+    policies = [question.policy for question in settings.gvfs() if question.policy is not None]
+    read = {column for policy in policies for column in (policy.column, policy.behaviour)}
+    return ReadingGuard(len(names), [c for c, name in enumerate(names) if name in read])
 
 
 def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
@@ -244,9 +255,17 @@ class OpenedLog:
         clock = self.table.clock()
         return None if clock is None else clock.step
 
-    def warmed_up(self) -> Horde:
-        """A Horde as it is before the first row."""
-        return make_horde(self.settings, self.step).warm_up(self.table, self.warm_up_rows)
+    def new_guard(self) -> ReadingGuard:
+        """The guard of the readings, before it is warmed up."""
+        return make_guard(self.settings, self.table.names)
+
+    def warmed_up(self, guard: ReadingGuard) -> Horde:
+        """A Horde as it is before the first row.
+
+        Args:
+            guard: The guard of the readings, which is warmed up with it.
+        """
+        return make_horde(self.settings, self.step).warm_up(self.table, self.warm_up_rows, guard)
 
     def check_rows(self, rows: int) -> None:
         """ValueError if the table had another number of rows when it was read."""
@@ -255,7 +274,8 @@ class OpenedLog:
 
     def log_rows(self) -> Iterator[LogRows]:
         """All rows from the first, in blocks."""
-        return map(LogRows.from_block, self.table.blocks(BLOCK))
+        guard = self.new_guard().warm_up(next(self.table.blocks(self.warm_up_rows)).values)
+        return (LogRows.from_block(guard.mark(block)) for block in self.table.blocks(BLOCK))
 
 
 def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLog:
@@ -320,24 +340,34 @@ class LogRows:
         time: The time of each row (B,), or None without times.
         gap: The rows (B,) that do not follow the row before.
         labels: Each text column by name.
+        guarded: The readings (B, C) that are learned from: far ones are pulled in, NaN where one is missing or was
+            taken for missing.
     """
 
     values: Array
     time: Array | None
     gap: NDArray[np.bool_]
     labels: dict[str, NDArray[np.object_]]
+    guarded: Array
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, rows: slice) -> LogRows:
         labels = {name: column[rows] for name, column in self.labels.items()}
-        return LogRows(self.values[rows], None if self.time is None else self.time[rows], self.gap[rows], labels)
+        time = None if self.time is None else self.time[rows]
+        return LogRows(self.values[rows], time, self.gap[rows], labels, self.guarded[rows])
+
+    @property
+    def scored(self) -> Array:
+        """The readings (B, C) that predictions are compared with: as they were read, NaN where one is missing or was
+        taken for missing."""
+        return np.where(np.isnan(self.guarded), np.nan, self.values)
 
     @classmethod
     def from_block(cls, block: Block) -> LogRows:
         """The rows of a block."""
-        return cls(block.values, block.time, block.gap, block.labels)
+        return cls(block.values, block.time, block.gap, block.labels, block.to_learn)
 
     @classmethod
     def join(cls, blocks: Sequence[LogRows]) -> LogRows:
@@ -348,6 +378,7 @@ class LogRows:
             np.concatenate(times) if times else None,
             np.concatenate([rows.gap for rows in blocks]),
             {name: np.concatenate([rows.labels[name] for rows in blocks]) for name in blocks[0].labels},
+            np.concatenate([rows.guarded for rows in blocks]),
         )
 
     def columns(self) -> dict[str, Any]:
@@ -356,17 +387,36 @@ class LogRows:
 
         columns: dict[str, Any] = {f"value {j}": column for j, column in enumerate(self.values.T)}
         columns["gap"] = self.gap
+        columns["guarded"] = self._guarded_column()
         if self.time is not None:
             columns["time"] = self.time
         return columns | {f"label {j}": pa.array(c, pa.string()) for j, c in enumerate(self.labels.values())}
 
+    def _guarded_column(self) -> pa.Array:
+        """For each row a list of the readings that are learned from otherwise than read: place, value, place, …."""
+        import pyarrow as pa
+
+        differs = (self.guarded != self.values) & ~np.isnan(self.values)
+        rows, places = np.nonzero(differs)
+        ends = 2 * np.searchsorted(rows, np.arange(len(self) + 1))
+        pairs = np.stack([places.astype(np.float64), self.guarded[rows, places]], axis=1)
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(pairs.reshape(-1)))
+
     @classmethod
     def from_table(cls, table: pa.Table, categories: Sequence[str]) -> LogRows:
         """The rows of a table that has these columns."""
-        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        columns = {name: table.column(name).to_numpy() for name in table.column_names if name != "guarded"}
         values = np.stack([column for name, column in columns.items() if name.startswith("value ")], axis=1)
         labels = {name: np.asarray(columns[f"label {j}"], object) for j, name in enumerate(categories)}
-        return cls(values, columns.get("time"), columns["gap"], labels)
+        guarded = values
+        if "guarded" in table.column_names:  # (an unfinished run of an earlier version has none)
+            lists = table.column("guarded").combine_chunks()
+            pairs = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2)
+            if len(pairs):
+                count = np.diff(lists.offsets.to_numpy()) // 2
+                guarded = values.copy()
+                guarded[np.repeat(np.arange(len(values)), count), pairs[:, 0].astype(np.int64)] = pairs[:, 1]
+        return cls(values, columns.get("time"), columns["gap"], labels, guarded)
 
 
 @dataclass
@@ -629,6 +679,7 @@ class Learned:
         horde: The Horde after the last row.
         clock: The clock after the last row; None without times.
         counts: What was counted in the readings.
+        guard: The guard of the readings after the last row; None where a run of an earlier version went on without.
         derived: The intervals and alarms after the last row.
         makers: The state of each maker of features before the first row.
         store: The parts.
@@ -640,6 +691,7 @@ class Learned:
     horde: Horde
     clock: Clock | None
     counts: ReadingCounts
+    guard: ReadingGuard | None
     derived: Derived
     makers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     store: PartStore
@@ -655,6 +707,10 @@ class Learned:
     def frozen(self) -> int:
         """How many learners have diverged, and stay as they were."""
         return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
+
+    def guarded_counts(self) -> dict[str, dict[str, int]]:
+        """How many readings of each signal were pulled in and taken for missing, where there are any."""
+        return {} if self.guard is None else self.guard.counts(self.log.table.names)
 
     def unused_columns(self) -> dict[str, str]:
         """Columns of text that neither features nor questions use, and why."""
@@ -744,7 +800,9 @@ def learn_log(
         store.clear()
     else:
         store.drop(point.rows, *KINDS)
-    horde = log.warmed_up()
+    new_guard = log.new_guard()
+    guard: ReadingGuard | None = new_guard
+    horde = log.warmed_up(new_guard)
     makers = [maker.save() for maker in horde.makers]
     if point is None:
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
@@ -753,10 +811,11 @@ def learn_log(
         began -= float(point.state["seconds"])
         clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
         counts = ReadingCounts(**point.state["counts"])
+        guard = None if point.state.get("guard") is None else ReadingGuard.restore(point.state["guard"])
         learners = executor.resume(log, point)
     derived = _derive(log, horde, store)
     announce(expected_size(horde, log.rows).text(log.settings))
-    states = _States(log, resumption, clock, counts, began)
+    states = _States(log, resumption, clock, guard, counts, began)
     writer = _PartWriter(log, store, horde.names, derived)
 
     def on_checkpoint(rows: int) -> Mapping[str, Any]:
@@ -780,7 +839,7 @@ def learn_log(
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
     seconds = time.perf_counter() - began
-    return Learned(log, horde, clock, counts, derived, makers, store, seconds, executor.without_answers)
+    return Learned(log, horde, clock, counts, guard, derived, makers, store, seconds, executor.without_answers)
 
 
 def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> Derived:
@@ -790,7 +849,7 @@ def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> Derived:
         rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
         table = store.read("predictions", begin)
         predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
-        derived(predictions, rows.values, rows.gap)
+        derived(predictions, rows.values, rows.gap, rows.guarded)
     return derived
 
 
@@ -802,10 +861,16 @@ class _States:
     """
 
     def __init__(
-        self, log: OpenedLog, resumption: Resumption, clock: Clock | None, counts: ReadingCounts, began: float
+        self,
+        log: OpenedLog,
+        resumption: Resumption,
+        clock: Clock | None,
+        guard: ReadingGuard | None,
+        counts: ReadingCounts,
+        began: float,
     ) -> None:
         self._log, self._checksum, self._clock, self._counts = log, resumption.checksum, clock, counts
-        self._began = began
+        self._guard, self._began = guard, began
         table = log.table
         self._constant = {
             "settings": log.settings.table(),
@@ -825,9 +890,12 @@ class _States:
             return
         for block in self._log.table.blocks(rows, start, self._clock):
             self._checksum.add(block)
+            if self._guard is not None:
+                self._guard.mark(block)
+            guard = None if self._guard is None else self._guard.copy()
             clock = None if self._clock is None else self._clock.state()
             table = {**self._identity, "is": self._checksum.hexdigest()}
-            self._sent.append((block, {"table": table, "clock": clock}))
+            self._sent.append((block, {"table": table, "clock": clock, "guard": guard}))
             yield block
             if request.signal is not None:
                 return
@@ -843,7 +911,9 @@ class _States:
     def take(self, rows: int) -> dict[str, Any]:
         """The state after so many rows; earlier ones are forgotten."""
         self._at = {row: state for row, state in self._at.items() if row >= rows}
-        return self._constant | self._at[rows]
+        state = self._constant | self._at[rows]
+        guard = state.get("guard")  # (as it was saved, or as it is)
+        return state | {"guard": guard.state() if isinstance(guard, ReadingGuard) else guard}
 
 
 class _LearnedRows(NamedTuple):
@@ -906,7 +976,7 @@ class _PartWriter:
         if rows.time is not None:
             columns["time"] = _stamps(rows.time, table.zone) if table.dated else rows.time
         columns |= dict(zip(self._names, predictions.T, strict=True))
-        columns |= self._derived.columns(self._derived(predictions, rows.values, rows.gap))
+        columns |= self._derived.columns(self._derived(predictions, rows.values, rows.gap, rows.guarded))
         self._store.write("readings", begin, rows.columns())
         self._store.write("predictions", begin, columns)
 

@@ -30,11 +30,11 @@ from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, Derived
-from emphatic.nexting.learning import make_horde
+from emphatic.nexting.learning import make_guard, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
-from emphatic.tables import Block, Clock
+from emphatic.tables import Block, Clock, ReadingGuard
 from emphatic.tables.fields import TimeColumn
 from emphatic.tables.pipe import (
     BLOCK,
@@ -411,6 +411,8 @@ class Predictor:
     ) -> None:
         self.settings, self.learn, self.every = settings, learn, every or Every(None)
         self.clock: Clock | None = None
+        #: The guard of the readings; None in the warm-up, and of a model that was learned without.
+        self.guard: ReadingGuard | None = None
         self.step = self.malformed = self.readings = 0
         #: Fields that could not be read, by kind.
         self.problems: Counter[str] = Counter()
@@ -517,6 +519,14 @@ class Predictor:
                 logger.warning("%s: %d times, each treated as missing.", problem, count)
         if self.backwards > 1:
             logger.warning("%d readings out of order in all.", self.backwards)
+        for name, counts in self.guarded_counts().items():
+            logger.warning(
+                "%s: %d far readings pulled in, %d taken for missing.", name, counts["pulled_in"], counts["missing"]
+            )
+
+    def guarded_counts(self) -> dict[str, dict[str, int]]:
+        """How many readings of each signal were pulled in and taken for missing, where there are any."""
+        return {} if self.guard is None else self.guard.counts(self._require().parser.names)
 
     def check_readable(self) -> None:
         """ValueError if there were lines, and no reading in any of them."""
@@ -544,7 +554,10 @@ class Predictor:
         """Learn from readings and fill in their predictions. One that the horde refuses changes nothing."""
         horde, parser, derived, form = self._require()
         clock = None if self.clock is None else self.clock.copy()
+        guard = None if self.guard is None else self.guard.copy()
         block = Block.from_rows([reading.row for reading in waiting], parser.names, parser.categories, clock, self.step)
+        if guard is not None:
+            guard.mark(block)
         try:
             predictions = horde.advance(block, learn=self.learn)
         except ValueError as error:
@@ -556,8 +569,9 @@ class Predictor:
             return
         if clock is not None:
             self._follow(waiting, clock)
+        self.guard = guard
         self.readings += len(waiting)
-        low, high, anomaly, alarm = derived(predictions, block.values, block.gap).values()
+        low, high, anomaly, alarm = derived(predictions, block.values, block.gap, block.guarded).values()
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
@@ -650,12 +664,14 @@ class Predictor:
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
-        horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, len(waiting))
+        guard = make_guard(settings, table.names)
+        horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, len(waiting), guard)
         model = _Model.of(horde, settings, table.notation)
-        self.settings, self.clock, self._model = settings, clock, model
-        for block, predictions in horde.blocks(table, clock):
+        self.settings, self.clock, self.guard, self._model = settings, clock, guard, model
+        for block in table.blocks(horde.block_rows, clock=clock):
+            predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
-            derived = model.derived(predictions, block.values, block.gap)
+            derived = model.derived(predictions, block.values, block.gap, block.guarded)
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
@@ -709,6 +725,7 @@ class Predictor:
         return {
             "settings": self.settings.table(),
             "clock": None if self.clock is None else self.clock.state(),
+            "guard": None if self.guard is None else self.guard.state(),
             "live": {"step": self.step, "when": when},
             "notation": notation.config(),
             "table": {},
@@ -760,6 +777,7 @@ class Predictor:
             column, a_second = live.get("when") or state.get("when") or (None, 1.0)
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor.clock = None if state.get("clock") is None else Clock.restore(state["clock"])
+        predictor.guard = None if state.get("guard") is None else ReadingGuard.restore(state["guard"])
         predictor._model = _Model.of(horde, predictor.settings, notation)
         predictor.derived.restore(state)
         return predictor

@@ -133,6 +133,7 @@ def _quality(scored: Scored) -> dict[str, Any]:
         quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
     missing = zip(table.names, hold.missing.tolist(), hold.longest.tolist(), strict=True)
     quality["missing"] = {name: (absent, longest) for name, absent, longest in missing if absent}
+    quality["guarded"] = learned.guarded_counts()
     clipped = (counts for maker in learned.horde.makers for counts in maker.clipped.items())
     quality["clipped"] = {name: beyond for name, beyond in clipped if any(beyond)}
     unreadable = zip(table.names, counts.unreadable, counts.infinite, strict=True)
@@ -176,8 +177,9 @@ class NextingPage:
       score in turn the RMSE in each piece, None or NaN where unknown.
     - ``signals``: see ``signal_plot``; their horizons are those of the scores.
     - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
-      longest run)}, ``clipped`` {source: (below, above)}, ``unreadable`` {signal: count}, ``constant`` [names] and
-      ``ignored columns`` {name: why}; whatever else is in it is shown as it is.
+      longest run)}, ``guarded`` {signal: {"pulled_in": count, "missing": count}}, ``clipped`` {source: (below, above)},
+      ``unreadable`` {signal: count}, ``constant`` [names] and ``ignored columns`` {name: why};
+      whatever else is in it is shown as it is.
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
@@ -633,7 +635,7 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
     rows dropped, columns not used."""
     if not quality and not reading:
         return None
-    detailed = ("longest gaps", "missing", "clipped", "unreadable", "ignored columns")
+    detailed = ("longest gaps", "missing", "guarded", "clipped", "unreadable", "ignored columns")
     rows = quality.get("rows")
     missing, unreadable = (quality.get(name) or {} for name in ("missing", "unreadable"))
     holes = [
@@ -641,6 +643,7 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
         for name, (n, run) in {**dict.fromkeys(unreadable, (0, 0)), **missing}.items()
         if n or unreadable.get(name)
     ]
+    guarded = [{"signal": name, **counts} for name, counts in (quality.get("guarded") or {}).items()]
     clipped = [
         {"source": name, "below": below, "above": above}
         for name, (below, above) in (quality.get("clipped") or {}).items()
@@ -661,6 +664,14 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
             holes,
         ),
         "gaps": ([Column("row", "row", amount), Column("from", "from"), Column("to", "to")], gaps),
+        "guarded": (
+            [
+                Column("signal", "signal"),
+                Column("pulled in", "pulled_in", amount),
+                Column("taken for missing", "missing", amount),
+            ],
+            guarded,
+        ),
         "clipped": (
             [Column("source", "source"), Column("below", "below", amount), Column("above", "above", amount)],
             clipped,
@@ -689,7 +700,17 @@ def _how_it_was_read(reading: Row) -> dict[str, Any]:
     elif time:
         facts["time column"] = " + ".join(map(str, time.get("columns") or ()))
         facts |= {f"time {name}": time[name] for name in ("format", "zone") if time.get(name)}
-    known_elsewhere = ("time", "step", "step_text", "gaps", "rows", "rows_dropped", "columns_left_out", "unscored")
+    known_elsewhere = (
+        "time",
+        "step",
+        "step_text",
+        "gaps",
+        "rows",
+        "rows_dropped",
+        "columns_left_out",
+        "unscored",
+        "guarded",
+    )
     remaining = {name: value for name, value in reading.items() if name not in known_elsewhere and value}
     return facts | {name.replace("_", " "): value for name, value in remaining.items()}
 

@@ -313,7 +313,7 @@ class Nexting:
     def begin(self) -> Nexting:
         """Features and learners as they are before the first row."""
         job = self if self.opened is not None else self.open()
-        return replace(job, prepared=job.log.warmed_up())
+        return replace(job, prepared=job.log.warmed_up(job.log.new_guard()))
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Learn, score, and write all four files.
@@ -361,13 +361,13 @@ class Nexting:
         """All rows of the table at once.
 
         Returns:
-            The signals to predict (T, C), the last reading held where one is missing; which of them are missing; and
-            the rows (T,) that do not follow the row before.
+            The signals to predict (T, C) as they are learned from, the last reading held where one is missing; which
+            of them are missing; and the rows (T,) that do not follow the row before.
         """
         log = self.log
         places = [log.table.names.index(name) for name in log.settings.predict or ()]
         hold = Hold(len(log.table.names))
-        blocks = [(*hold.fill(rows.values), rows.gap) for rows in log.log_rows()]
+        blocks = [(*hold.fill(rows.guarded), rows.gap) for rows in log.log_rows()]
         readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
         log.check_rows(len(gap))
         return readings[:, places], missing[:, places], gap
@@ -375,10 +375,10 @@ class Nexting:
     def phi(self) -> Iterator[Active]:
         """The features of the whole table, from the start; where questions have their own, those of the first."""
         log = self.log
-        maker = Features.load(*(self.prepared or log.warmed_up()).makers[0].save())
+        maker = Features.load(*(self.prepared or log.warmed_up(log.new_guard())).makers[0].save())
         hold = Hold(len(log.table.names))
         for rows in log.log_rows():
-            yield Active(*make_features(maker, rows, *hold.fill(rows.values)))
+            yield Active(*make_features(maker, rows, *hold.fill(rows.guarded)))
 
 
 def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
@@ -459,8 +459,9 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
     """How the table of a scored log was read.
 
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
-    the times that go back; whether the rows were ``sorted``, and the columns that were ``pivoted``; ``unscored`` are
-    signals and horizons without a score, and why.
+    the times that go back; whether the rows were ``sorted``, and the columns that were ``pivoted``; ``guarded`` counts
+    the far readings of each signal that were pulled in or taken for missing; ``unscored`` are signals and horizons
+    without a score, and why.
     """
     learned = scored.learned
     log, clock, table = learned.log, learned.clock, learned.log.table
@@ -473,6 +474,7 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
         "backwards": 0 if clock is None else clock.backwards,
         "sorted": bool(log.settings.sort),
         "pivoted": list(log.settings.pivot) if isinstance(log.settings.pivot, tuple) else [],
+        "guarded": learned.guarded_counts(),
         "unscored": _unscored(scored),
     }
     facts["columns_left_out"] += [{"name": name, "why": why} for name, why in learned.unused_columns().items()]
@@ -520,6 +522,8 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Short rows: {facts['rows_short']:,}; the fields that are not there count as missing.")
     if facts.get("percent"):
         lines.append(f"Percent signs left out (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
+    if facts["guarded"]:
+        lines.append(f"Far readings: {_list(guarded_texts(facts['guarded']))}.")
     if facts["columns_left_out"]:
         unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(unused)}.")
@@ -527,6 +531,15 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         reasons = [f"{item.get('signal', item.get('horizon'))!s} ({item['why']})" for item in facts["unscored"]]
         lines.append(f"Not scored: {_list(reasons)}.")
     return lines
+
+
+def guarded_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """For each signal how many of its readings were pulled in, and how many were taken for missing."""
+    texts = []
+    for name, count in counts.items():
+        kinds = {"pulled in": count["pulled_in"], "taken for missing": count["missing"]}
+        texts.append(f"{name} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.items() if number)})")
+    return texts
 
 
 def _many(count: int, thing: str) -> str:

@@ -371,14 +371,17 @@ class _Hindsight(NamedTuple):
 
 class _Rows(NamedTuple):
     """Consecutive rows: the readings as they are, and of all signals (B, S) with the last one held where one is
-    missing; the returns and where they are known (Q, B); predictions and the ends of their intervals (B, Q); anomaly
-    scores and alarms of the signals predicted (B, C); component answers (Q, B) by name."""
+    missing, those to compare with and those that are learned from; the returns, those that the offline fit learns
+    from, and where they are known (Q, B); predictions and the ends of their intervals (B, Q); anomaly scores and alarms
+    of the signals predicted (B, C); component answers (Q, B) by name."""
 
     start: int
     readings: LogRows
     held: Array
+    to_learn: Array
     missing: NDArray[np.bool_]
     G: Array
+    G_to_learn: Array
     known: NDArray[np.bool_]
     predictions: Array = np.empty((0, 0))
     low: Array = np.empty((0, 0))
@@ -395,7 +398,9 @@ class _Passes:
         self._plain, self._store, self._rows, self._meter = plain, learned.store, learned.log.rows, meter
         self._dated = learned.log.table.dated
         self._readings = PartReader(learned.store, "readings")
-        self._returns = Returns(plain.gammas, plain.centres)
+        # Readings that were pulled in are scored as they are, and the offline fit learns from what they were pulled to.
+        self._pulled_in = any(counts["pulled_in"] for counts in learned.guarded_counts().values())
+        self._returns = Returns(plain.gammas, plain.centres * (2 if self._pulled_in else 1))
 
     def backwards(self, half: FirstHalf) -> _Hindsight:
         """Note what each block's returns need of the rows after it, and all that must be known to go forwards."""
@@ -406,13 +411,14 @@ class _Passes:
         for begin in reversed(range(0, self._rows, BLOCK)):
             readings = self._read(begin, min(begin + BLOCK, self._rows))
             states[begin] = self._returns.state.copy()
-            G, known = self._known(begin, readings)
-            half.add(begin, G, known)
+            G, G_to_learn, known = self._known(begin, readings)
+            half.add(begin, G_to_learn, known)
             comparable = known & ~np.isnan(G)
             new = (known_until == self._rows) & comparable.any(axis=1)
             known_until[new] = begin + len(readings) - 1 - np.argmax(comparable[new, ::-1], axis=1)
-            lowest = np.fmin(lowest, np.fmin.reduce(readings.values, axis=0, initial=np.inf))
-            highest = np.fmax(highest, np.fmax.reduce(readings.values, axis=0, initial=-np.inf))
+            values = readings.scored
+            lowest = np.fmin(lowest, np.fmin.reduce(values, axis=0, initial=np.inf))
+            highest = np.fmax(highest, np.fmax.reduce(values, axis=0, initial=-np.inf))
             dated = dated and readings.time is not None and bool(np.isfinite(readings.time).all())
             self._meter.add(len(readings))
         return _Hindsight(states, known_until, lowest, highest, dated)
@@ -424,34 +430,36 @@ class _Passes:
 
         With ``write``, which is called with each part of the predictions, rows have their predictions and answers.
         """
-        hold = Hold(len(self._plain.signals))
+        hold, hold_guarded = Hold(len(self._plain.signals)), Hold(len(self._plain.signals))
         predictions = None if write is None else PartReader(self._store, "predictions", write)
         answers = PartReader(self._store, "answers")
         for begin in range(0, stop, BLOCK):
             readings = self._read(begin, min(begin + BLOCK, self._rows))
             self._returns.state[:] = states[begin]
-            G, known = self._known(begin, readings)
+            G, G_to_learn, known = self._known(begin, readings)
             end = min(begin + BLOCK, stop)
             for a, b in pairwise(sorted({begin, end, *([half] if begin < half < end else [])})):
                 block = slice(a - begin, b - begin)
-                rows, G_block, known_block = readings[block], G[:, block], known[:, block]
-                filled, missing = hold.fill(rows.values)
+                rows, returns = readings[block], (G[:, block], G_to_learn[:, block], known[:, block])
+                (held, missing), (to_learn, _) = hold.fill(rows.scored), hold_guarded.fill(rows.guarded)
                 if predictions is None:
-                    yield _Rows(a, rows, filled, missing, G_block, known_block)
+                    yield _Rows(a, rows, held, to_learn, missing, *returns)
                 else:
                     ends = self._predicted(predictions.rows(a, b))
                     components = self._component_answers(answers, a, b, ends[0])
-                    yield _Rows(a, rows, filled, missing, G_block, known_block, *ends, components)
+                    yield _Rows(a, rows, held, to_learn, missing, *(*returns, *ends), components)
                 self._meter.add(b - a)
 
     def _read(self, begin: int, end: int) -> LogRows:
         return LogRows.from_table(self._readings.rows(begin, end), self._plain.categories)
 
-    def _known(self, begin: int, readings: LogRows) -> tuple[Array, NDArray[np.bool_]]:
-        """The returns of a block and where they are known, (Q, B)."""
-        values = readings.values[:, self._plain.places]
+    def _known(self, begin: int, readings: LogRows) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """The returns of a block, those of the guarded readings, and where they are known, (Q, B)."""
+        values, Q = readings.scored[:, self._plain.places], len(self._plain.names)
+        if self._pulled_in:
+            values = np.concatenate([values, readings.guarded[:, self._plain.places]], axis=1)
         G, known = self._returns(values, np.isnan(values), readings.gap)
-        return G, known & (np.arange(begin, begin + len(readings)) >= self._plain.first_rows)
+        return G[:Q], G[-Q:], known[:Q] & (np.arange(begin, begin + len(readings)) >= self._plain.first_rows)
 
     def _predicted(self, table: pa.Table) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
         """Predictions and ends of intervals (B, Q), anomaly scores and alarms (B, C)."""
@@ -517,8 +525,9 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
     summary = scores.scores(skipped if fits is None else fits.reasons)
     _add_intervals(summary, intervals, learned.derived.intervals.calibrated)
     counts = alarms.counts()
+    guarded = learned.guarded_counts()
     for score in summary:
-        score |= counts[score["signal"]]
+        score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
     return Scored(
         learned,
         summary,
@@ -644,12 +653,13 @@ class _Fits:
     def add(self, rows: _Rows) -> dict[str, Array]:
         """The next rows: sum those of the first half, predict those of the second (Q, B), NaN in the first."""
         predictions = {name: np.full(rows.G.shape, np.nan) for name in _hindsight_baselines()}
-        answers = self._answers(rows.held[:, self._plain.places])
+        answers = self._answers(rows.to_learn[:, self._plain.places])
         for i in self._batch if rows.start < self._half else self._makers:
             share = self._plain.shares[i]
-            indices, values = make_features(self._makers[i], rows.readings, rows.held, rows.missing)
+            indices, values = make_features(self._makers[i], rows.readings, rows.to_learn, rows.missing)
+            G = rows.G_to_learn[share]
             for name, fit in self._fits[i].items():
-                predictions[name][share] = fit.add(rows.start, indices, values, rows.G[share], answers[:, share])
+                predictions[name][share] = fit.add(rows.start, indices, values, G, answers[:, share])
         return predictions
 
     @property

@@ -496,9 +496,11 @@ def default_features(table: Table, longest: float, warm: int = 500, every: bool 
     import numpy as np
 
     from emphatic import features as f
+    from emphatic.tables import ReadingGuard
 
     block = next(table.blocks(warm))
-    lowest, highest = (np.nanmin(block.values, 0, initial=np.inf), np.nanmax(block.values, 0, initial=-np.inf))
+    values, _ = ReadingGuard(len(table.names)).warm_up(block.values).judge(block.values)
+    lowest, highest = np.nanmin(values, 0, initial=np.inf), np.nanmax(values, 0, initial=-np.inf)
     varying = [name for name, varies in zip(table.names, lowest < highest, strict=True) if varies]
     signals: str | list[str] = varying if 0 < len(varying) < len(table.names) and not every else "*"
     steps = [4**k for k in range(1, 20) if 4**k <= 2.0 * longest] or [4]

@@ -56,7 +56,7 @@ _SLIGHT = 1e-6
 #: The keys of a question's scores that are no baseline and no measure.
 RESERVED = {
     *("signal", "horizon", "gamma", "skill", "first_half", "answers", "ratio_to_offline", "known", "reasons"),
-    *("coverage", "interval_score", "calibrated", "alarms", "alarm_rows", "reading"),  # added by nexting
+    *("coverage", "interval_score", "calibrated", "alarms", "alarm_rows", "guarded", "reading"),  # added by nexting
 }
 
 

@@ -317,6 +317,7 @@ def describe_status(service: Service, signal: str | None = None) -> dict[str, An
         "step": service.step,
         "readings": service.readings,
         "malformed": service.malformed,
+        "guarded": service.predictor.guarded_counts(),
         "rate": round(rate, 3),
         "lag": round(lag, 4),
         "queue": len(service.inbox),

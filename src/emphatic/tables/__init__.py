@@ -13,6 +13,7 @@
 """
 
 from emphatic.tables.clock import Clock, Hold
+from emphatic.tables.guard import ReadingGuard
 from emphatic.tables.table import Block, Table, TableError, open_table
 
-__all__ = ["Block", "Clock", "Hold", "Table", "TableError", "open_table"]
+__all__ = ["Block", "Clock", "Hold", "ReadingGuard", "Table", "TableError", "open_table"]

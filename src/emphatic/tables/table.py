@@ -122,6 +122,10 @@ class Block:
         action_before: The action that led to the first row; the row before came without it.
         mu_before: The probability (or density) with which ``action_before`` was chosen, as a list of one, or None.
         originals: The observations (B,) of which an agent's rows were made, for functions that are given them.
+        guarded: The readings to learn from (B, C), by a ``ReadingGuard``: far ones are pulled in, NaN where there is
+            none; None where readings are learned from as they are.
+        verdicts: What became of each reading (B, C): 0 where it was read, 1 pulled in, 2 taken for missing; None where
+            nothing was judged.
     """
 
     row: int
@@ -140,6 +144,8 @@ class Block:
     action_before: object = field(repr=False)
     mu_before: Sequence[float] | None = field(repr=False)
     originals: Sequence[Any] | None = field(repr=False)
+    guarded: NDArray[np.float64] | None = field(repr=False)
+    verdicts: NDArray[np.uint8] | None = field(repr=False)
 
     def __init__(
         self,
@@ -159,14 +165,22 @@ class Block:
         action_before: object = None,
         mu_before: Sequence[float] | None = None,
         originals: Sequence[Any] | None = None,
+        guarded: NDArray[np.float64] | None = None,
+        verdicts: NDArray[np.uint8] | None = None,
     ) -> None:
         self.row, self.values, self.time, self.labels = row, values, time, labels
         self.unreadable, self.infinite, self.numbers, self.after_drop = unreadable, infinite, numbers, after_drop
         self.gap, self.actions, self.mu, self.terminated, self.truncated = gap, actions, mu, terminated, truncated
         self.action_before, self.mu_before, self.originals = action_before, mu_before, originals
+        self.guarded, self.verdicts = guarded, verdicts
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def to_learn(self) -> NDArray[np.float64]:
+        """The readings to learn from (B, C): the guarded ones where there are any."""
+        return self.values if self.guarded is None else self.guarded
 
     def agent_row(self, t: int) -> Block:
         """Row t of an agent's block as a block of its own, with the action that led to it.
