@@ -9,8 +9,8 @@ import pytest
 import scipy.stats as st
 
 from emphatic.studies import Interval, sweep
-from emphatic.studies.results import difference, interval, median_interval, t_quantile
 from emphatic.studies.sources import Scores
+from emphatic.studies.statistics import difference, interval, median_interval, t_quantile
 
 
 @pytest.mark.parametrize("df", [1, 2, 3, 9, 49, 1000])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.report.page import known
 from emphatic.report.plots import Axis, Level, Line, Marks, Panel, Plot, category, check_formats, draw_file, shades
-from emphatic.studies.results import CONFIDENCE, over_runs, t_quantile
+from emphatic.studies.statistics import CONFIDENCE, over_runs, t_quantile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -35,7 +35,7 @@ from emphatic.studies import figures
 from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings
 from emphatic.studies.reproductions import ORIGINS, count_numbers
-from emphatic.studies.results import over_runs
+from emphatic.studies.statistics import over_runs
 
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep

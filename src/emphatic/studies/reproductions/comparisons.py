@@ -21,7 +21,8 @@ from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, categor
 from emphatic.studies.figures import baseline_levels, best_along, best_curves, confidence_width
 from emphatic.studies.grid import parameters
 from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
-from emphatic.studies.results import Sweep, over_runs
+from emphatic.studies.results import Sweep
+from emphatic.studies.statistics import over_runs
 from emphatic.studies.sweeps import Problem, sweep
 
 __all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "CollisionStudy", "Errors", "FourRoomsStudy", "published"]
