@@ -18,11 +18,12 @@ from emphatic import problems
 from emphatic.problems import MDP
 from emphatic.problems.tasks import HALLWAYS, ROOMS, SUBTASKS
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
-from emphatic.studies.figures import baseline_levels, best_along, best_curves, confidence_width
+from emphatic.report.plots import look
+from emphatic.studies.figures import baseline_levels, best_curves, which_runs
 from emphatic.studies.grid import parameters
 from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
 from emphatic.studies.results import Sweep
-from emphatic.studies.statistics import over_runs
+from emphatic.studies.statistics import mean_intervals, over_runs
 from emphatic.studies.sweeps import Problem, sweep
 
 __all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "CollisionStudy", "Errors", "FourRoomsStudy", "published"]
@@ -384,8 +385,8 @@ class FourRoomsStudy:
             note = describe_setting(row, result.parameters)
             if row["diverged"]:
                 note += f"; diverged in {row['diverged']} of {row['runs']} runs"
-            elif "mean_low" in row:
-                worse = "clearly worse" if row.get("worse_low", 0.0) > 0.0 else "not clearly worse than the best"
+            elif row["mean_low"] is not None:
+                worse = "clearly worse" if (row["worse_low"] or 0.0) > 0.0 else "not clearly worse than the best"
                 note += f"; {row['mean_low']:.4f} to {row['mean_high']:.4f}, {worse}"
             findings.append(finding(f"mean RMSVE, {row['rule']}", float(row["mean"]), note))
         drawn = [rooms_bests(result), rooms_learning(result)]
@@ -486,9 +487,10 @@ def rooms_bests(sweep: Sweep) -> Figure:
     """Each rule's error at its best setting, on fresh runs."""
     rules = [row["rule"] for row in sweep.best]
     mean = np.array([row["mean"] for row in sweep.best])
-    half = np.array([row.get("mean_high", np.nan) for row in sweep.best]) - mean
+    low, high = ([np.nan if row[end] is None else row[end] for row in sweep.best] for end in ("mean_low", "mean_high"))
     notes = [describe_setting(row, sweep.parameters) for row in sweep.best]
-    marks = Marks(np.arange(len(rules)), mean, "mean RMSVE", category(0), symbol="dot", error=half, notes=notes)
+    look_of_mean: dict[str, Any] = {"ink": category(0), "symbol": "dot", "notes": notes}
+    marks = Marks(np.arange(len(rules)), mean, "mean RMSVE", low=low, high=high, **look_of_mean)
     panel = Panel("mean RMSVE on fresh runs", [], marks=[marks], levels=baseline_levels(sweep))
     x = Axis("", range=(-0.6, len(rules) - 0.4), ticks={float(i): rule for i, rule in enumerate(rules)})
     plot = Plot({"all": [panel]}, "bests", x=x, y=Axis("RMSVE", range=(0.0, TOP)), closest=True)
@@ -505,22 +507,20 @@ def rooms_learning(sweep: Sweep) -> Figure:
 
 
 def rooms_against_lambda(sweep: Sweep) -> Figure:
-    """The least error at each λ, at the best of all other parameters."""
-    mean, se = sweep.over_runs("mean")
-    wide = confidence_width(sweep.plan.runs)
+    """The least error at each λ, at the best of all other parameters, on fresh runs."""
     lines, keys = [], []
     for i, rule in enumerate(dict.fromkeys(sweep.rules)):
-        if rule in ALONG:
+        along, values, settings = sweep.along(rule)
+        if along != "lambda":  # abtd, and rules of one's own without λ
             continue
-        values, best = best_along(sweep, rule, "lambda")
-        if not len(values):  # of one's own, without λ
-            continue
-        half = wide * se[best]
-        lines.append(Line(values, mean[best], rule, category(i), low=mean[best] - half, high=mean[best] + half))
+        errors = sweep.errors_of(settings.tolist())
+        mean, (low, high) = over_runs(errors)[0], mean_intervals(errors)
+        lines.append(Line(values, mean, rule, category(i), **look(i), low=low, high=high))
         keys.append(Key(category(i), rule))
     panel = Panel("least mean RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep))
-    plot = Plot({"all": [panel]}, "lambda", x=Axis("λ"), y=Axis("RMSVE"), closest=True)
-    caption = "At each λ the best α and second parameter, chosen and shown on the same runs. abtd has no λ."
+    caption = f"At each λ the best α and second parameter. {which_runs(sweep)} abtd has no λ."
+    x, y = Axis("λ"), Axis("RMSVE")
+    plot = Plot({"all": [panel]}, "lambda", x=x, y=y, closest=True, direct=True, caption=caption)
     return Figure("Error against λ", plot, caption, keys)
 
 
