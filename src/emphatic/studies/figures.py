@@ -164,10 +164,9 @@ def _over_rules(sweep: Sweep) -> Plot:
         raise ValueError("No rule of this sweep has several step sizes above 0: there is nothing to draw.")
     metric = sweep.plan.source.metric
     plot = rules_plot(curves, sweep.baselines, f"mean {metric}", (0.0, _ceiling(sweep)))
-    axis = replace(plot.x or Axis(), title="step size α")
     runs = curves[0]["runs"]
     caption = f"Each rule at its best parameters but for α. {which_runs(sweep)} {_bands(runs)}"
-    return replace(plot, x=axis, caption=caption + _edge_words(sweep))
+    return replace(plot, caption=caption + _edge_words(sweep))
 
 
 def rules_plot(
@@ -200,7 +199,7 @@ def rules_plot(
             height = mean[curve["alpha"].index(curve["best_alpha"])]
             marks.append(Marks([curve["best_alpha"]], [height], f"{name}, {EDGE}", ink, symbol="triangle", label=EDGE))
     powers = all(math.frexp(alpha)[0] == 0.5 for curve in curves for alpha in curve["alpha"])
-    axis = Axis("alpha", "log2" if powers else "log", step_range(curves), name="alpha")
+    axis = Axis("step size α", "log2" if powers else "log", step_range(curves), name="alpha")
     panel = Panel("", lines, y_range, marks, _levels(baselines))
     return Plot({"": [panel]}, "rules", x=axis, y=Axis(metric), closest=True, direct=True)
 

@@ -360,8 +360,9 @@ class Sweep:
         """How the error of each rule depends on the step size, one entry for each λ, all else at its best there.
 
         An entry has ``rule``, the parameters that are the same along the curve, ``at_best`` (whether the rule's best
-        setting is on it), ``best_alpha`` (the chosen one), ``edge`` (what of it is at the edge), ``alpha``, ``mean``, ``mean_low``, ``mean_high`` and ``diverged`` (a number of runs) of each
-        setting, ``runs``, ``fresh`` (whether all of it is from fresh runs), and two numbers:
+        setting is on it), ``best_alpha`` (that was chosen), ``edge`` (its parameters that are at the edge of the grid),
+        ``alpha``, ``mean``, ``mean_low``, ``mean_high`` and ``diverged`` (a number of runs) of each setting, ``runs``,
+        ``fresh`` (whether all of it is from fresh runs), and two numbers:
 
         - ``worst``: the largest mean error of any α; infinite where one diverged.
         - ``area``: the area under the curve over log α, divided by the length of that axis: the error of an α that is
@@ -383,7 +384,7 @@ class Sweep:
         """The curve over α through a setting; empty where it has but one α above 0."""
         alphas = self.parameters["alpha"]
         line = [number for number in self._line(setting, "alpha") if alphas[number] > 0.0]
-        if len(line) < 2:
+        if not line or alphas[line[0]] == alphas[line[-1]]:
             return {}
         errors = self.errors_of(line)
         fresh = all(self.reported(number)[0] is not self for number in line)
