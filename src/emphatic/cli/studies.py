@@ -180,20 +180,23 @@ def _show_outcome(outcome: Outcome, out: Path) -> None:
 
     from emphatic.report import seconds
     from emphatic.studies.pages import verdict
-    from emphatic.studies.reproductions import ORIGINS
+    from emphatic.studies.reproductions import ORIGINS, biases
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")
     origins = [origin for origin in ORIGINS if any(check.origin == origin for check in outcome.checks)]
-    for column in (*origins, "ours", "tolerance"):
+    for column in (*origins, "ours", "difference", "in errors", "tolerance"):
         table.add_column(column, justify="right")
     table.add_column("")
     verdicts = {True: "agree", False: "[bold red]disagree[/]", None: ""}
     for check in outcome.checks:
         tolerance = _format(check.tolerance, 2)
         published = [_format(check.published) if check.origin == origin else "" for origin in origins]
-        table.add_row(check.name, *published, _format(check.ours), tolerance, verdicts[check.agree])
+        apart = [_format(value, 2) for value in (check.difference, check.in_errors)]
+        table.add_row(check.name, *published, _format(check.ours), *apart, tolerance, verdicts[check.agree])
     Console().print(table)
+    for bias in biases(outcome.checks):
+        print(bias)
     print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
     print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)
 

@@ -34,7 +34,7 @@ from emphatic.report.page import NONE, known, piece, plus_minus, time_table
 from emphatic.studies import figures
 from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings
-from emphatic.studies.reproductions import ORIGINS, count_numbers
+from emphatic.studies.reproductions import ORIGINS, count_by_kind, count_numbers
 from emphatic.studies.statistics import mean_intervals, over_runs, runs_for_tolerance
 
 if TYPE_CHECKING:
@@ -566,7 +566,8 @@ class ReproductionPage:
     - ``intro``: what was published, and where.
     - ``figures``: see ``Figure``; published numbers are drawn as ``Marks`` beside our lines.
     - ``checks``: one mapping per number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
-      ``agree`` (True, False, or None: only reported) and ``note``.
+      ``agree`` (True, False, or None: only reported), ``difference``, ``in_errors``, ``trivial`` and ``note``.
+    - ``bias``: a sentence for each table of numbers, on whether ours are lower or higher throughout.
     - ``notes``: paragraphs on what was done otherwise, and what was found.
     - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
     """
@@ -575,6 +576,7 @@ class ReproductionPage:
     intro: str
     figures: Sequence[Figure] = ()
     checks: Sequence[Mapping[str, Any]] = ()
+    bias: Sequence[str] = ()
     notes: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -582,10 +584,12 @@ class ReproductionPage:
 
 
 def verdict(checks: Sequence[Row]) -> str:
-    """The checks in a sentence, in which each published number counts once.
+    """The checks in a sentence, in which each published number counts once, by where it comes from.
 
     >>> verdict([{"agree": True}, {"agree": True}, {"agree": None}])
     '2 of 2 numbers agree; 1 more is only reported.'
+    >>> verdict([{"name": name, "agree": True, "origin": name} for name in ("printed", "digitised")])
+    '2 of 2 numbers agree (printed 1 of 1, digitised 1 of 1).'
     """
     reported = sum(check.get("agree") is None for check in checks)
     agree, judged = count_numbers(checks)
@@ -594,6 +598,8 @@ def verdict(checks: Sequence[Row]) -> str:
             return "1 number reported; it is not judged."
         return f"{reported} numbers reported; none is judged."
     words = f"{agree} of {judged} {'numbers agree' if judged != 1 else 'number agrees'}"
+    counts = ", ".join(f"{kind} {right} of {total}" for kind, (right, total) in count_by_kind(checks).items())
+    words += f" ({counts})" if counts else ""
     return words + (f"; {reported} more {'is' if reported == 1 else 'are'} only reported." if reported else ".")
 
 
@@ -628,7 +634,7 @@ def _verdict_lines(study: ReproductionPage) -> list[str]:
     if differ:
         unnamed = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
         lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{unnamed}.")
-    return lines
+    return [*lines, *study.bias]
 
 
 def _check_table(checks: Sequence[Row]) -> Html | None:
@@ -645,12 +651,23 @@ def _check_table(checks: Sequence[Row]) -> Html | None:
         row |= {origin: published, f"{origin} shown": _format_published(published, tolerance)}
         row["tolerance shown"] = _as_set(tolerance, "± ")
         row["ours shown"] = _measured(ours, tolerance)
+        row["difference shown"] = _signed(check.get("difference"))
+        row["in_errors shown"] = _signed(check.get("in_errors"))
+        row["kind"] = "trivial" if check.get("trivial") else ""
         rows.append(row)
     columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
-    columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours", "tolerance")]
-    columns += [Column("note", "note")]
+    columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours")]
+    columns += [Column("difference", "difference shown", str, order="difference")]
+    columns += [Column("in errors", "in_errors shown", str, order="in_errors", hint="the difference in both errors")]
+    columns += [Column("tolerance", "tolerance shown", str, order="tolerance")]
+    columns += [Column("", "kind"), Column("note", "note")]
     filled = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
     return table(filled, rows, sort=True)
+
+
+def _signed(value: object) -> str:
+    """A difference, with its sign."""
+    return f"{value:+.2g}".replace("-", "−") if known(value) else NONE
 
 
 def _as_set(value: object, sign: str = "") -> str:

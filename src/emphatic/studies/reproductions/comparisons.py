@@ -202,7 +202,8 @@ class CollisionStudy:
                 setting = errors.best(rule, **best.setting(which))
                 checks.append(cls._against(f"{rule}, {name}: that setting", best, which, errors, setting, number))
                 setting = errors.best(rule, **cls._sought(best, which, quick))
-                checks.append(cls._against(f"{rule}, {name}", best, which, errors, setting, number))
+                table = f"Collision, {name}"
+                checks.append(cls._against(f"{rule}, {name}", best, which, errors, setting, number, table))
         return checks + (cls._checks_of_etd(errors) if "etd" in rules else [])
 
     @staticmethod
@@ -218,10 +219,13 @@ class CollisionStudy:
         return sought
 
     @staticmethod
-    def _against(name: str, best: Best, which: int, errors: Errors, i: int, number: str) -> Check:
+    def _against(name: str, best: Best, which: int, errors: Errors, i: int, number: str, table: str = "") -> Check:
         tolerance = 3.0 * np.hypot(best.se[which], errors.se[i])
         note = f"{errors.describe(i)}; ± {errors.se[i]:.4f}"
-        return compare(name, best.mean[which], errors.mean[i], tolerance, note, "replayed", number)
+        both = errors.se[i], best.se[which]
+        return compare(
+            name, best.mean[which], errors.mean[i], tolerance, note, "replayed", number, errors=both, table=table
+        )
 
     @classmethod
     def _checks_of_etd(cls, errors: Errors) -> list[Check]:
@@ -232,7 +236,11 @@ class CollisionStudy:
         for alpha, i, mean in zip(ALPHAS, curve, CURVE, strict=False):
             name, tolerance = f"etd, λ = 0, α = {_power(alpha)}", 3.0 * wider * errors.se[i]
             number = "etd, λ = 0" if alpha == BEST["etd"].alpha[1] else name  # the best of the curve is in BEST too
-            checks.append(compare(name, mean, errors.mean[i], tolerance, origin="replayed", number=number))
+            both = errors.se[i], np.sqrt(wider**2 - 1.0) * errors.se[i]
+            table = "Collision, etd over α"
+            checks.append(
+                compare(name, mean, errors.mean[i], tolerance, "", "replayed", number, errors=both, table=table)
+            )
         high = {"alpha": 2.0**-5, "lambda": 0.5}
         survivor, lost = errors.best("true_online_etd", **high), errors.best("etd", **high)
         criterion = f"agrees if the mean RMSVE is above {cls.DIVERGED:g}"
@@ -241,7 +249,8 @@ class CollisionStudy:
             checks.append(claim(name, "diverges", ours, not ours < cls.DIVERGED, criterion, "replayed"))
         tolerance = 3.0 * np.sqrt(2.0) * errors.se[survivor]
         name = "true_online_etd, λ = .5, α = 2^-5"
-        checks.append(compare(name, TRUE_ONLINE, errors.mean[survivor], tolerance, origin="replayed"))
+        both = errors.se[survivor], errors.se[survivor]
+        checks.append(compare(name, TRUE_ONLINE, errors.mean[survivor], tolerance, origin="replayed", errors=both))
         return checks
 
     def run(self, options: RunOptions) -> Outcome:
@@ -249,8 +258,8 @@ class CollisionStudy:
         errors = self.errors(options, self.RULES)
         task = problems.collision()
         exact = [
-            compare("d_μ × 35", [2, 4, 6, 8, 8, 4, 2, 1], 35 * task.d_mu, 1e-12),
-            compare("RMSVE at w = 0", 0.68908, task.rmsve(np.zeros(6)), 5e-6),
+            compare("d_μ × 35", [2, 4, 6, 8, 8, 4, 2, 1], 35 * task.d_mu, 1e-12, trivial=True),
+            compare("RMSVE at w = 0", 0.68908, task.rmsve(np.zeros(6)), 5e-6, trivial=True),
         ]
         notes = [
             "Tolerance: three standard errors of the difference, 3·√(se² + se²), as the feature draws differ. Along "
@@ -343,14 +352,17 @@ class FourRoomsStudy:
         product = max(_largest_product(task) for task in rooms)
         times, words = (25, "2¹⁴ × 25") if self.high_variance else (1, "2¹⁴")
         checks = [
-            compare("free cells", 104, rooms.S, 0.0),
-            compare("active cells of each task", [26, 26, 26, 26, 31, 31, 21, 21], rooms.I.sum(axis=1), 0.0),
+            compare("free cells", 104, rooms.S, 0.0, trivial=True),
+            compare(
+                "active cells of each task", [26, 26, 26, 26, 31, 31, 21, 21], rooms.I.sum(axis=1), 0.0, trivial=True
+            ),
             compare(f"largest product of ratios: {words}", 2.0**14 * times, product, 1e-3, origin="printed"),
         ]
         for task, moves, (room, target) in zip(rooms, (8, 8, 7, 7, 7, 7, 6, 6), SUBTASKS, strict=True):
             (hallway,) = (HALLWAYS[door] for door in ROOMS[room][2] if door != target)
             value = task.v_pi[cells[hallway[0] + 11 * hallway[1]]]
-            checks.append(compare(f"{room}→H{target}: v at the other hallway", 0.9 ** (moves - 1), value, 1e-12))
+            name = f"{room}→H{target}: v at the other hallway"
+            checks.append(compare(name, 0.9 ** (moves - 1), value, 1e-12, trivial=True))
         return checks
 
     def run(self, options: RunOptions) -> Outcome:
