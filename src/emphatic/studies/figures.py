@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EDGE", "baseline_levels", "best_curves", "confidence_width", "draw", "error_range", "lambda_plot"]
 __all__ += ["learning_plots", "parameter_text", "rules_plot", "runs_plot", "runs_words", "sensitivity_plot"]
-__all__ += ["step_range", "which_runs"]
+__all__ += ["step_range", "which_runs", "within_frame"]
 
 SYMBOLS = {"alpha": "α", "lambda": "λ", "zeta": "ζ", "xi": "ξ"}
 #: What stands beside a best setting that is at the edge of its grid.

@@ -576,11 +576,11 @@ class ReproductionPage:
     intro: str
     figures: Sequence[Figure] = ()
     checks: Sequence[Mapping[str, Any]] = ()
-    bias: Sequence[str] = ()
     notes: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    bias: Sequence[str] = ()
 
 
 def verdict(checks: Sequence[Row]) -> str:

@@ -159,10 +159,10 @@ class RandomWalkStudy:
             as_many = int(np.sum(one_sided >= max(lower, len(apart) - lower)))
             spread = deviations.mean(axis=1).std(ddof=1)
             notes.append(
-                f"Ours are lower in {lower} of {len(apart)}, by {-apart.mean():.4f} on average. The book's numbers come "
-                f"from the same {size} walks and move together: of {groups} times {size} of our own walks, {as_many} have "
-                f"as many numbers on one side of those of all our walks, and their mean deviation is {spread:.4f}. So "
-                "chance in the book's walks is enough to explain it; whether it was that, or the reading of the "
+                f"Ours are lower in {lower} of {len(apart)}, by {-apart.mean():.4f} on average. The book's numbers are "
+                f"from the same {size} walks and move together: of {groups} times {size} of our own walks, {as_many} "
+                f"have as many numbers on one side of those of all our walks; their mean deviation is {spread:.4f}. "
+                "So chance in the book's walks is enough to explain it; whether it was that, or the reading of the "
                 "figures, is unknown."
             )
         return notes
