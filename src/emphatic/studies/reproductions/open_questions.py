@@ -278,16 +278,15 @@ class StepSizesStudy:
             for j, (method, row) in enumerate(zip(methods, table, strict=True)):
                 band: dict[str, Any] = {}
                 if len(runs) > 1:
-                    band = dict(
-                        zip(("low", "high"), within_frame(row, *mean_intervals(runs[:, j].T), top), strict=True)
-                    )
+                    low, high = within_frame(row, *mean_intervals(runs[:, j].T), top)
+                    band = {"low": low, "high": high}
                 lines.append(Line(self.FIRST, row, method, category(j), **look(j), **band))
             panels.append(Panel(name, lines, y_range=(0.0, top)))
         x, y = Axis("first α·φ·φ", scale="log"), Axis("error")
         plot = Plot({"all": panels}, "stepsizes", 2, 1, x=x, y=y)
         caption = (
-            "RMSVE over all steps, mean over runs with 95% intervals; of the log, a single run, 1 − variance explained in "
-            "its second half."
+            "RMSVE over all steps, mean over runs with 95% intervals; of the log, which is a single run, 1 − variance "
+            "explained in its second half."
         )
         keys = [Key(category(j), method) for j, method in enumerate(methods)]
         return Figure("Error over the first step size", plot, caption, keys)
