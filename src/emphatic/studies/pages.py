@@ -641,20 +641,7 @@ def _check_table(checks: Sequence[Row]) -> Html | None:
     """Every number next to the published one, with the tolerance that decides."""
     if not checks:
         return None
-    words = {True: "agrees", False: "differs", None: "reported"}
-    rows: list[dict[str, Any]] = []
-    for check in checks:
-        agree = None if check.get("agree") is None else bool(check["agree"])
-        ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
-        row = {**check, "verdict": _marked(agree, words[agree]), "place": {False: 0, True: 1, None: 2}[agree]}
-        origin = check.get("origin") or "published"
-        row |= {origin: published, f"{origin} shown": _format_published(published, tolerance)}
-        row["tolerance shown"] = _as_set(tolerance, "± ")
-        row["ours shown"] = _measured(ours, tolerance)
-        row["difference shown"] = _signed(check.get("difference"))
-        row["in_errors shown"] = _signed(check.get("in_errors"))
-        row["kind"] = "trivial" if check.get("trivial") else ""
-        rows.append(row)
+    rows = [_described_check(check) for check in checks]
     columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
     columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours")]
     columns += [Column("difference", "difference shown", str, order="difference")]
@@ -663,6 +650,24 @@ def _check_table(checks: Sequence[Row]) -> Html | None:
     columns += [Column("", "kind"), Column("note", "note")]
     filled = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
     return table(filled, rows, sort=True)
+
+
+def _described_check(check: Row) -> dict[str, Any]:
+    """A row of that table: numbers, and how they are shown."""
+    agree = None if check.get("agree") is None else bool(check["agree"])
+    words = {True: "agrees", False: "differs", None: "reported"}[agree]
+    ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
+    origin = check.get("origin") or "published"
+    shown = {
+        origin: _format_published(published, tolerance),
+        "tolerance": _as_set(tolerance, "± "),
+        "ours": _measured(ours, tolerance),
+        "difference": _signed(check.get("difference")),
+        "in_errors": _signed(check.get("in_errors")),
+    }
+    row = {**check, "verdict": _marked(agree, words), "place": {False: 0, True: 1, None: 2}[agree], origin: published}
+    row["kind"] = "trivial" if check.get("trivial") else ""
+    return row | {f"{name} shown": text for name, text in shown.items()}
 
 
 def _signed(value: object) -> str:

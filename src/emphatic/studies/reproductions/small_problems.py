@@ -126,7 +126,7 @@ class RandomWalkStudy:
         settings = {"runs": runs, "episodes": self.EPISODES, "settings of each rule": len(self.settings()[0])}
         return Outcome(checks, [self._figure(rule, by_rule[rule]) for rule in self.BEST], notes, settings)
 
-    def _numbers(self, means: Mapping[str, Array]) -> Array:
+    def _table_entries(self, means: Mapping[str, Array]) -> Array:
         """The numbers of the table from the mean errors of all settings: the least at each λ, and those at α = 1."""
         lambdas, _ = self.settings()
         lines = [np.flatnonzero(lambdas == lambda_) for lambda_ in self.LAMBDAS]
@@ -136,13 +136,13 @@ class RandomWalkStudy:
     def _explain_bias(self, by_rule: Mapping[str, Array], measures: Mapping[str, Mapping[str, Array]]) -> list[str]:
         """Whether chance explains that ours are lower throughout, or another way to average the errors would."""
         published = np.array([number for rule in self.BEST for number in self.BEST[rule]] + [*self.AT_ONE])
-        ours = self._numbers({rule: _mean_and_error(errors)[0] for rule, errors in by_rule.items()})
+        ours = self._table_entries({rule: _mean_and_error(errors)[0] for rule, errors in by_rule.items()})
         apart = ours - published
         lower = int(np.sum(apart < 0.0))
         notes = [
             "Other ways to average errors are farther from what is published: "
             + "; ".join(
-                f"with {name}, ours would be {np.mean(self._numbers(means) - published):+.4f} off on average"
+                f"with {name}, ours would be {np.mean(self._table_entries(means) - published):+.4f} off on average"
                 for name, means in measures.items()
             ).replace("-", "−")
             + f", instead of {apart.mean():+.4f}.".replace("-", "−")
@@ -154,7 +154,7 @@ class RandomWalkStudy:
                 {rule: errors[size * i : size * (i + 1)].mean(axis=0) for rule, errors in by_rule.items()}
                 for i in range(groups)
             ]
-            deviations = np.array([self._numbers(group) for group in means]) - ours
+            deviations = np.array([self._table_entries(group) for group in means]) - ours
             one_sided = np.maximum((deviations < 0.0).sum(axis=1), (deviations > 0.0).sum(axis=1))
             as_many = int(np.sum(one_sided >= max(lower, len(apart) - lower)))
             spread = deviations.mean(axis=1).std(ddof=1)
