@@ -672,7 +672,7 @@ def _described_check(check: Row) -> dict[str, Any]:
 
 def _signed(value: object) -> str:
     """A difference, with its sign."""
-    return f"{value:+.2g}".replace("-", "−") if known(value) else NONE
+    return NONE if not known(value) else f"{value:+.2g}".replace("-", "−") if value else "0"
 
 
 def _as_set(value: object, sign: str = "") -> str:
