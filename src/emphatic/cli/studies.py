@@ -158,8 +158,14 @@ def sweep(
                 progress=lambda done, total: progress("learning", done, total),
             )
         stepped = any(alpha == alpha for alpha in result.parameters["alpha"])  # (least squares has NaN)
-        kinds = [*(["alpha"] if stepped else []), "lambda", "steps", *(["runs"] if result.distribution else [])]
-        kinds += ["rules"] if any(entry["at_best"] for entry in result.sensitivity) else []
+        drawn = {
+            "alpha": stepped,
+            "rules": any(entry["at_best"] for entry in result.sensitivity),
+            "lambda": any(result.along(rule)[0] for rule in dict.fromkeys(result.labels)),
+            "steps": True,
+            "runs": result.distribution,
+        }
+        kinds = [kind for kind, possible in drawn.items() if possible]
         for kind in kinds if formats else ():
             for suffix in formats:
                 result.plot(kind, folder / f"{kind}.{suffix}")

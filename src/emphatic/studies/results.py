@@ -177,7 +177,12 @@ class Sweep:
         Args:
             name: "mean" or "final".
         """
-        return mean_intervals(np.where(self.diverged.any(axis=1, keepdims=True), np.nan, getattr(self, name)))
+        return self._intervals[name]
+
+    @cached_property
+    def _intervals(self) -> dict[str, tuple[Array, Array]]:
+        lost = self.diverged.any(axis=1, keepdims=True)
+        return {name: mean_intervals(np.where(lost, np.nan, getattr(self, name))) for name in ("mean", "final")}
 
     @cached_property
     def edges(self) -> list[list[str]]:
