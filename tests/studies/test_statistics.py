@@ -71,6 +71,16 @@ def test_all_rows_at_once() -> None:
     assert np.isnan([low[4], high[4], low[5], high[5]]).all()
 
 
+@pytest.mark.parametrize("R", [5, 8, 30])
+@pytest.mark.parametrize("tiny", [0.0, 1e-9, 1e-3])
+def test_runs_of_which_one_differs_have_an_end(R: int, tiny: float) -> None:
+    """Most resamples leave it out, and have hardly any spread."""
+    x = np.append(tiny * np.linspace(-1.0, 1.0, R - 1), 1.0)
+    found = interval(x)
+    assert 0.0 < found.high - found.value <= 5.5 * st.sem(x)
+    assert found.value - found.low <= 5.5 * st.sem(x)
+
+
 @pytest.mark.parametrize("distribution", list(coverage.DISTRIBUTIONS))
 @pytest.mark.parametrize("R", [5, 30])
 def test_intervals_cover(distribution: str, R: int) -> None:

@@ -26,6 +26,8 @@ CONFIDENCE = 0.95
 FEWEST = 5
 #: Samples of a bootstrap, and what they are drawn from: the same numbers give the same interval.
 _SAMPLES, _SEED = 2000, 20
+#: The least standard error of a resample, as a share of that of the runs.
+_LEAST_SPREAD = 0.2
 #: Rows whose resampled means are in memory at a time: 16 MB of each.
 _ROWS = 1000
 
@@ -102,7 +104,8 @@ def mean_intervals(values: ArrayLike) -> tuple[Array, Array]:
 
     Percentile-t (Efron & Tibshirani 1993, section 12.5): the distribution of the studentised mean is taken from
     resamples of the row, not from Student, so that skewed errors have the longer end that they need. Each end is at
-    least as far from the mean as that of Student's t. Rows of fewer than five values have Student's t alone.
+    least as far from the mean as that of Student's t. Rows of fewer than five values have Student's t alone. The standard
+    error of a resample counts as a fifth of that of the row at least.
 
     >>> low, high = mean_intervals([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
     >>> low.round(2).tolist(), high.round(2).tolist()
@@ -133,10 +136,9 @@ def _studentised(centred: Array) -> tuple[Array, Array]:
     with blas_threads(1):  # the last bits depend on how many there are
         mean, square = (power @ _resampling(R) for power in (unit, unit * unit))
     error = np.sqrt(np.maximum(square - mean * mean, 0.0) / (R - 1))
-    # A resample that repeats one run has no spread: beyond all others, on its side.
-    empty = error <= 1e-9
-    ratio = np.divide(mean, error, out=np.copysign(np.inf, mean), where=~empty)
-    ratio[empty & (np.abs(mean) <= 1e-9)] = 0.0
+    # A resample without the few runs that differ has hardly any spread: it must not make the interval endless.
+    least = _LEAST_SPREAD * np.sqrt(np.mean(unit * unit, axis=1, keepdims=True) / (R - 1))
+    ratio = np.divide(mean, np.maximum(error, least), out=np.zeros_like(mean), where=least > 0.0)
     tail = round((1.0 - CONFIDENCE) / 2 * (_SAMPLES + 1)) - 1
     ratio.partition([tail, _SAMPLES - 1 - tail], axis=1)
     return ratio[:, tail], ratio[:, _SAMPLES - 1 - tail]
