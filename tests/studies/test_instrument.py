@@ -272,7 +272,7 @@ def found_for_papers() -> Sweep:
 
 
 @pytest.mark.plain
-@pytest.mark.parametrize("kind", ["alpha", "lambda", "steps"])
+@pytest.mark.parametrize("kind", ["alpha", "rules", "lambda", "steps", "runs"])
 def test_figures_for_papers(kind: str, tmp_path: Path) -> None:
     found = found_for_papers()
     kinds = (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG"))
@@ -296,12 +296,13 @@ def test_figures_for_papers(kind: str, tmp_path: Path) -> None:
 
 def test_figures_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = sweep("chain", {"rule": PLAIN, "alpha": 0.1}, runs=1, steps=10)
-    with pytest.raises(ValueError, match=r"'x' parameter of plot must be 'alpha', 'lambda' or 'steps'\. Got 'beta'"):
+    with pytest.raises(ValueError, match=r"must be 'alpha', 'rules', 'lambda', 'steps' or 'runs'\. Got"):
         found.plot("beta")
     with pytest.raises(ValueError, match=r"Figures are written as svg, pdf, png\. Got 'gif'"):
         found.plot("alpha", tmp_path / "a.gif")
-    with pytest.raises(ValueError, match="there is nothing to draw"):
-        found.plot("lambda")
+    for kind in ("lambda", "rules"):
+        with pytest.raises(ValueError, match="there is nothing to draw"):
+            found.plot(kind)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'emphatic\[plot\]'"):
         found.plot("alpha")
@@ -313,7 +314,7 @@ def test_figures_by_the_command(tmp_path: Path) -> None:
     flags = words.split()
     result = RUNNER.invoke(app, ["sweep", "chain", *flags, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert {f"{kind}.{suffix}" for kind in ("alpha", "lambda", "steps") for suffix in ("svg", "png")} < {
+    assert {f"{kind}.{suffix}" for kind in ("alpha", "rules", "lambda", "steps") for suffix in ("svg", "png")} < {
         path.name for path in tmp_path.iterdir()
     }
     assert "2 runs to choose and 2 others to report" in " ".join(result.output.split())

@@ -20,7 +20,18 @@ from emphatic import Rule, problems
 from emphatic.cli import app
 from emphatic.common.locks import hold_folder
 from emphatic.studies import reproductions
-from emphatic.studies.reproductions import ORIGINS, Outcome, claim, compare, count_numbers, finding, reproduce
+from emphatic.studies.pages import verdict
+from emphatic.studies.reproductions import (
+    ORIGINS,
+    Outcome,
+    biases,
+    claim,
+    compare,
+    count_by_kind,
+    count_numbers,
+    finding,
+    reproduce,
+)
 from emphatic.studies.reproductions import RunOptions as Conditions
 from emphatic.studies.reproductions.comparisons import CollisionStudy as collision
 from emphatic.studies.reproductions.comparisons import CollisionStudy as collision_grid
@@ -28,6 +39,7 @@ from emphatic.studies.reproductions.comparisons import FourRoomsStudy as four_ro
 from emphatic.studies.reproductions.open_questions import StepSizesStudy as step_sizes
 from emphatic.studies.reproductions.small_problems import ChainStudy as chain
 from emphatic.studies.reproductions.small_problems import FollowonVarianceStudy as followon_variance
+from emphatic.studies.reproductions.small_problems import RandomWalkStudy as random_walk
 from tests.support.plain import plain_python
 
 OTHERS = [name for name in reproductions.names() if name != "collision" and not name.startswith("four-rooms")]
@@ -194,6 +206,85 @@ def test_agreement_is_by_the_tolerance_that_is_shown() -> None:
     assert not compare("x", [1.0, 2.0], [1.0, 2.2], [0.5, 0.1]).agree
     assert compare("x", [1.0, 2.0], [1.4, 2.0], [0.5, 0.1]).agree
     assert compare("x", -0.5, [-0.5], 1e-9).ours == "−0.5"
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(0.03, 0.04), (0.05, 0.0), (0.0, 0.05), (0.0, 0.0)])
+def test_differences_are_in_units_of_both_errors(ours: float, theirs: float) -> None:
+    check = compare("x", 1.0, 0.9, 0.2, errors=(ours, theirs))
+    assert check.difference == pytest.approx(-0.1)
+    assert (check.error, check.published_error) == (ours or None, theirs or None)
+    if ours or theirs:
+        assert check.in_errors == pytest.approx(-2.0)
+    else:
+        assert check.in_errors is None
+    several = compare("x", [1.0, 2.0, 3.0], [1.1, 2.3, 3.1], 0.5, errors=([0.1, 0.1, 0.01], 0.0))
+    assert several.in_errors == pytest.approx(10.0)  # of the one that is farthest off
+    assert several.difference == pytest.approx(0.1)
+
+
+def test_counts_keep_kinds_apart() -> None:
+    checks = [
+        compare("a", 1.0, 1.0, 0.1, origin="printed"),
+        compare("b", 1.0, 2.0, 0.1, origin="digitised"),
+        compare("c", 1.0, 1.0, 0.1, origin="digitised"),
+        compare("c again", 1.0, 1.0, 0.1, origin="digitised", number="c"),
+        compare("d", 1.0, 1.0, 0.1, origin="printed", trivial=True),
+        finding("e", 1.0),
+    ]
+    described = [vars(check) for check in checks]
+    assert count_by_kind(described) == {"printed": (1, 1), "digitised": (1, 2), "trivial": (1, 1)}
+    words = "3 of 4 numbers agree (printed 1 of 1, digitised 1 of 2, trivial 1 of 1); 1 more is only reported."
+    assert verdict(described) == words
+
+
+def test_the_bias_over_a_table() -> None:
+    apart = [-0.1, -0.2, -0.3, 0.2]
+    checks = [compare(str(off), 1.0, 1.0 + off, 1.0, errors=(0.0, 0.1), table="T") for off in apart]
+    (bias,) = biases([*checks, compare("no table", 1.0, 2.0, 3.0)])
+    assert (bias.table, bias.numbers, bias.lower) == ("T", 4, 3)
+    assert bias.mean == pytest.approx(-0.1)
+    assert bias.in_errors == pytest.approx(-1.0)
+    assert str(bias) == "T: ours is lower in 3 of 4, by 0.1 on average, 1 of the error of one number."
+    (exact,) = biases([compare("x", 1.0, 1.5, 1.0, table="T")])
+    assert str(exact) == "T: ours is lower in 0 of 1, and higher by 0.5 on average."
+
+
+def test_the_random_walk_says_how_well_it_agrees(tmp_path: Path) -> None:
+    """All 21 numbers in units of both errors, their bias, and what else might be behind it."""
+    reproduce("random-walk", quick=True, out=tmp_path)
+    written = json.loads((tmp_path / "random-walk" / "results.json").read_text("utf-8"))
+    assert written["counts"] == {"digitised": {"agree": 20, "judged": 20}, "trivial": {"agree": 8, "judged": 8}}
+    table = [check for check in written["checks"] if check["table"]]
+    (bias,) = written["bias"]
+    assert bias["numbers"] == len(table) == 21
+    assert bias["lower"] == sum(check["ours"] < check["published"] for check in table)
+    for check in table:
+        assert check["difference"] == pytest.approx(check["ours"] - check["published"])
+        error = math.hypot(check["error"], check["published_error"])
+        assert check["in_errors"] == pytest.approx(check["difference"] / error)
+        # the book has 100 runs, as many as the quick mode, and a reading of ±.003
+        assert check["published_error"] == pytest.approx(math.hypot(check["error"], 0.003))
+    assert any("Other ways to average errors are farther" in note for note in written["notes"])
+    page = (tmp_path / "random-walk" / "report.html").read_text("utf-8")
+    assert f"ours is lower in {bias['lower']} of 21" in page
+    assert "in errors</button>" in page
+
+
+def test_chance_in_the_walks_of_the_book() -> None:
+    """Groups of a hundred whose numbers move together are compared with the bias that was found."""
+    study = random_walk()
+    count = len(study.settings()[0])
+    published = np.concatenate([study.BEST["true_online_td"], study.BEST["td"], study.AT_ONE])
+    rng = np.random.default_rng(0)
+    luck = np.repeat(rng.choice([-0.01, 0.01], 20), 100)[:, None]  # of each hundred walks, for all settings
+    by_rule = {rule: np.full((2000, count), 0.3) + luck for rule in study.BEST}
+    measures = {name: {rule: np.full(count, 0.4) for rule in study.BEST} for name in study.OTHER_MEASURES}
+    (measure, chance) = study._explain_bias(by_rule, measures)
+    apart = np.full(21, 0.3 + luck.mean()) - published
+    assert f"Ours are lower in {int(np.sum(apart < 0))} of 21" in chance
+    assert "of 20 times 100 of our own walks, 20 have as many numbers on one side" in chance
+    assert "is unknown" in chance
+    assert measure.count("off on average") == 2
 
 
 def test_an_outcome_disagrees_where_one_number_does() -> None:

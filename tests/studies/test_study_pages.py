@@ -263,7 +263,7 @@ def test_files_are_drawn_from_the_description_that_a_page_holds(
     assert (panel.title, panel.y_range, panel.levels) == (expected.title, expected.y_range, expected.levels)
     for shape, given in zip([*panel.lines, *panel.marks], [*expected.lines, *expected.marks], strict=True):
         for name, value in vars(given).items():
-            if name in ("x", "y", "low", "high", "error"):
+            if name in ("x", "y", "low", "high", "error") and value is not None:
                 np.testing.assert_allclose(getattr(shape, name), value, rtol=1e-7)
             else:
                 assert getattr(shape, name) == value

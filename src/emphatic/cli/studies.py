@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,7 +64,11 @@ def reproduce(
     raise typer.Exit(carry_out(command, lambda: "Stopped."))
 
 
-@with_settings(SweepConfig, "sweep", plot=("runs", "steps", "every", "points", "seed", "theta", "rerun"), flags=())
+#: The flags that stand before --plot.
+_OF_RUNS = ("runs", "steps", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
+
+
+@with_settings(SweepConfig, "sweep", plot=_OF_RUNS, flags=())
 def sweep(
     problem: Annotated[
         str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
@@ -153,7 +158,15 @@ def sweep(
                 progress=lambda done, total: progress("learning", done, total),
             )
         stepped = any(alpha == alpha for alpha in result.parameters["alpha"])  # (least squares has NaN)
-        for kind in ("alpha", "lambda", "steps")[0 if stepped else 1 :] if formats else ():
+        drawn = {
+            "alpha": stepped,
+            "rules": any(entry["at_best"] for entry in result.sensitivity),
+            "lambda": any(result.along(rule)[0] for rule in dict.fromkeys(result.labels)),
+            "steps": True,
+            "runs": result.distribution,
+        }
+        kinds = [kind for kind, possible in drawn.items() if possible]
+        for kind in kinds if formats else ():
             for suffix in formats:
                 result.plot(kind, folder / f"{kind}.{suffix}")
         _show_sweep(result, folder)
@@ -173,20 +186,23 @@ def _show_outcome(outcome: Outcome, out: Path) -> None:
 
     from emphatic.report import seconds
     from emphatic.studies.pages import verdict
-    from emphatic.studies.reproductions import ORIGINS
+    from emphatic.studies.reproductions import ORIGINS, biases
 
     table = Table(title=outcome.title, title_justify="left")
     table.add_column("number")
     origins = [origin for origin in ORIGINS if any(check.origin == origin for check in outcome.checks)]
-    for column in (*origins, "ours", "tolerance"):
+    for column in (*origins, "ours", "difference", "in errors", "tolerance"):
         table.add_column(column, justify="right")
     table.add_column("")
     verdicts = {True: "agree", False: "[bold red]disagree[/]", None: ""}
     for check in outcome.checks:
         tolerance = _format(check.tolerance, 2)
         published = [_format(check.published) if check.origin == origin else "" for origin in origins]
-        table.add_row(check.name, *published, _format(check.ours), tolerance, verdicts[check.agree])
+        apart = [_format(value, 2) for value in (check.difference, check.in_errors)]
+        table.add_row(check.name, *published, _format(check.ours), *apart, tolerance, verdicts[check.agree])
     Console().print(table)
+    for bias in biases(outcome.checks):
+        print(bias)
     print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
     print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)
 
@@ -226,8 +242,9 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     for name in (*names, "mean", "95%", "final", "diverged"):
         table.add_column(name, justify="right", no_wrap=name == "95%")
     for row in results.best:
-        values = [format_value(row[name]) if name in row else "" for name in names]
-        ends = f"{row['mean_low']:.3g}–{row['mean_high']:.3g}" if "mean_low" in row else ""
+        # what is at the edge of its grid is marked, and explained below
+        values = [format_value(row[name]) + " !" * (name in row["edge"]) if name in row else "" for name in names]
+        ends = f"{row['mean_low']:.3g}–{row['mean_high']:.3g}" if row["mean_low"] is not None else ""
         errors = [_with_error(row, "mean"), ends, _with_error(row, "final")]
         table.add_row(
             results.labels[row["setting"]],
@@ -236,6 +253,15 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
             f"{row['diverged']}/{row['runs']}" if row["diverged"] else "",
         )
     Console().print(table)
+    for row in results.best:
+        label = results.labels[row["setting"]]
+        if row["advice"]:
+            print(f"! {label} is best at the edge of the grid: {row['advice']}")
+        if row["tolerance"] is not None:
+            print(f"{label}: {_tolerance_words(row)}")
+        if row["area"] is not None:
+            worst = f"{row['worst']:.4g}" if math.isfinite(row["worst"]) else "diverged"
+            print(f"{label} over alpha: area {row['area']:.4g}, worst {worst}.")
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
         print("The first weights have no error here: begin with others, --theta.")
     diverged = int(results.diverged.any(axis=1).sum())
@@ -244,6 +270,15 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     rate = plan.learner_steps / max(results.seconds, 1e-9) / 1e6
     took = f"{plan.learner_steps:,} learner-steps in {results.seconds:.1f} s ({rate:,.0f} M/s)"
     print(f"{took}. Report: {folder / 'report.html'}")
+
+
+def _tolerance_words(row: Mapping[str, Any]) -> str:
+    from emphatic.studies.statistics import runs_for_tolerance
+
+    share = f"{100 * row['tolerance']:.3g}% of runs"
+    if row["tolerance_low"] is None:
+        return f"for {share} a tolerance interval needs {runs_for_tolerance(row['tolerance'])} runs or more."
+    return f"{share} lie between {row['tolerance_low']:.4g} and {row['tolerance_high']:.4g} (95% confidence)."
 
 
 def _with_error(row: Mapping[str, Any], name: str) -> str:

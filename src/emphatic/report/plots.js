@@ -5,7 +5,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
   const font = "12px system-ui, sans-serif";
   const measure = document.createElement("canvas").getContext("2d");
   measure.font = font;
-  const dashes = { dash: [6, 4], dot: [2, 3] };
+  const dashes = { dash: [6, 4], dashdot: [8, 3, 2, 3], dot: [2, 3] };
   const shown = (shape) => !hidden.has(shape.key || shape.ink);
 
   // ------------------------------------------------------------------ numbers in words
@@ -193,6 +193,38 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
     return count;
   }
 
+  // Sorted heights moved so that neighbours are `least` apart, between two ends.
+  function spread(heights, least, top, bottom) {
+    const apart = Math.min(least, (bottom - top) / Math.max(1, heights.length - 1));
+    const moved = [];
+    for (const height of heights) moved.push(moved.length ? Math.max(height, moved[moved.length - 1] + apart) : height);
+    let floor = bottom;
+    for (let i = moved.length - 1; i >= 0; i--) { moved[i] = Math.min(moved[i], floor); floor = moved[i] - apart; }
+    return moved;
+  }
+
+  // The name of each line beside its right end.
+  function paintNames(chart, panel, fit, of) {
+    const { ctx, bbox, scales: { x: { max } } } = chart;
+    const scale = devicePixelRatio;
+    const ends = [];
+    for (const line of panel.lines.filter(shown)) {
+      const [xs, ys] = [numbers(line.x), numbers(line.y).map(fit)];
+      let i = xs.length - 1;
+      while (i >= 0 && (ys[i] === null || xs[i] > max)) i--;
+      if (i >= 0) ends.push([Math.min(Math.max(chart.valToPos(ys[i], "y", true), bbox.top), bbox.top + bbox.height), line]);
+    }
+    ends.sort((a, b) => a[0] - b[0]);
+    const places = spread(ends.map(([y]) => y), 13 * scale, bbox.top, bbox.top + bbox.height);
+    ctx.save();
+    ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    ctx.textAlign = "left";
+    ctx.textBaseline = "middle";
+    ends.forEach(([, line], i) => { ctx.fillStyle = of(line); ctx.fillText(line.name, bbox.left + bbox.width + 6 * scale, places[i]); });
+    ctx.restore();
+    return ends.length;
+  }
+
   function paintLevels(chart, panel, colour, labelled) {
     const levels = panel.levels.filter(shown);
     const scale = devicePixelRatio;
@@ -223,6 +255,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
     let count = 0;
     for (const mark of panel.marks.filter(shown)) {
       const [xs, ys, errors] = [numbers(mark.x), numbers(mark.y), mark.error && numbers(mark.error)];
+      const ends = (i) => (errors ? [ys[i] - errors[i], ys[i] + errors[i]] : mark.low ? [numbers(mark.low)[i], numbers(mark.high)[i]] : []);
       ctx.save();
       ctx.strokeStyle = of(mark);
       xs.forEach((x, i) => {
@@ -230,10 +263,10 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
         if (value === null || x < min || x > max) return;
         const [left, top] = [chart.valToPos(x, "x", true), chart.valToPos(value, "y", true)];
         if (top < chart.bbox.top - 1 || top > chart.bbox.top + chart.bbox.height + 1) return;
-        if (errors && Number.isFinite(errors[i])) {
+        if (ends(i).some(Number.isFinite)) {
           ctx.lineWidth = 1.2 * scale;
           ctx.beginPath();
-          const bars = [ys[i] - errors[i], ys[i] + errors[i]].map((v) => chart.valToPos(fit(v) ?? value, "y", true));
+          const bars = ends(i).map((v) => chart.valToPos(fit(v) ?? value, "y", true));
           ctx.moveTo(left, bars[0]);
           ctx.lineTo(left, bars[1]);
           for (const bar of bars) { ctx.moveTo(left - 3 * scale, bar); ctx.lineTo(left + 3 * scale, bar); }
@@ -249,10 +282,25 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
           ctx.fill();
           ctx.lineWidth = 1.8 * scale;
           ctx.stroke();
+        } else if (mark.symbol === "triangle") {
+          const r = 8 * scale;
+          ctx.moveTo(left, top - r);
+          for (const [dx, dy] of [[0.9 * r, 0.6 * r], [-0.9 * r, 0.6 * r]]) ctx.lineTo(left + dx, top + dy);
+          ctx.closePath();
+          ctx.lineWidth = 1.8 * scale;
+          ctx.stroke();
         } else {
-          ctx.arc(left, top, 3.5 * scale, 0, 2 * Math.PI);
+          ctx.arc(left, top, 3.5 * scale * mark.size, 0, 2 * Math.PI);
           ctx.fillStyle = of(mark);
           ctx.fill();
+        }
+        if (mark.label) {
+          const inside = Math.min(Math.max(left, chart.bbox.left + 40 * scale), chart.bbox.left + chart.bbox.width - 40 * scale);
+          ctx.font = `${10.5 * scale}px system-ui, sans-serif`;
+          ctx.fillStyle = colour("soft");
+          ctx.textAlign = "center";
+          ctx.textBaseline = "alphabetic";
+          ctx.fillText(mark.label, inside, top + (top + 22 * scale > chart.bbox.top + chart.bbox.height ? -12 : 20) * scale);
         }
         count++;
       });
@@ -309,7 +357,9 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
 
   const linear = { title: "", scale: "linear", range: null, ticks: [[], []] };
   const line = { shade: 0, width: 1.5, dash: "solid", opacity: 1, hover: true };   // the defaults of plots.py
-  const filled = (panel) => ({ ...panel, lines: panel.lines.map((one) => ({ ...line, ...one })), marks: panel.marks.map((mark) => ({ shade: 0, symbol: "diamond", ...mark })) });
+  // Of lines that coincide, the solid one is drawn first, so that those with gaps are seen too.
+  const depth = (one) => ["solid", "dash", "dashdot", "dot"].indexOf(one.dash);
+  const filled = (panel) => ({ ...panel, lines: panel.lines.map((one) => ({ ...line, ...one })).sort((a, b) => depth(a) - depth(b)), marks: panel.marks.map((mark) => ({ shade: 0, symbol: "diamond", size: 1, ...mark })) });
 
   return (element, plot, described, across) => {
     const panels = described.map(filled);
@@ -334,6 +384,8 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
     const pad = x.scale !== "linear" || panels.some((panel) => panel.marks.length) ? 0.03 : 0;
     const wide = study ? extent(x, shapes.flatMap((shape) => numbers(shape.x)), fixed, pad) : null;
     const [tip, spot] = ["tip", "spot"].map((name) => Object.assign(document.createElement("div"), { className: name }));
+    const direct = plot.direct && cell[0] > 420;
+    const names = direct ? Math.max(0, ...panels.flatMap((panel) => panel.lines.map((one) => measure.measureText(one.name).width))) : 0;
     let left = 30, zooming = false;
 
     const charts = panels.map((panel, i) => {
@@ -365,7 +417,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
       const autoscale = (_, low, high) => low === null ? [0, 1] : low === high ? [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1] : uPlot.rangeNum(low, high, 0.06, false);
       const log = (of) => (of.scale === "linear" ? {} : { distr: 3, log: of.scale === "log2" ? 2 : 10 });
       const options = {
-        width: size[0], height: size[1] - (titled || !study ? 20 : 0), ms: 1, legend: { show: false }, padding: [9, 22, last ? 0 : 4, 0],
+        width: size[0], height: size[1] - (titled || !study ? 20 : 0), ms: 1, legend: { show: false }, padding: [9, direct ? names + 8 : 22, last ? 0 : 4, 0],
         tzDate: (ms) => uPlot.tzDate(new Date(ms), "Etc/UTC"),
         scales: {
           x: { time: data.date, ...log(x), ...(study ? { min: wide[0], max: wide[1], range: (_, low, high) => [low, high] } : {}) },
@@ -386,9 +438,12 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
         hooks: {
           drawAxes: [(chart) => {
             chart.bands = paintBands(chart, panel, fit, of, study ? Math.max(0.08, 0.26 / Math.sqrt(panel.lines.length)) : 0.2);
-            chart.levels = paintLevels(chart, panel, colour, study && cell[0] > 420);
+            chart.levels = paintLevels(chart, panel, colour, study);
           }],
-          draw: [(chart) => { chart.marks = paintMarks(chart, panel, fit, { colour, of }); }],
+          draw: [(chart) => {
+            chart.marks = paintMarks(chart, panel, fit, { colour, of });
+            if (direct) chart.names = paintNames(chart, panel, fit, of);
+          }],
           setScale: [(chart, scale) => {
             if (scale !== "x" || zooming || !element.charts) return;
             zooming = true;

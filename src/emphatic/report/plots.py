@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import textwrap
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
 __all__ = ["CATEGORIES", "FORMATS", "INKS", "Axis", "Level", "Line", "Marks", "Panel", "Plot", "Store", "category"]
-__all__ += ["check_formats", "draw_figure", "draw_file", "file_names", "read_plots", "shades"]
+__all__ += ["check_formats", "draw_figure", "draw_file", "file_names", "look", "read_plots", "shades"]
 
 Array = NDArray[np.float64]
 
@@ -69,6 +70,12 @@ INKS: dict[str, dict[str, str]] = {
     page: {ink: colours[i] for ink, colours in _COLOURS.items()} for i, page in enumerate(("light", "dark"))
 }
 
+#: How a line is dashed, and which markers it has in a file.
+Dash = Literal["solid", "dash", "dashdot", "dot"]
+Marker = Literal["circle", "square", "triangle", "diamond"]
+_DASHED: tuple[Dash, ...] = ("solid", "dash", "dashdot", "dot")
+_MARKED: tuple[Marker, ...] = ("circle", "square", "triangle", "diamond")
+
 _SCALES = {"hue": ("short", "long"), "ramp": ("r0", "r1", "r2", "r3", "r4")}
 
 
@@ -81,6 +88,11 @@ def shades(values: Iterable[Hashable]) -> dict[Any, float]:
     """Each different value in its order with its shade, from 0 (the first) to 1 (the last)."""
     several = list(dict.fromkeys(values))
     return {value: i / max(1, len(several) - 1) for i, value in enumerate(several)}
+
+
+def look(i: int) -> dict[str, Any]:
+    """The dash and the marker of the i-th of several lines: where two coincide, both can be seen."""
+    return {"dash": _DASHED[(i + i // 8) % 4], "marker": _MARKED[i % 4]}
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,8 @@ class Line:
     ink: Ink = "hue"
     shade: float = 0.0
     width: float = 1.5
-    dash: Literal["solid", "dash", "dot"] = "solid"
+    dash: Dash = "solid"
+    marker: Marker = "circle"
     opacity: float = 1.0
     hover: bool = True
     low: ArrayLike | None = None
@@ -124,9 +137,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Marks:
-    """Single points: published numbers as hollow diamonds, own ones as dots; ``error`` draws ± bars.
+    """Single points: published numbers as hollow diamonds, own ones as dots, what needs attention as hollow triangles.
 
-    ``name`` says on hover what they are or where they come from.
+    ``error`` draws ± bars, ``low`` and ``high`` bars with ends of their own. ``name`` says on hover what they are or
+    where they come from; ``label`` are words that stand beside the points, and ``size`` makes them smaller or larger.
     """
 
     x: ArrayLike
@@ -134,10 +148,14 @@ class Marks:
     name: str
     ink: Ink = "truth"
     shade: float = 0.0
-    symbol: Literal["diamond", "dot"] = "diamond"
+    symbol: Literal["diamond", "dot", "triangle"] = "diamond"
     error: ArrayLike | None = None
     notes: Sequence[str] = ()
     key: str = ""
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
+    label: str = ""
+    size: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -146,7 +164,7 @@ class Level:
 
     y: float
     name: str
-    dash: Literal["solid", "dash", "dot"] = "dash"
+    dash: Dash = "dash"
     ink: Ink = "baseline"
     key: str = ""
 
@@ -168,7 +186,8 @@ class Plot:
 
     ``views`` names sets of panels to choose from; the reader's choice holds for all plots of one ``group``. ``x`` and
     ``y`` are the axes of every panel; without them, panels are drawn in the plain way of a log. On hover, all lines of
-    a panel say their value at that x, or only the ``closest``.
+    a panel say their value at that x, or only the ``closest``. ``direct`` writes the name of each line at its end.
+    ``caption`` stands below the plot in a file.
     """
 
     views: Mapping[str, Sequence[Panel]]
@@ -178,6 +197,8 @@ class Plot:
     x: Axis | None = None
     y: Axis = Axis()
     closest: bool = False
+    direct: bool = False
+    caption: str = ""
 
 
 # ---------------------------------------------------------------------- on a page
@@ -237,6 +258,7 @@ class Store:
         }
         if plot.x is not None:
             packed |= {"x": _pack_axis(plot.x), "y": _pack_axis(plot.y), "closest": plot.closest}
+            packed |= {"direct": plot.direct, "caption": plot.caption}
         return packed
 
     def _panel(self, panel: Panel, x: Axis | None) -> dict[str, Any]:
@@ -346,7 +368,8 @@ def _read_plot(packed: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
     plot = Plot(views, packed["group"], *packed["across"])
     if "x" not in packed:
         return plot
-    return replace(plot, x=axis(packed["x"]), y=axis(packed["y"]), closest=packed["closest"])
+    options = {name: packed[name] for name in ("closest", "direct", "caption") if name in packed}
+    return replace(plot, x=axis(packed["x"]), y=axis(packed["y"]), **options)
 
 
 def file_names(labels: Iterable[str]) -> list[str]:
@@ -366,7 +389,8 @@ FORMATS = ("svg", "pdf", "png")
 
 #: Text stays text in SVG and PDF; a fixed salt gives the elements of an SVG the same names in every run.
 _FILES = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "emphatic", "font.size": 9.0}
-_DASHES = {"solid": "solid", "dash": (0, (4, 3)), "dot": (0, (1, 2))}
+_DASHES = {"solid": "solid", "dash": (0, (4, 3)), "dashdot": (0, (5, 2, 1, 2)), "dot": (0, (1, 2))}
+_MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "dot": "o"}
 #: Where an infinite value is drawn: far beyond any frame.
 _BEYOND = 1e9
 _DAY = 86400.0
@@ -440,6 +464,9 @@ def draw_figure(plot: Plot, view: str = "") -> MatplotlibFigure:
     elif plot.x is not None:
         figure.supxlabel(_literal(plot.x.title), fontsize=9)
         figure.supylabel(_literal(plot.y.title), fontsize=9)
+    if plot.caption:
+        words = "\n".join(textwrap.wrap(plot.caption, int(19 * size[0])))
+        figure.text(0.01, -0.01, _literal(words), fontsize=6.5, va="top", color=INKS["light"]["soft"])
     return figure
 
 
@@ -453,8 +480,10 @@ def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
     for level in panel.levels:
         axes.axhline(level.y, color=_colour(level.ink), lw=0.8, ls=_DASHES[level.dash], zorder=0)
     labelled: set[str] = set()  # many lines may have the same name: the legend has it once
+    banded = sum(line.low is not None for line in panel.lines)
     for line in panel.lines:
-        _draw_line(axes, line, "" if line.name in labelled else _literal(line.name), marked=plot.x is not None)
+        name = "" if line.name in labelled else _literal(line.name)
+        _draw_line(axes, line, name, plot.x is not None, max(0.08, 0.25 / math.sqrt(banded)) if banded else 0.0)
         labelled.add(line.name)
     for mark in panel.marks:
         _draw_marks(axes, mark, "" if mark.name in labelled else _literal(mark.name))
@@ -464,28 +493,78 @@ def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
         return
     _set_axis(axes, "x", plot.x, plot.x.range)
     _set_axis(axes, "y", plot.y, panel.y_range or plot.y.range)
-    if any(axes.get_legend_handles_labels()[1]):
+    _label_levels(axes, panel.levels)
+    if plot.direct:
+        _label_lines(axes, panel.lines)
+    elif any(axes.get_legend_handles_labels()[1]):
         axes.legend(fontsize=6 if plot.across > 1 else 7, ncols=2 if plot.across > 1 else 1, frameon=False)
 
 
-def _draw_line(axes: Axes, line: Line, label: str, marked: bool) -> None:
+def _label_levels(axes: Axes, levels: Sequence[Level]) -> None:
+    """The name of each level at its right end, every other one below its line: two may be close."""
+    bottom, top = axes.get_ylim()
+    for i, level in enumerate(level for level in levels if bottom <= level.y <= top):
+        place: dict[str, Any] = {"va": "top" if i % 2 else "bottom", "transform": axes.get_yaxis_transform()}
+        axes.text(0.99, level.y, _literal(level.name), fontsize=6, ha="right", color=INKS["light"]["soft"], **place)
+
+
+def _label_lines(axes: Axes, lines: Sequence[Line]) -> None:
+    """The name of each line beside its right end, moved up or down where names would overlap."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    heights = {}
+    for line in lines:
+        x, y = _as_numbers(np.asarray(line.x)), _drawable(line.y)
+        shown = np.flatnonzero(~np.isnan(y))
+        if len(shown):
+            end = to_axes.transform((x[shown[-1]], y[shown[-1]]))[1]
+            heights[line.name] = min(max(float(end), 0.0), 1.0), _colour(line.ink, line.shade)
+    names = sorted(heights, key=lambda name: heights[name][0])
+    for name, height in zip(names, _spread([heights[name][0] for name in names], 0.055), strict=True):
+        place: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "clip_on": False}
+        axes.text(1.02, height, _literal(name), fontsize=7, color=heights[name][1], **place)
+
+
+def _spread(heights: Sequence[float], least: float) -> list[float]:
+    """Sorted heights from 0 to 1, moved so that neighbours are ``least`` apart.
+
+    >>> _spread([0.5, 0.5, 0.98], 0.1)
+    [0.5, 0.6, 0.98]
+    """
+    least = min(least, 1.0 / max(1, len(heights) - 1))
+    moved: list[float] = []
+    for height in heights:
+        moved.append(max(height, moved[-1] + least) if moved else height)
+    ceiling = 1.0
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], ceiling)
+        ceiling = moved[i] - least
+    return moved
+
+
+def _draw_line(axes: Axes, line: Line, label: str, marked: bool, opacity: float) -> None:
     x, y, colour = _as_numbers(np.asarray(line.x)), _drawable(line.y), _colour(line.ink, line.shade)
     if line.low is not None and line.high is not None:
-        axes.fill_between(x, _drawable(line.low), _drawable(line.high), color=colour, alpha=0.2, lw=0)
+        axes.fill_between(x, _drawable(line.low), _drawable(line.high), color=colour, alpha=opacity, lw=0)
     dashed = line.ink[:1] == "c" and int(line.ink[1:]) >= CATEGORIES // 2 and line.dash == "solid"
-    ls, marker = _DASHES["dash" if dashed else line.dash], "o" if marked and len(x) <= 40 else ""
-    axes.plot(x, y, color=colour, lw=line.width, alpha=line.opacity, ls=ls, marker=marker, ms=2.5, label=label)
+    ls, marker = _DASHES["dash" if dashed else line.dash], _MARKERS[line.marker] if marked and len(x) <= 40 else ""
+    zorder = 2.0 + 0.1 * list(_DASHES.values()).index(ls)  # of lines that coincide, the solid one is below
+    style: dict[str, Any] = {"color": colour, "lw": line.width, "alpha": line.opacity, "ls": ls, "zorder": zorder}
+    axes.plot(x, y, marker=marker, ms=2.5, label=label, **style)
 
 
 def _draw_marks(axes: Axes, mark: Marks, label: str) -> None:
     x, y, colour = _as_numbers(np.asarray(mark.x)), _drawable(mark.y), _colour(mark.ink, mark.shade)
+    bars: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": 1.0, "capsize": 2}
     if mark.error is not None:
-        error = np.broadcast_to(np.asarray(mark.error, np.float64), y.shape)
-        axes.errorbar(x, y, error, fmt="none", ecolor=colour, elinewidth=1.0, capsize=2)
-    hollow = mark.symbol == "diamond"
-    axes.plot(
-        x, y, "D" if hollow else "o", ms=4.5, color=colour, mfc="white" if hollow else colour, label=label, zorder=3
-    )
+        axes.errorbar(x, y, np.broadcast_to(np.asarray(mark.error, np.float64), y.shape), **bars)
+    if mark.low is not None and mark.high is not None:
+        axes.errorbar(x, y, np.maximum([y - _drawable(mark.low), _drawable(mark.high) - y], 0.0), **bars)
+    filled, large = mark.symbol == "dot", mark.symbol == "triangle"
+    face = colour if filled else "none" if large else "white"
+    size = (8.0 if large else 4.5) * mark.size
+    axes.plot(x, y, _MARKERS[mark.symbol], ms=size, color=colour, mfc=face, label=label, zorder=3)
+    for place in zip(x, y, strict=True) if mark.label else ():
+        axes.annotate(_literal(mark.label), place, (3, 8), textcoords="offset points", fontsize=6, ha="right")
 
 
 def _set_axes_of_log(axes: Axes, panel: Panel, width: int) -> None:

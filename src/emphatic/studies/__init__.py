@@ -6,13 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic.studies.results import Interval, Sweep
+    from emphatic.studies.results import Sweep
     from emphatic.studies.sources import Recorded
+    from emphatic.studies.statistics import Interval
     from emphatic.studies.sweeps import Track, sweep
 
 __all__ = ["Interval", "Recorded", "Sweep", "Track", "sweep"]
 
-_HOME = {"Interval": "results", "Recorded": "sources", "Sweep": "results", "Track": "sweeps", "sweep": "sweeps"}
+_HOME = {"Interval": "statistics", "Recorded": "sources", "Sweep": "results", "Track": "sweeps", "sweep": "sweeps"}
 
 
 def __getattr__(name: str) -> Any:

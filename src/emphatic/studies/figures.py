@@ -14,27 +14,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic.learning.inputs import refusal
 from emphatic.report.page import known
-from emphatic.report.plots import Axis, Level, Line, Marks, Panel, Plot, category, check_formats, draw_file, shades
-from emphatic.studies.results import CONFIDENCE, over_runs, t_quantile
+from emphatic.report.plots import (
+    Axis,
+    Level,
+    Line,
+    Marks,
+    Panel,
+    Plot,
+    category,
+    check_formats,
+    draw_file,
+    look,
+    shades,
+)
+from emphatic.studies.results import Sweep
+from emphatic.studies.statistics import CONFIDENCE, mean_intervals, over_runs, t_quantile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from emphatic.studies.pages import SweepPage
-    from emphatic.studies.results import Sweep
 
-__all__ = ["baseline_levels", "best_along", "best_curves", "confidence_width", "draw", "error_range", "lambda_plot"]
-__all__ += ["learning_plots", "parameter_text", "sensitivity_plot", "step_range"]
+__all__ = ["EDGE", "baseline_levels", "best_curves", "confidence_width", "draw", "error_range", "lambda_plot"]
+__all__ += ["learning_plots", "parameter_text", "rules_plot", "runs_plot", "runs_words", "sensitivity_plot"]
+__all__ += ["step_range", "which_runs", "within_frame"]
 
-#: What takes the place of λ where a rule has none.
-ALONG = ("lambda", "zeta", "xi")
 SYMBOLS = {"alpha": "α", "lambda": "λ", "zeta": "ζ", "xi": "ξ"}
-#: Up to this many lines in one panel have bands and can still be read.
-FEW = 3
+#: What stands beside a best setting that is at the edge of its grid.
+EDGE = "edge of the grid"
 
 Array = NDArray[np.float64]
 Row = Mapping[str, Any]
@@ -43,21 +54,19 @@ Range = tuple[float, float]
 Shades = Mapping[Any, float]
 
 
-def best_along(sweep: Sweep, rule: str, along: str) -> tuple[Array, NDArray[np.int64]]:
-    """The values of a parameter that the settings of a rule have, and for each the setting with the least mean error.
-
-    Settings that diverged in some run come after all others.
-    """
-    mean, of_rule = sweep.over_runs("mean")[0], np.array(sweep.labels) == rule
-    column = sweep.parameters.get(along, np.full(len(mean), np.nan))
-    values = np.unique(column[of_rule & ~np.isnan(column)])
-    settings = [np.flatnonzero(of_rule & (column == value)) for value in values]
-    return values, np.array([group[np.argmin(mean[group])] for group in settings], np.int64)
-
-
 def confidence_width(runs: int) -> float:
     """Half of a 95% interval of the mean over runs, in standard errors; NaN for a single run."""
     return t_quantile(0.5 + CONFIDENCE / 2, runs - 1) if runs > 1 else math.nan
+
+
+def which_runs(sweep: Sweep) -> str:
+    """On which runs the settings in a figure were chosen, and on which they are shown."""
+    runs = sweep.plan.runs
+    if sweep.rerun is not None:
+        return f"Settings were chosen on {runs} runs and are shown on {sweep.rerun.plan.runs} fresh ones."
+    if runs == 1:
+        return "One run: settings were chosen on it, and are shown on it."
+    return f"Settings were chosen on {runs} runs and are shown on the same ones, which favours them."
 
 
 def parameter_text(value: object) -> str:
@@ -70,12 +79,24 @@ def parameter_text(value: object) -> str:
 
 def draw(sweep: Sweep, x: str, path: str | os.PathLike[str] | None) -> Figure:
     """``Sweep.plot``."""
-    plots = {"alpha": _over_alpha, "lambda": _over_lambda, "steps": _while_learning}
+    plots = {"alpha": _over_alpha, "rules": _over_rules, "lambda": _over_lambda, "steps": _while_learning}
+    plots["runs"] = _all_runs
     if x not in plots:
-        raise refusal("x", "plot", "be 'alpha', 'lambda' or 'steps'", repr(x))
+        raise refusal("x", "plot", f"be {', '.join(map(repr, list(plots)[:-1]))} or 'runs'", repr(x))
     if path is not None:
         check_formats(Path(path).suffix.removeprefix("."))
     return draw_file(plots[x](sweep), path)
+
+
+def _bands(runs: int) -> str:
+    return f"Bands: 95% intervals of the mean over {runs} runs." if runs > 1 else "One run, without a band."
+
+
+def within_frame(mean: ArrayLike, low: ArrayLike, high: ArrayLike, top: float) -> tuple[Array, Array]:
+    """The edges of a band, but none where the line itself is above the frame: it would cover what is in there."""
+    inside = np.asarray(mean, np.float64) <= top
+    edges = (np.where(inside, np.asarray(edge, np.float64), np.nan) for edge in (low, high))
+    return next(edges), next(edges)
 
 
 def _over_alpha(sweep: Sweep) -> Plot:
@@ -84,82 +105,203 @@ def _over_alpha(sweep: Sweep) -> Plot:
     rules = list(dict.fromkeys(label for label, has in zip(sweep.labels, stepped, strict=True) if has))
     if not rules:
         raise refusal("x", "plot", "be 'lambda' or 'steps': no rule of this sweep has a step size", "'alpha'")
-    width, top = confidence_width(sweep.plan.runs), _ceiling(sweep)
+    top, runs = _ceiling(sweep), sweep.plan.runs
+    chosen = dict(zip(dict.fromkeys(sweep.labels), sweep.choose(), strict=True))
     panels = []
     for rule in rules:
         curves = list(_curves_over_alpha(sweep, rule))
         lines = []
-        for shade, (label, alpha, mean, se) in zip(shades(range(len(curves))).values(), curves, strict=True):
-            half = width * se
-            low, high = (mean - half, mean + half) if len(curves) <= FEW else (None, None)
-            lines.append(Line(alpha, mean, label, "ramp", shade, width=1.2, low=low, high=high))
-        panels.append(Panel(rule, lines, (0.0, top), levels=baseline_levels(sweep)))
+        for i, (shade, (label, settings)) in enumerate(zip(shades(range(len(curves))).values(), curves, strict=True)):
+            errors = np.where(sweep.diverged[settings], np.inf, sweep.mean[settings])
+            mean, (low, high) = over_runs(errors)[0], mean_intervals(errors)
+            alpha = sweep.parameters["alpha"][settings]
+            low, high = within_frame(mean, low, high, top)
+            lines.append(Line(alpha, mean, label, "ramp", shade, 1.2, **look(i), low=low, high=high))
+        marks = _edge_marks(sweep, [chosen[rule]], "alpha", fresh=False)
+        panels.append(Panel(rule, lines, (0.0, top), marks, baseline_levels(sweep)))
     x, y = Axis("step size α", "log2"), Axis(f"mean {sweep.plan.source.metric}")
-    return Plot({"": panels}, "alpha", min(3, len(rules)), x=x, y=y)
+    caption = f"At each α the best of the other parameters, chosen and shown on the same runs. {_bands(runs)}"
+    return Plot({"": panels}, "alpha", min(3, len(rules)), x=x, y=y, caption=caption + _edge_words(sweep))
 
 
-def _curves_over_alpha(sweep: Sweep, rule: str) -> Iterator[tuple[str, Array, Array, Array]]:
-    """Label, α, mean and standard error of each λ."""
-    mean, se = sweep.over_runs("mean")
-    of_rule = np.array(sweep.labels) == rule
-    along = next((n for n in ALONG if n in sweep.parameters and not np.isnan(sweep.parameters[n][of_rule]).all()), "")
+def _curves_over_alpha(sweep: Sweep, rule: str) -> Iterator[tuple[str, list[int]]]:
+    """The label of each λ, and its settings in the order of α."""
+    mean, of_rule, alphas = sweep.over_runs("mean")[0], np.array(sweep.labels) == rule, sweep.parameters["alpha"]
+    along = sweep.along(rule)[0]
     column = sweep.parameters[along] if along else np.zeros(len(mean))
-    alphas = sweep.parameters["alpha"]
     for value in np.unique(column[of_rule]):
         settings = np.flatnonzero(of_rule & (column == value) & (alphas > 0.0))
-        steps = np.unique(alphas[settings])
-        best = [group[np.argmin(mean[group])] for group in (settings[alphas[settings] == step] for step in steps)]
-        yield f"{SYMBOLS[along]} = {value:.4g}" if along else "", steps, mean[best], se[best]
+        groups = [settings[alphas[settings] == step] for step in np.unique(alphas[settings])]
+        label = f"{SYMBOLS[along]} = {value:.4g}" if along else ""
+        yield label, [int(group[np.argmin(mean[group])]) for group in groups]
+
+
+def _edge_marks(sweep: Sweep, settings: Iterable[int], along: str, fresh: bool = True) -> list[Marks]:
+    """A triangle at each of these settings whose value of a parameter is at the edge of its grid."""
+    marks = []
+    for setting in settings:
+        if along in sweep.edges[setting]:
+            reported, row = sweep.reported(setting) if fresh else (sweep, setting)
+            mean = reported.over_runs("mean")[0][row]
+            if np.isfinite(mean):
+                place = [sweep.parameters[along][setting]]
+                words = sweep.advice(setting)
+                marks.append(Marks(place, [mean], EDGE, "truth", symbol="triangle", notes=[words], label=EDGE))
+    return marks
+
+
+def _edge_words(sweep: Sweep) -> str:
+    """What to do about the best settings that are at the edge of their grid, after a caption."""
+    rules = dict.fromkeys(sweep.labels)
+    words = [f"{rule}: {sweep.advice(i)}" for rule, i in zip(rules, sweep.choose(), strict=True) if sweep.edges[i]]
+    return f" At the edge of the grid: {' '.join(words)}" if words else ""
+
+
+def _over_rules(sweep: Sweep) -> Plot:
+    """One line per rule, over α at its best λ and other parameters."""
+    curves = [entry for entry in sweep.sensitivity if entry["at_best"]]
+    if not curves:
+        raise ValueError("No rule of this sweep has several step sizes above 0: there is nothing to draw.")
+    metric = sweep.plan.source.metric
+    plot = rules_plot(curves, sweep.baselines, f"mean {metric}", (0.0, _ceiling(sweep)))
+    runs = curves[0]["runs"]
+    caption = f"Each rule at its best parameters but for α. {which_runs(sweep)} {_bands(runs)}"
+    return replace(plot, caption=caption + _edge_words(sweep))
+
+
+def rules_plot(
+    curves: Sequence[Row],
+    baselines: Mapping[str, float],
+    metric: str,
+    y_range: Range,
+    inks: Mapping[str, str] | None = None,
+) -> Plot:
+    """The error against the step size, a line for each rule: entries of ``Sweep.sensitivity``.
+
+    Args:
+        curves: The entries.
+        baselines: Errors to compare with.
+        metric: The title of the axis of errors.
+        y_range: The errors that are shown.
+        inks: The ink of each rule; by default in their order.
+    """
+    lines, marks = [], []
+    for i, curve in enumerate(curves):
+        setting = {name: curve[name] for name in curve if name in ("lambda", "zeta", "xi", "eta", "beta", "kappa")}
+        words = ", ".join(f"{SYMBOLS.get(name, name)} = {value:.4g}" for name, value in setting.items())
+        lost = [f"{count} of {curve['runs']} runs diverged" if count else "" for count in curve["diverged"]]
+        notes = [" · ".join(filter(None, (words, note))) for note in lost]
+        ink = category(i) if inks is None else inks[curve["rule"]]
+        name, mean = curve["rule"], [math.inf if value is None else value for value in curve["mean"]]
+        low, high = within_frame(mean, _not_known(curve["mean_low"]), _not_known(curve["mean_high"]), y_range[1])
+        lines.append(Line(curve["alpha"], mean, name, ink, 0.0, 1.5, **look(i), low=low, high=high, notes=notes))
+        if "alpha" in curve["edge"] and known(mean[curve["alpha"].index(curve["best_alpha"])]):
+            height = mean[curve["alpha"].index(curve["best_alpha"])]
+            marks.append(Marks([curve["best_alpha"]], [height], f"{name}, {EDGE}", ink, symbol="triangle", label=EDGE))
+    powers = all(math.frexp(alpha)[0] == 0.5 for curve in curves for alpha in curve["alpha"])
+    axis = Axis("step size α", "log2" if powers else "log", step_range(curves), name="alpha")
+    panel = Panel("", lines, y_range, marks, _levels(baselines))
+    return Plot({"": [panel]}, "rules", x=axis, y=Axis(metric), closest=True, direct=True)
+
+
+def _not_known(values: Iterable[Any]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
 
 
 def _over_lambda(sweep: Sweep) -> Plot:
     """One line per rule: at each λ the best of all other parameters, with the 95% interval of its mean."""
-    mean, se = sweep.over_runs("mean")
-    width = confidence_width(sweep.plan.runs)
     lines: list[Line] = []
     marks: list[Marks] = []
-    for rule in dict.fromkeys(sweep.labels):
-        for along in ALONG:
-            values, best = best_along(sweep, rule, along)
-            if len(values):
-                name = rule if along == "lambda" else f"{rule} ({SYMBOLS[along]})"
-                shown, ink = np.where(np.isfinite(mean[best]), mean[best], np.nan), category(len(lines))
-                lines.append(Line(values, shown, name, ink, width=1.2))
-                marks.append(Marks(values, shown, name, ink, symbol="dot", error=width * se[best]))
-                break
+    for rule, chosen in zip(dict.fromkeys(sweep.labels), sweep.choose(), strict=True):
+        along, values, settings = sweep.along(rule)
+        if not along:
+            continue
+        name = rule if along == "lambda" else f"{rule} ({SYMBOLS[along]})"
+        errors = sweep.errors_of(settings.tolist())
+        mean, (low, high) = over_runs(errors)[0], mean_intervals(errors)
+        shown, ink = np.where(np.isfinite(mean), mean, np.nan), category(len(lines))
+        lines.append(Line(values, shown, name, ink, width=1.2, **look(len(lines)), low=low, high=high))
+        marks += _edge_marks(sweep, [chosen], along)
     if not lines:
         raise ValueError("No rule of this sweep has several settings of λ, ζ or ξ: there is nothing to draw.")
     panel = Panel("", lines, marks=marks, levels=baseline_levels(sweep))
-    return Plot({"": [panel]}, "lambda", x=Axis("λ"), y=Axis(f"mean {sweep.plan.source.metric}, at the best α"))
+    runs = sweep.plan.runs if sweep.rerun is None else sweep.rerun.plan.runs
+    caption = f"At each λ the best of the other parameters. {which_runs(sweep)} {_bands(runs)}{_edge_words(sweep)}"
+    y = Axis(f"mean {sweep.plan.source.metric}, at the best α")
+    return Plot({"": [panel]}, "lambda", x=Axis("λ"), y=y, direct=True, caption=caption)
 
 
 def _while_learning(sweep: Sweep) -> Plot:
     """Learning curves of the best settings, the steps on a logarithmic axis from 1."""
     panel = Panel("", best_curves(sweep, 1.3), (0.0, _ceiling(sweep)), levels=baseline_levels(sweep))
-    return Plot({"": [panel]}, "steps", x=Axis("step", "log"), y=Axis(sweep.plan.source.metric))
+    runs = sweep.plan.runs if sweep.rerun is None else sweep.rerun.plan.runs
+    caption = f"Each rule at its best setting. {which_runs(sweep)} {_bands(runs)}{_edge_words(sweep)}"
+    x, y = Axis("step", "log"), Axis(sweep.plan.source.metric)
+    return Plot({"": [panel]}, "steps", x=x, y=y, direct=True, caption=caption)
 
 
 def best_curves(sweep: Sweep, width: float) -> list[Line]:
     """The learning curve of each rule's best setting with its 95% band, on fresh runs if there are any."""
-    reported, settings = (sweep, sweep.choose()) if sweep.rerun is None else (sweep.rerun, range(len(sweep.best)))
     lines = []
-    for i, (row, setting) in enumerate(zip(sweep.best, settings, strict=True)):
-        mean, se = over_runs(reported.curve[setting].T)
-        half = confidence_width(reported.plan.runs) * se
-        lines.append(
-            Line(reported.points + 1, mean, row["rule"], category(i), width=width, low=mean - half, high=mean + half)
-        )
+    for i, (rule, setting) in enumerate(zip(dict.fromkeys(sweep.labels), sweep.choose(), strict=True)):
+        reported, row = sweep.reported(setting)
+        curve = np.asarray(reported.curve[row].T, np.float64)
+        mean, (low, high) = over_runs(curve)[0], mean_intervals(curve)
+        lines.append(Line(reported.points + 1, mean, rule, category(i), 0.0, width, **look(i), low=low, high=high))
     return lines
+
+
+def _all_runs(sweep: Sweep) -> Plot:
+    """The errors of all runs of each rule's best setting, with the mean, and with tolerance intervals if asked for."""
+    plot = runs_plot(sweep.runs_of_best, sweep.best, sweep.baselines, f"mean {sweep.plan.source.metric}")
+    return replace(plot, caption=f"{runs_words(sweep.tolerance)} {which_runs(sweep)}{_edge_words(sweep)}")
+
+
+def runs_words(tolerance: float | None) -> str:
+    """What dots and bars mean where all runs are shown."""
+    words = "A small dot is one run; the large one is the mean with its 95% interval. Runs that diverged are not drawn."
+    if tolerance is not None:
+        words += f" Diamonds: the median, with bars that enclose {100 * tolerance:.3g}% of all runs (95% confidence)."
+    return words
+
+
+def runs_plot(runs: Mapping[str, Array], best: Sequence[Row], baselines: Mapping[str, float], metric: str) -> Plot:
+    """The distribution over runs: a dot for each run of each rule, beside the mean, the median and their intervals.
+
+    Args:
+        runs: The errors of all runs of each rule; infinite for those that diverged.
+        best: The rules' entries of ``Sweep.best``.
+        baselines: Errors to compare with.
+        metric: The title of the axis of errors.
+    """
+    marks: list[Marks] = []
+    for i, ((rule, errors), row) in enumerate(zip(runs.items(), best, strict=True)):
+        ink, finite = category(i), np.isfinite(errors)
+        places = i + np.linspace(-0.3, 0.1, len(errors)) if len(errors) > 1 else np.array([float(i)])
+        numbers = [f"run {run}" for run in np.flatnonzero(finite)]
+        marks.append(Marks(places[finite], errors[finite], rule, ink, symbol="dot", notes=numbers, size=0.5))
+        if known(row["mean"]):
+            low, high = (_not_known([row[f"mean_{end}"]]) for end in ("low", "high"))
+            marks.append(Marks([i + 0.22], [row["mean"]], f"{rule}, mean", "truth", symbol="dot", low=low, high=high))
+        if known(row.get("tolerance_low")) and known(row["median"]):
+            low = [row["tolerance_low"]]
+            high = [math.inf if row["tolerance_high"] is None else row["tolerance_high"]]
+            name = f"{rule}, median and tolerance interval"
+            marks.append(Marks([i + 0.36], [row["median"]], name, low=low, high=high))
+    ticks = {float(i): rule for i, rule in enumerate(runs)}
+    panel = Panel("", [], marks=marks, levels=_levels(baselines))
+    axis = Axis("", range=(-0.6, len(runs) - 0.3), ticks=ticks)
+    return Plot({"": [panel]}, "runs", x=axis, y=Axis(metric), closest=True, direct=True)
 
 
 def baseline_levels(sweep: Sweep) -> list[Level]:
     """The errors to compare with, as dotted lines."""
-    return [Level(value, name, "dot") for name, value in sweep.plan.source.baselines(sweep.plan.runs).items()]
+    return [Level(value, name, "dot") for name, value in sweep.baselines.items()]
 
 
 def _ceiling(sweep: Sweep) -> float:
     """An upper limit slightly above the error without learning, so that diverging lines do not flatten the rest."""
-    usual = max(sweep.plan.source.baselines(sweep.plan.runs).values())
+    usual = max(sweep.baselines.values())
     mean = sweep.over_runs("mean")[0]
     least = float(np.min(mean[np.isfinite(mean)], initial=math.inf))
     return 1.15 * max(usual, 1.2 * least if math.isfinite(least) else 0.0) or 1.0
@@ -192,19 +334,20 @@ def sensitivity_plot(
 
 def _envelope(rule: Row) -> list[dict[str, Any]]:
     """For each λ and step size the best over the choices."""
-    curves: dict[Any, dict[float, tuple[float, Any, str, str]]] = {}
+    curves: dict[Any, dict[float, dict[str, Any]]] = {}
     for panel in rule["panels"]:
         for line in panel["lines"]:
             best = curves.setdefault(line["value"], {})
-            for x, mean, se, note in zip(line["alpha"], _means(line), _column(line, "se"), _notes(line), strict=True):
-                if x not in best or mean < best[x][0]:
-                    best[x] = (mean, se, note, panel["choice"])
+            columns = {name: _column(line, name) for name in ("se", "low", "high", "edge")}
+            for i, (x, mean, note) in enumerate(zip(line["alpha"], _means(line), _notes(line), strict=True)):
+                if x not in best or mean < best[x]["mean"]:
+                    words = " · ".join(filter(None, (panel["choice"], note)))
+                    best[x] = {name: values[i] for name, values in columns.items()} | {"mean": mean, "notes": words}
     lines = []
     for value, best in curves.items():
         steps = sorted(best)
-        notes = [" · ".join(filter(None, best[x][:1:-1])) for x in steps]
-        means, errors = ([best[x][i] for x in steps] for i in (0, 1))
-        lines.append({"value": value, "alpha": steps, "mean": means, "se": errors, "notes": notes})
+        columns = {name: [best[x][name] for x in steps] for name in ("mean", "se", "low", "high", "edge", "notes")}
+        lines.append({"value": value, "alpha": steps} | columns)
     return lines
 
 
@@ -226,35 +369,49 @@ def _notes(line: Row) -> Sequence[str]:
 
 
 def _sensitivity_panel(sweep: SweepPage, rule: Row, lines: Sequence[Row], places: Shades, y_range: Range) -> Panel:
-    width, drawn = sweep.band, []
-    best = (math.inf, 0.0, "", "")
-    for line in lines:
+    drawn = []
+    best: tuple[Any, ...] = (math.inf, 0.0, "", "", False)
+    for i, line in enumerate(lines):
         means, se = _means(line), _column(line, "se")
         name = f"{rule['line_name']} {parameter_text(line['value'])}" if rule["line_name"] else rule["rule"]
         notes = [
             " · ".join(filter(None, (f"± {s:.2g}" if known(s) else "", note)))
             for s, note in zip(se, _notes(line), strict=True)
         ]
-        low, high = _band(means, se, width) if len(lines) <= FEW else (None, None)
-        shade, key = places[line["value"]], f"line {line['value']}"
-        drawn.append(Line(line["alpha"], means, name, "ramp", shade, 1.6, low=low, high=high, notes=notes, key=key))
-        best = min(best, *zip(means, line["alpha"], [f"best: {name}"] * len(means), notes, strict=True))
-    dot = [Marks([best[1]], [best[0]], best[2], "truth", 0.0, "dot", notes=[best[3]])] if best[0] < math.inf else []
-    return Panel("" if drawn else "not in the sweep", drawn, y_range, dot, _levels(sweep.baseline))
+        low, high = _band(line, means, sweep.band)
+        if low is not None and high is not None:
+            low, high = (edge.tolist() for edge in within_frame(means, low, high, y_range[1]))
+        style: dict[str, Any] = {"dash": look(i)["dash"], "key": f"line {line['value']}", "notes": notes}
+        drawn.append(Line(line["alpha"], means, name, "ramp", places[line["value"]], 1.6, low=low, high=high, **style))
+        at_edge = [bool(names) for names in _column(line, "edge")]
+        best = min(best, *zip(means, line["alpha"], [f"best: {name}"] * len(means), notes, at_edge, strict=True))
+    mean, alpha, name, note, at_edge = best
+    dots = []
+    if mean < math.inf:
+        dots.append(Marks([alpha], [mean], name, "truth", 0.0, "dot", notes=[note]))
+        if at_edge:
+            dots.append(Marks([alpha], [mean], f"{name}, {EDGE}", "truth", symbol="triangle", notes=[note], label=EDGE))
+    return Panel("" if drawn else "not in the sweep", drawn, y_range, dots, _levels(sweep.baseline))
 
 
 def _levels(baseline: Mapping[str, float]) -> list[Level]:
     return [Level(value, name) for name, value in baseline.items() if known(value)]
 
 
-def _band(means: Iterable[Any], se: Iterable[Any], width: float) -> tuple[list[float] | None, list[float] | None]:
-    """The edges of the confidence band, ``width`` standard errors; NaN where there is none, None if nowhere."""
-    halves = [width * s if known(s) else math.nan for s in se]
-    if not any(map(known, halves)):
+def _band(line: Row, means: Sequence[Any], width: float) -> tuple[list[float] | None, list[float] | None]:
+    """The edges of the confidence band; NaN where there is none, None if nowhere.
+
+    They are ``low`` and ``high`` of the line, or ``width`` of its standard errors where it has none of these.
+    """
+    if line.get("low") is not None:
+        low, high = (_not_known(line[name]) for name in ("low", "high"))
+    elif line.get("se") is not None:
+        halves = [width * s if known(s) else math.nan for s in line["se"]]
+        centres = [m if known(m) else math.nan for m in means]
+        low, high = ([m + sign * half for m, half in zip(centres, halves, strict=True)] for sign in (-1, 1))
+    else:
         return None, None
-    centres = [m if known(m) else math.nan for m in means]
-    pairs = list(zip(centres, halves, strict=True))
-    return [m - half for m, half in pairs], [m + half for m, half in pairs]
+    return (low, high) if any(map(known, low)) else (None, None)
 
 
 def error_range(baseline: Iterable[float], lines: Iterable[Sequence[Any]]) -> tuple[float, float]:
@@ -279,35 +436,40 @@ def step_range(lines: Sequence[Row]) -> tuple[float, float]:
 
 def lambda_plot(sweep: SweepPage, inks: Mapping[str, str]) -> Plot:
     """The error against λ, each rule at the best of all its other parameters."""
-    width, lines = sweep.band, []
-    for rule in sweep.along:
+    lines, marks = [], []
+    for i, rule in enumerate(sweep.along):
         means = [v if known(v) else math.inf for v in rule["mean"]]
-        low, high = _band(means, rule["se"], width)
+        low, high = _band(rule, means, sweep.band)
         name, ink = f"{rule['rule']} ({rule['x_name']})", inks[rule["rule"]]
-        lines.append(Line(rule["x"], means, name, ink, width=1.9, low=low, high=high, notes=rule["settings"]))
+        dash = look(i)["dash"]
+        lines.append(Line(rule["x"], means, name, ink, 0.0, 1.9, dash, low=low, high=high, notes=rule["settings"]))
+        at_edge = rule.get("edge")
+        if at_edge is not None and known(means[at_edge]):
+            place, height = [rule["x"][at_edge]], [means[at_edge]]
+            marks.append(Marks(place, height, f"{name}, {EDGE}", ink, symbol="triangle", label=EDGE))
     y_range = error_range(sweep.baseline.values(), [rule["mean"] for rule in sweep.along])
-    panel = Panel("", lines, y_range, levels=_levels(sweep.baseline))
-    return Plot({"": [panel]}, "against lambda", x=Axis("lambda"), y=Axis(sweep.metric), closest=True)
+    panel = Panel("", lines, y_range, marks, _levels(sweep.baseline))
+    x, y = Axis("lambda"), Axis(sweep.metric)
+    return Plot({"": [panel]}, "against lambda", x=x, y=y, closest=True, direct=True, caption=sweep.chosen)
 
 
 def learning_plots(sweep: SweepPage, inks: Mapping[str, str]) -> tuple[Plot, Plot]:
     """The error while learning, each rule with its best setting, with confidence bands; and on logarithmic axes."""
     choices = {name: curves for name, curves in sweep.learning.items() if name != "points"}
     means = [curve["mean"] for curves in choices.values() for curve in curves]
-    y_range, width = error_range(sweep.baseline.values(), means), sweep.band
+    y_range = error_range(sweep.baseline.values(), means)
     views: dict[str, list[Panel]] = {}
     for name, curves in choices.items():
         lines = []
-        for curve in curves:
-            # On a log there may be no return to judge by: None.
-            means = [math.nan if v is None else v for v in curve["mean"]]
-            low, high = _band(means, curve["se"], width) if curve.get("se") is not None else (None, None)
-            rule = curve["rule"]
-            lines.append(Line(sweep.learning["points"], means, rule, inks[rule], width=1.9, low=low, high=high))
+        for i, curve in enumerate(curves):
+            means = _not_known(curve["mean"])  # on a log there may be no return to judge by
+            low, high = _band(curve, means, sweep.band)
+            rule, points = curve["rule"], sweep.learning["points"]
+            lines.append(Line(points, means, rule, inks[rule], 0.0, 1.9, look(i)["dash"], low=low, high=high))
         views[name] = [Panel("", lines, y_range, levels=_levels(sweep.baseline))]
     early = {name: [_on_log_axes(panel) for panel in panels] for name, panels in views.items()}
-    plot = Plot(views, "learning", x=Axis("steps"), y=Axis(sweep.metric))
-    return plot, Plot(early, "learning", x=Axis("step", "log"), y=Axis(sweep.metric, "log"))
+    plot = Plot(views, "learning", x=Axis("steps"), y=Axis(sweep.metric), direct=True, caption=sweep.chosen)
+    return plot, replace(plot, views=early, x=Axis("step", "log"), y=Axis(sweep.metric, "log"))
 
 
 def _on_log_axes(panel: Panel) -> Panel:

@@ -259,6 +259,10 @@ class GridSettings:
             if name not in skipped
         }
 
+    def take(self, numbers: Sequence[int]) -> GridSettings:
+        """The settings with these numbers."""
+        return replace(self, values={name: column[list(numbers)] for name, column in self.values.items()})
+
     def select(self, begin: int, end: int) -> GridSettings:
         """The settings from number ``begin`` up to ``end``."""
         return replace(self, values={name: column[begin:end] for name, column in self.values.items()})

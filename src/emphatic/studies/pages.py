@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -34,8 +34,8 @@ from emphatic.report.page import NONE, known, piece, plus_minus, time_table
 from emphatic.studies import figures
 from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings
-from emphatic.studies.reproductions import ORIGINS, count_numbers
-from emphatic.studies.results import over_runs
+from emphatic.studies.reproductions import ORIGINS, count_by_kind, count_numbers
+from emphatic.studies.statistics import mean_intervals, over_runs, runs_for_tolerance
 
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep
@@ -86,7 +86,10 @@ def page(sweep: Sweep) -> str:
             learning={"points": sweep.points.tolist()}
             | {f"best {by}": _learning(sweep, sweep.bests(by)) for by in ("mean", "final")},
             best=_bests(sweep),
-            baseline=source.baselines(plan.runs),
+            rules=[entry for entry in sweep.sensitivity if entry["at_best"]],
+            all_runs=sweep.runs_of_best if sweep.distribution else {},
+            chosen=figures.which_runs(sweep),
+            baseline=sweep.baselines,
             settings={name: value for name, value in sweep.about().items() if value is not None}
             | {"points": len(sweep.points), "grid": _grid(plan.settings)},
             seconds={"learning": sweep.seconds},
@@ -119,7 +122,7 @@ def _values_or_words(column: NDArray[np.float64]) -> list[float | str]:
 
 def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
     """For each rule the errors over α: a line for each λ, a panel for each choice of the other parameters."""
-    mean, se = sweep.over_runs("mean")
+    (mean, se), (low, high) = sweep.over_runs("mean"), sweep.intervals("mean")
     diverged = sweep.diverged.mean(axis=1)
     rules = np.array(sweep.labels)
     for rule in dict.fromkeys(sweep.labels):
@@ -142,21 +145,24 @@ def _sensitivity(sweep: Sweep) -> Iterator[dict[str, Any]]:
                 order = places[np.argsort(alpha[places])]
                 at = settings[order]
                 line = {"alpha": alpha[order], "mean": mean[at], "se": se[at], "diverged": diverged[at]}
-                lines.append({"value": value} | line)
+                line |= {"low": low[at], "high": high[at]} if sweep.plan.runs > 1 else {}
+                lines.append({"value": value, "edge": [sweep.edges[i] for i in at]} | line)
             panels.append({"choice": _words(dict(zip(values, choice, strict=True))), "lines": lines})
         yield {"rule": rule, "x_name": "alpha", "line_name": line_name, "panels": panels}
 
 
 def _along(sweep: Sweep) -> Iterator[dict[str, Any]]:
-    """For each rule its least error at each λ, or at each ζ or ξ."""
-    mean, se = sweep.over_runs("mean")
-    for rule in dict.fromkeys(sweep.labels):
-        for name in figures.ALONG:
-            values, best = figures.best_along(sweep, rule, name)
-            if len(values):
-                words = [_describe_setting(sweep, number) for number in best]
-                yield {"rule": rule, "x_name": name, "x": values, "mean": mean[best], "se": se[best], "settings": words}
-                break
+    """For each rule its least error at each λ, or at each ζ or ξ, on fresh runs if there are any."""
+    for rule, chosen in zip(dict.fromkeys(sweep.labels), sweep.choose(), strict=True):
+        name, values, settings = sweep.along(rule)
+        if not name:
+            continue
+        errors = sweep.errors_of(settings.tolist())
+        (mean, se), (low, high) = over_runs(errors), mean_intervals(errors)
+        at_edge = settings.tolist().index(chosen) if name in sweep.edges[chosen] and chosen in settings else None
+        entry = {"rule": rule, "x_name": name, "x": values, "mean": mean, "se": se, "edge": at_edge}
+        entry |= {"low": low, "high": high} if errors.shape[1] > 1 else {}
+        yield entry | {"settings": [_describe_setting(sweep, setting) for setting in settings.tolist()]}
 
 
 def _describe_setting(sweep: Sweep, number: int) -> str:
@@ -166,13 +172,13 @@ def _describe_setting(sweep: Sweep, number: int) -> str:
 
 def _learning(sweep: Sweep, best: Sequence[Row]) -> list[dict[str, Any]]:
     curves = []
-    for i, row in enumerate(best):
-        # Those that were chosen by their mean have fresh runs, if there are any.
-        fresh = sweep.rerun is not None and "chosen_runs" in row
-        curve = sweep.rerun.curve[i] if fresh and sweep.rerun is not None else sweep.curve[row["setting"]]
-        mean, se = over_runs(curve.T)
+    for row in best:
+        reported, place = sweep.reported(row["setting"])
+        curve = np.asarray(reported.curve[place].T, np.float64)
+        (mean, se), (low, high) = over_runs(curve), mean_intervals(curve)
         setting = _words({name: row[name] for name in sweep.parameters if name in row})
-        curves.append({"rule": sweep.labels[row["setting"]], "setting": setting, "mean": mean, "se": se})
+        entry = {"rule": sweep.labels[row["setting"]], "setting": setting, "mean": mean, "se": se}
+        curves.append(entry | ({"low": low, "high": high} if curve.shape[1] > 1 else {}))
     return curves
 
 
@@ -182,8 +188,10 @@ def _bests(sweep: Sweep) -> list[dict[str, Any]]:
     rows = []
     for row in sweep.best:
         second = {name: value for name, value in row.items() if name in secondary}
+        at_edge = ", ".join(name for name in second if name in row["edge"])
         shown = {name: value for name, value in row.items() if name not in second}
-        rows.append({"alpha": None, "lambda": None} | shown | {"second": _words(second)})
+        words = f"{_words(second)} (edge: {at_edge})" if at_edge else _words(second)
+        rows.append({"alpha": None, "lambda": None} | shown | {"second": words})
     return rows
 
 
@@ -223,7 +231,8 @@ class SweepPage:
     - ``sensitivity``: one mapping per rule, with ``rule``, ``x_name`` (default "alpha"), ``line_name`` ("lambda",
       "zeta") and ``panels``: one for each choice of the other parameters, {``choice``: "eta = 1/16", or "" where there
       is no other, ``lines``: one for each λ: {``value``: λ, ``alpha``, ``mean``, ``se``, ``diverged``}}, the last four
-      of one length. ``se`` and ``diverged`` (the share of runs) may be left out. A mean that is not finite, or that of
+      of one length. ``se``, ``low`` and ``high`` (of the band), ``edge`` (names) and ``diverged`` (the share of runs)
+      may be left out. A mean that is not finite, or that of
       runs all diverged, leaves the frame.
     - ``along``: one mapping per rule with ``rule``, ``x_name`` ("lambda", "zeta"), ``x``, ``mean``, ``se`` and
       ``settings`` (words), of one length: the error against λ.
@@ -233,6 +242,9 @@ class SweepPage:
       ``mean``, ``mean_se``, ``mean_low`` and ``mean_high`` (its 95% interval), ``median`` with the same, ``worse_low``
       and ``worse_high`` (of its distance from the least mean; runs are paired), ``final``, ``final_se``, ``diverged``
       (runs of this setting) and ``runs``. ``chosen_runs``: on how many other runs the setting was chosen.
+      ``edge`` (parameters at the edge of their grid) and ``advice`` (what to do about it), ``worst`` and ``area``.
+    - ``rules``: entries of ``Sweep.sensitivity``, one per rule: the error against α at the best of all else.
+    - ``all_runs``: the errors of all runs of each rule's best setting. ``chosen``: on which runs settings were chosen.
     - ``baseline``: {words: error} drawn as horizontal lines, such as "w = 0" and "best linear approximation".
     - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
     """
@@ -246,6 +258,9 @@ class SweepPage:
     along: Sequence[Mapping[str, Any]] = ()
     learning: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     best: Sequence[Mapping[str, Any]] = ()
+    rules: Sequence[Mapping[str, Any]] = ()
+    all_runs: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    chosen: str = ""
     baseline: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -266,8 +281,10 @@ def sweep_page(sweep: SweepPage) -> str:
     sections: Sections = {
         "summary": ("Summary", _sweep_summary(sweep)),
         "sensitivity": ("Sensitivity", _sensitivity_cards(sweep, plots)),
+        "rules": ("Rules", _rules_card(sweep, inks, plots)),
         "along": ("Lambda", _lambda_card(sweep, inks, plots)),
         "learning": ("Learning curves", _learning_cards(sweep, inks, plots)),
+        "distribution": ("All runs", _runs_card(sweep, plots)),
     }
     return _render("sweep.html", sweep, sections, plots)
 
@@ -287,6 +304,10 @@ def _sweep_summary(sweep: SweepPage) -> Row | None:
     """Which rule was best and by how much, how much was done, and each rule's best setting."""
     best = sorted(sweep.best, key=lambda row: row["mean"] if known(row.get("mean")) else math.inf)
     lines = [line for line in (_winner(best, sweep.metric), _work(sweep.counts, sum(sweep.seconds.values()))) if line]
+    advice = [f"{row['rule']}: {row['advice']}" for row in best if row.get("advice")]
+    if advice:
+        many = "Best settings are" if len(advice) > 1 else "A best setting is"
+        lines.append(f"{many} at the edge of the grid, beyond which better ones may be. {' '.join(advice)}")
     return {"lines": lines} | _best_table(best, sweep.metric) if lines else None
 
 
@@ -374,15 +395,21 @@ def _best_table(best: Sequence[Row], metric: str) -> dict[str, Any]:
         shown: dict[str, str | None] = {
             name: plus_minus(row.get(name), row.get(f"{name}_se")) for name in ("mean", "final")
         }
-        shown |= {name: _ends(row, name) for name in ("95%", "median")}
+        shown |= {name: _ends(row, name) for name in ("95%", "median", "tolerance")}
         runs = f"{amount(row['diverged'])} of {amount(row.get('runs'))}" if known(row.get("diverged")) else None
+        for name, show in (("alpha", _step), ("lambda", parameter_text)):
+            words = None if row.get(name) is None else show(row[name])
+            shown[name] = f"{words} (edge)" if name in row.get("edge", ()) else words
         rows.append({**row, **{f"{name} shown": words for name, words in shown.items()}, "runs shown": runs})
     columns = [Column("rule", "rule"), Column(f"mean {metric}", "mean shown", str, order="mean")]
     columns += [Column("95% interval", "95% shown", str, order="mean_low"), Column("compared with the best", "worse")]
     columns += [Column("median (95%)", "median shown", str, order="median")]
     columns += [Column("final", "final shown", str, order="final")]
-    columns += [Column("alpha", "alpha", _step), Column("lambda", "lambda", parameter_text), Column("other", "second")]
+    columns += [Column(name, f"{name} shown", str, order=name) for name in ("alpha", "lambda")]
+    columns += [Column("other", "second")]
     columns += [Column("runs diverged", "runs shown", str, order="diverged")]
+    share = next((row["tolerance"] for row in rows if known(row.get("tolerance"))), math.nan)
+    columns += [Column(f"{100 * share:.3g}% of runs", "tolerance shown", str, order="tolerance_low")]
     for row in rows:
         row["worse"] = _compared(row, rows)
     filled = [
@@ -398,10 +425,10 @@ def _best_table(best: Sequence[Row], metric: str) -> dict[str, Any]:
 
 
 def _ends(row: Row, name: str) -> str | None:
-    """An interval of the table: that of the mean, or the median with its own."""
+    """An interval of the table: that of the mean, or of runs, or the median with its own."""
     of = "mean" if name == "95%" else name
     low, high = row.get(f"{of}_low"), row.get(f"{of}_high")
-    middle = "" if name == "95%" else amount(row.get(name))
+    middle = amount(row.get(name)) if name == "median" else ""
     if not known(low) or not known(high):
         return middle or None
     ends = f"{amount(float(f'{low:.3g}'))} to {amount(float(f'{high:.3g}'))}"
@@ -446,6 +473,7 @@ def _sensitivity_cards(sweep: SweepPage, plots: Plots) -> Row | None:
         "metric": sweep.metric,
         "unit": sweep.unit,
         "baseline": baseline,
+        "banded": any(line.get("se") is not None or line.get("low") is not None for line in lines),
         "names": names,
         "keys": keys,
         "cards": cards,
@@ -466,12 +494,44 @@ def _add_choices(rule: Row, options: dict[str, str]) -> None:
             options.setdefault(panel["choice"], panel["choice"])
 
 
+def _rules_card(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row | None:
+    """All rules over α at their best otherwise, and how sensitive each is in two numbers."""
+    if not sweep.rules:
+        return None
+    y_range = figures.error_range(sweep.baseline.values(), [curve["mean"] for curve in sweep.rules])
+    plot = figures.rules_plot(sweep.rules, sweep.baseline, sweep.metric, y_range, inks)
+    rows = []
+    for curve in sweep.rules:
+        lost = sum(map(bool, curve["diverged"]))
+        worst = amount(curve["worst"]) if known(curve["worst"]) else f"diverged at {_counted(lost, 'step sizes')}"
+        setting = _words({name: curve[name] for name in _LINES if name in curve})
+        least = min(curve["mean"], key=lambda mean: mean if known(mean) else math.inf)
+        rows.append({"rule": curve["rule"], "at": setting, "least": least, "area": curve["area"], "worst": worst})
+    columns = [Column("rule", "rule"), Column("at", "at"), Column("least over alpha", "least", amount)]
+    columns += [Column("area", "area", amount), Column("worst", "worst", str)]
+    keys = [Key(inks[curve["rule"]], curve["rule"]) for curve in sweep.rules]
+    drawn = plots(replace(plot, caption=sweep.chosen), f"all rules: {sweep.metric} against alpha")
+    return {"keys": keys, "plot": drawn, "table": table(columns, rows, sort=True), "chosen": sweep.chosen}
+
+
+def _runs_card(sweep: SweepPage, plots: Plots) -> Row | None:
+    """The errors of all runs of the best settings."""
+    if not sweep.all_runs:
+        return None
+    share = next((row["tolerance"] for row in sweep.best if known(row.get("tolerance"))), None)
+    words = f"{figures.runs_words(share)} {sweep.chosen}"
+    if share is not None and not any(known(row.get("tolerance_low")) for row in sweep.best):
+        words += f" Tolerance intervals of {100 * share:.3g}% need {runs_for_tolerance(share)} runs or more."
+    plot = figures.runs_plot(sweep.all_runs, sweep.best, sweep.baseline, f"mean {sweep.metric}")
+    return {"words": words, "plot": plots(replace(plot, caption=words), f"all runs: {sweep.metric}")}
+
+
 def _lambda_card(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row | None:
     if not any(len(rule["x"]) > 1 for rule in sweep.along):
         return None
     plot = figures.lambda_plot(sweep, inks)
     keys = [Key(inks[rule["rule"]], rule["rule"]) for rule in sweep.along]
-    return {"keys": keys, "plot": plots(plot, f"{sweep.metric} against lambda")}
+    return {"keys": keys, "plot": plots(plot, f"{sweep.metric} against lambda"), "chosen": sweep.chosen}
 
 
 def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row | None:
@@ -486,7 +546,8 @@ def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> 
         if curve.get("setting"):
             settings.setdefault(curve["rule"], []).append(f"{name}: {curve['setting']}")
     return {
-        "width": f"{sweep.band:.3g}" if banded else "",
+        "banded": banded,
+        "chosen": sweep.chosen,
         "keys": [Key(inks[rule], rule) for rule in dict.fromkeys(curve["rule"] for _, curve in curves)],
         "options": {name: f"Setting with the {name}" for name in names} if len(names) > 1 else {},
         "plot": plots(plot, f"{sweep.metric} while learning"),
@@ -505,7 +566,8 @@ class ReproductionPage:
     - ``intro``: what was published, and where.
     - ``figures``: see ``Figure``; published numbers are drawn as ``Marks`` beside our lines.
     - ``checks``: one mapping per number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
-      ``agree`` (True, False, or None: only reported) and ``note``.
+      ``agree`` (True, False, or None: only reported), ``difference``, ``in_errors``, ``trivial`` and ``note``.
+    - ``bias``: a sentence for each table of numbers, on whether ours are lower or higher throughout.
     - ``notes``: paragraphs on what was done otherwise, and what was found.
     - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
     """
@@ -518,13 +580,16 @@ class ReproductionPage:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    bias: Sequence[str] = ()
 
 
 def verdict(checks: Sequence[Row]) -> str:
-    """The checks in a sentence, in which each published number counts once.
+    """The checks in a sentence, in which each published number counts once, by where it comes from.
 
     >>> verdict([{"agree": True}, {"agree": True}, {"agree": None}])
     '2 of 2 numbers agree; 1 more is only reported.'
+    >>> verdict([{"name": name, "agree": True, "origin": name} for name in ("printed", "digitised")])
+    '2 of 2 numbers agree (printed 1 of 1, digitised 1 of 1).'
     """
     reported = sum(check.get("agree") is None for check in checks)
     agree, judged = count_numbers(checks)
@@ -533,6 +598,8 @@ def verdict(checks: Sequence[Row]) -> str:
             return "1 number reported; it is not judged."
         return f"{reported} numbers reported; none is judged."
     words = f"{agree} of {judged} {'numbers agree' if judged != 1 else 'number agrees'}"
+    counts = ", ".join(f"{kind} {right} of {total}" for kind, (right, total) in count_by_kind(checks).items())
+    words += f" ({counts})" if counts else ""
     return words + (f"; {reported} more {'is' if reported == 1 else 'are'} only reported." if reported else ".")
 
 
@@ -567,29 +634,45 @@ def _verdict_lines(study: ReproductionPage) -> list[str]:
     if differ:
         unnamed = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
         lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{unnamed}.")
-    return lines
+    return [*lines, *study.bias]
 
 
 def _check_table(checks: Sequence[Row]) -> Html | None:
     """Every number next to the published one, with the tolerance that decides."""
     if not checks:
         return None
-    words = {True: "agrees", False: "differs", None: "reported"}
-    rows: list[dict[str, Any]] = []
-    for check in checks:
-        agree = None if check.get("agree") is None else bool(check["agree"])
-        ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
-        row = {**check, "verdict": _marked(agree, words[agree]), "place": {False: 0, True: 1, None: 2}[agree]}
-        origin = check.get("origin") or "published"
-        row |= {origin: published, f"{origin} shown": _format_published(published, tolerance)}
-        row["tolerance shown"] = _as_set(tolerance, "± ")
-        row["ours shown"] = _measured(ours, tolerance)
-        rows.append(row)
+    rows = [_described_check(check) for check in checks]
     columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
-    columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours", "tolerance")]
-    columns += [Column("note", "note")]
+    columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours")]
+    columns += [Column("difference", "difference shown", str, order="difference")]
+    columns += [Column("in errors", "in_errors shown", str, order="in_errors", hint="the difference in both errors")]
+    columns += [Column("tolerance", "tolerance shown", str, order="tolerance")]
+    columns += [Column("", "kind"), Column("note", "note")]
     filled = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
     return table(filled, rows, sort=True)
+
+
+def _described_check(check: Row) -> dict[str, Any]:
+    """A row of that table: numbers, and how they are shown."""
+    agree = None if check.get("agree") is None else bool(check["agree"])
+    words = {True: "agrees", False: "differs", None: "reported"}[agree]
+    ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
+    origin = check.get("origin") or "published"
+    shown = {
+        origin: _format_published(published, tolerance),
+        "tolerance": _as_set(tolerance, "± "),
+        "ours": _measured(ours, tolerance),
+        "difference": _signed(check.get("difference")),
+        "in_errors": _signed(check.get("in_errors")),
+    }
+    row = {**check, "verdict": _marked(agree, words), "place": {False: 0, True: 1, None: 2}[agree], origin: published}
+    row["kind"] = "trivial" if check.get("trivial") else ""
+    return row | {f"{name} shown": text for name, text in shown.items()}
+
+
+def _signed(value: object) -> str:
+    """A difference, with its sign."""
+    return NONE if not known(value) else f"{value:+.2g}".replace("-", "−") if value else "0"
 
 
 def _as_set(value: object, sign: str = "") -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emphatic.common.names import check_names
-from emphatic.common.settings import as_step_count, declared_settings, read_toml, setting
+from emphatic.common.settings import as_step_count, declared_settings, is_share, read_toml, setting
 
 if TYPE_CHECKING:
     from emphatic.problems import MDP, Tasks
@@ -57,6 +57,8 @@ class SweepConfig:
         seed: The seed of all runs.
         theta: The initial weights.
         rerun: The fresh runs on which the best setting of each rule is reported.
+        tolerance: The share of all runs of a tolerance interval.
+        distribution: Whether the page shows the errors of all runs of the best settings.
         predict: The column of a log to predict.
         horizon: The horizon of that prediction, in steps or as a duration.
         time: The time column of a log; False for none.
@@ -80,6 +82,19 @@ class SweepConfig:
     theta: list[float] | str | None = setting(help="Initial weights, comma-separated; default: 0.", commands=("sweep",))
     rerun: int | None = _flag(
         help="Report the best setting of each rule on so many fresh runs; default: 0.", flag_type=int
+    )
+    tolerance: float | None = _flag(
+        help="Tolerance intervals: between which so large a share of all runs lies, such as .9.",
+        flag_type=float,
+        must="a share between 0 and 1",
+        is_valid=is_share,
+    )
+    distribution: bool | None = _flag(
+        help="Show the errors of all runs of the best settings on the page.",
+        flag_type=bool,
+        must="true or false",
+        is_valid=lambda value: isinstance(value, bool),
+        from_text=lambda switched_on: switched_on or None,
     )
     predict: str | None = _log_flag(help="The column to predict.", must="the name of a column", is_valid=_is_text)
     horizon: float | str | None = _log_flag(
@@ -170,7 +185,7 @@ class SweepConfig:
     @property
     def arguments(self) -> dict[str, Any]:
         """The other arguments of ``sweep``."""
-        names = ("runs", "steps", "every", "points", "seed", "theta", "rerun")
+        names = ("runs", "steps", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property

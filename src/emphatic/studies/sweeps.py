@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import inspect
+import itertools
 import json
 import os
 import shutil
@@ -27,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import problems, stepsizes
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.parts import PartStore
+from emphatic.common.settings import is_share
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, Tasks
 from emphatic.studies.grid import Grid, GridSettings, LeastSquaresRule, SweptRule, parse_numbers, settings
@@ -68,6 +71,8 @@ def sweep(
     theta: Sequence[float] | str | None = None,
     d: ArrayLike | None = None,
     rerun: int = 0,
+    tolerance: float | None = None,
+    distribution: bool = False,
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = True,
@@ -96,6 +101,10 @@ def sweep(
         theta: The first weights; 0 by default.
         d: Weights of the states' errors, (S,); d_μ·I by default.
         rerun: Number of fresh runs on which the best setting of each rule is reported; it is chosen on the other runs.
+            So are the settings of the figures against λ, and against α at the best λ.
+        tolerance: A share of all runs, such as .9: the best settings have tolerance intervals, between which so many
+            runs lie.
+        distribution: Whether the page shows the errors of all runs of the best settings.
         jobs: Number of processes, for joblib, whose ``parallel_config`` also chooses a cluster. The table is the same
             for any number.
         out: A folder for the table and a page. A stopped sweep resumes from there.
@@ -124,14 +133,18 @@ def sweep(
         plan = SweepPlan.of(source, grid, runs, every, points)
         if isinstance(rerun, bool) or not isinstance(rerun, int) or rerun < 0:
             raise refusal("rerun", "sweep", "be a whole number of 0 or more", repr(rerun))
-        fresh_steps = rerun * source.steps * len({group.name for group in plan.settings})
-        count = _StepCount(plan.learner_steps + fresh_steps, progress)
+        if tolerance is not None and not is_share(tolerance):
+            raise refusal("tolerance", "sweep", "be a share between 0 and 1", repr(tolerance))
+        count = _StepCount(progress)
         result, store = _carry_out(plan, folder, resume, jobs, count)
+        result = replace(result, tolerance=tolerance, distribution=bool(distribution))
         stores = [store]
-        if rerun:
-            fresh, store = _carry_out(plan.rerun(result.choose(), rerun), folder, resume, jobs, count)
-            result = replace(result, rerun=fresh)
-            stores.append(store)
+        for chosen in (result.choose(), result.lines_of_figures()) if rerun else ():
+            if chosen:
+                fresh, store = _carry_out(plan.rerun(chosen, rerun), folder, resume, jobs, count)
+                is_best = result.rerun is None
+                result = replace(result, rerun=fresh) if is_best else replace(result, rerun_lines=fresh)
+                stores.append(store)
         if folder is not None:
             result.write(folder)
         for store in stores:  # not before all is written: a sweep that is stopped here need not learn again
@@ -186,7 +199,8 @@ def _makes_problems(function: Callable[..., MDP | Tasks]) -> bool:
 def _send_curves(result: Sweep, track: Track) -> None:
     """Send the learning curves of the best settings."""
     for row, setting in zip(result.best, result.choose(), strict=True):
-        curve = result.curve[setting].mean(axis=0, dtype=np.float64)
+        reported, place = result.reported(setting)
+        curve = reported.curve[place].mean(axis=0, dtype=np.float64)
         for step, value in zip(result.points.tolist(), curve.tolist(), strict=True):
             track(f"{row['rule']}/{result.plan.source.metric}", value, step)
 
@@ -224,7 +238,10 @@ class Task:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """All settings on all runs of a source; errors at every ``every``-th step, stored at ``points``."""
+    """All settings on all runs of a source; errors at every ``every``-th step, stored at ``points``.
+
+    ``numbers`` are those of the settings in the sweep that they were chosen in, if they were.
+    """
 
     source: Source
     settings: tuple[GridSettings, ...]
@@ -232,6 +249,7 @@ class SweepPlan:
     every: int
     points: NDArray[np.int64]
     first_run: int = 0
+    numbers: tuple[int, ...] = ()
 
     @staticmethod
     def of(source: Source, grid: Grid, runs: int | None, every: int, points: int | Sequence[int] | None) -> SweepPlan:
@@ -296,12 +314,17 @@ class SweepPlan:
     def rerun(self, chosen: Sequence[int], runs: int) -> SweepPlan:
         """The settings with these numbers, on runs that come after those of this plan."""
         edges = np.cumsum([0, *map(len, self.settings)]).tolist()
-        groups = (np.searchsorted(edges, chosen, "right") - 1).tolist()
-        selected = tuple(
-            self.settings[group].select(number - edges[group], number - edges[group] + 1)
-            for group, number in zip(groups, chosen, strict=True)
+        selected = []
+        # those of a grid that stand side by side learn side by side
+        for group, numbers in itertools.groupby(chosen, lambda number: bisect.bisect(edges, number) - 1):
+            selected.append(self.settings[group].take([number - edges[group] for number in numbers]))
+        return replace(
+            self,
+            settings=tuple(selected),
+            runs=runs,
+            first_run=self.first_run + self.runs,
+            numbers=tuple(chosen),
         )
-        return replace(self, settings=selected, runs=runs, first_run=self.first_run + self.runs)
 
 
 def _sources_of_methods(group: GridSettings) -> list[str]:
@@ -399,10 +422,13 @@ class TaskStore:
 
 
 class _StepCount:
-    """Learner-steps done, out of a total."""
+    """Learner-steps done, out of a total, which grows where settings that were chosen learn again."""
 
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._done, self._total, self._progress = 0, total, progress
+    def __init__(self, progress: Progress | None) -> None:
+        self._done, self._total, self._progress = 0, 0, progress
+
+    def expect(self, steps: int) -> None:
+        self._total += steps
 
     def add(self, steps: int) -> None:
         self._done += steps
@@ -418,6 +444,7 @@ def _carry_out(
 
     store = TaskStore(folder, plan.identity, resume)
     sizes = [len(task.settings) * plan.source.steps for task in plan.tasks]
+    count.expect(plan.learner_steps)
     count.add(sum(size for number, size in enumerate(sizes) if number in store))
     unfinished = {number: task for number, task in enumerate(plan.tasks) if number not in store}
     started = time.perf_counter()

@@ -32,7 +32,7 @@ from emphatic.studies.sweeps import on_one_thread
 if TYPE_CHECKING:
     from emphatic.studies.pages import ReproductionPage
 
-__all__ = ["Check", "Outcome", "RunOptions", "Study", "find", "names", "reproduce", "write_index"]
+__all__ = ["Bias", "Check", "Outcome", "RunOptions", "Study", "biases", "find", "names", "reproduce", "write_index"]
 
 #: The studies, and the module of each.
 _MODULES = {
@@ -200,6 +200,12 @@ class Check:
 
     ``agree`` is None where nothing was published to be compared with: such a row is only reported. ``number`` names the
     published number where several checks are about the same one.
+
+    ``error`` is the standard error of ours, ``published_error`` that of the published number or of its reading, and
+    ``difference`` what ours is larger by: of several numbers that of the one that is farthest off. ``in_errors`` is the
+    same in units of both errors together, the root of the sum of their squares. ``trivial`` numbers follow from the
+    definition of the problem, or would come out of nearly any implementation. Numbers of one ``table`` come from the
+    same published runs, and are looked at together: whether ours are lower or higher throughout.
     """
 
     name: str
@@ -210,6 +216,12 @@ class Check:
     note: str = ""
     origin: Origin = ""
     number: str = ""
+    error: float | None = None
+    published_error: float | None = None
+    difference: float | None = None
+    in_errors: float | None = None
+    trivial: bool = False
+    table: str = ""
 
 
 def compare(
@@ -220,18 +232,41 @@ def compare(
     note: str = "",
     origin: Origin = "derived",
     number: str = "",
+    *,
+    errors: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
+    trivial: bool = False,
+    table: str = "",
 ) -> Check:
     """Numbers agree if all of them are within the tolerance.
 
-    >>> compare("A", [1.0, 2.0], [1.0, 2.1], 0.05)
-    Check(name='A', published='1, 2', ours='1, 2.1', tolerance=0.05, agree=False, note='', origin='derived', number='')
+    Args:
+        name: What is compared.
+        published: The published number, or several.
+        ours: The same as found here.
+        tolerance: How far apart they may be.
+        note: What a reader should know.
+        origin: Where the published number comes from.
+        number: A name of the published number, where several checks are about the same one.
+        errors: The standard error of ours, and that of the published number or its reading; 0 where it is exact.
+        trivial: Whether it follows from the definition of the problem.
+        table: The table that it is in, whose numbers are looked at together.
+
+    >>> check = compare("A", [1.0, 2.0], [1.0, 2.1], 0.05, errors=(0.03, 0.04))
+    >>> check.published, check.ours, check.agree, round(check.difference, 9), round(check.in_errors, 9)
+    ('1, 2', '1, 2.1', False, 0.1, 2.0)
     """
     allowed = np.vectorize(lambda value: float(f"{value:.2g}"))(tolerance)  # what is shown is what decides
-    agree = bool(np.all(np.abs(np.subtract(ours, published)) <= allowed))
+    apart = np.subtract(ours, published, dtype=np.float64)
+    agree = bool(np.all(np.abs(apart) <= allowed))
     least = float(np.min(allowed))
     decimals = min(7, max(0, 1 - math.floor(math.log10(least)))) if 0.0 < least < math.inf else 7
     texts = _format(published, decimals), _format(ours, decimals), _format(allowed, 15)
-    return Check(name, *texts, agree, note, origin, number)
+    both = np.broadcast_to(np.hypot(*errors), apart.shape).ravel()
+    farthest = int(np.argmax(np.abs(apart.ravel()) / np.where(both > 0.0, both, 1.0))) if apart.size else 0
+    own, theirs = (float(np.broadcast_to(error, apart.shape).ravel()[farthest]) or None for error in errors)
+    difference = float(apart.ravel()[farthest])
+    in_errors = difference / float(both[farthest]) if both[farthest] > 0.0 else None
+    return Check(name, *texts, agree, note, origin, number, own, theirs, difference, in_errors, trivial, table)
 
 
 def claim(
@@ -258,6 +293,67 @@ def count_numbers(checks: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
             key = check.get("number") or check.get("name") or i
             verdicts[key] = verdicts.get(key, True) and bool(check["agree"])
     return sum(verdicts.values()), len(verdicts)
+
+
+def _kind(check: Mapping[str, Any]) -> str:
+    return "trivial" if check.get("trivial") else str(check.get("origin") or "")
+
+
+def count_by_kind(checks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """``count_numbers`` for each origin, and for trivial numbers by themselves.
+
+    >>> checks = [{"name": "a", "agree": True, "origin": "printed"}, {"name": "b", "agree": True, "trivial": True}]
+    >>> count_by_kind(checks)
+    {'printed': (1, 1), 'trivial': (1, 1)}
+    """
+    counts = {}
+    for kind in (*ORIGINS, "trivial"):
+        of_kind = [check for check in checks if _kind(check) == kind and check.get("agree") is not None]
+        if of_kind:
+            counts[kind] = count_numbers(of_kind)
+    return counts
+
+
+@dataclass(frozen=True)
+class Bias:
+    """The numbers of one published table together: how many of ours are lower, and what they are larger by on average.
+
+    Args:
+        table: What the numbers are of.
+        numbers: How many there are.
+        lower: How many of ours are lower than published.
+        mean: The mean difference, ours minus published.
+        in_errors: The same in units of the mean of both errors. As the numbers of a table come from the same runs, the
+            error of their mean is not smaller than that of each.
+    """
+
+    table: str
+    numbers: int
+    lower: int
+    mean: float
+    in_errors: float | None
+
+    def __str__(self) -> str:
+        words = f"{self.table}: ours is lower in {self.lower} of {self.numbers}, by {-self.mean:.2g} on average"
+        words = words.replace("by -", "and higher by ") if self.mean > 0.0 else words
+        return words + ("." if self.in_errors is None else f", {abs(self.in_errors):.2g} of the error of one number.")
+
+
+def biases(checks: Sequence[Check]) -> list[Bias]:
+    """For each table of checks, whether ours are lower or higher throughout.
+
+    >>> checks = [compare(str(ours), 1.0, ours, 0.2, errors=(0.0, 0.1), table="T") for ours in (0.9, 0.8)]
+    >>> print(biases(checks)[0])
+    T: ours is lower in 2 of 2, by 0.15 on average, 1.5 of the error of one number.
+    """
+    rows = []
+    for table in dict.fromkeys(check.table for check in checks if check.table):
+        of_table = [check for check in checks if check.table == table and check.difference is not None]
+        apart = np.array([check.difference for check in of_table], np.float64)
+        errors = np.array([np.hypot(check.error or 0.0, check.published_error or 0.0) for check in of_table])
+        in_errors = float(apart.mean() / errors.mean()) if errors.any() else None
+        rows.append(Bias(table, len(apart), int(np.sum(apart < 0.0)), float(apart.mean()), in_errors))
+    return rows
 
 
 def _format(values: ArrayLike, decimals: int) -> float | str:
@@ -299,13 +395,16 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
     with atomic_file(folder / "report.html") as file:
         file.write(reproduction_page(_page(outcome)).encode())
+    checks = [vars(check) for check in outcome.checks]
     results = {
         "study": outcome.name,
         "title": outcome.title,
         "source": outcome.source,
         "agree": outcome.agree,
         "seconds": outcome.seconds,
-        "checks": [vars(check) for check in outcome.checks],
+        "counts": {kind: {"agree": agree, "judged": judged} for kind, (agree, judged) in count_by_kind(checks).items()},
+        "bias": [vars(bias) for bias in biases(outcome.checks)],
+        "checks": checks,
         "notes": list(outcome.notes),
         "settings": dict(outcome.settings),
         "figures": [_figure_numbers(figure) for figure in outcome.figures],
@@ -338,6 +437,7 @@ def _page(outcome: Outcome) -> ReproductionPage:
         intro=outcome.source,
         figures=outcome.figures,
         checks=[vars(check) for check in outcome.checks],
+        bias=[str(bias) for bias in biases(outcome.checks)],
         notes=outcome.notes,
         settings=outcome.settings,
         seconds={"the whole study": outcome.seconds},

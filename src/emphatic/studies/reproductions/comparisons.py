@@ -18,10 +18,12 @@ from emphatic import problems
 from emphatic.problems import MDP
 from emphatic.problems.tasks import HALLWAYS, ROOMS, SUBTASKS
 from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
-from emphatic.studies.figures import baseline_levels, best_along, best_curves, confidence_width
+from emphatic.report.plots import look
+from emphatic.studies.figures import baseline_levels, best_curves, which_runs, within_frame
 from emphatic.studies.grid import parameters
 from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
-from emphatic.studies.results import Sweep, over_runs
+from emphatic.studies.results import Sweep
+from emphatic.studies.statistics import mean_intervals, over_runs
 from emphatic.studies.sweeps import Problem, sweep
 
 __all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "CollisionStudy", "Errors", "FourRoomsStudy", "published"]
@@ -115,10 +117,11 @@ def sweep_grids(
 
 
 class Errors:
-    """Mean RMSVE and standard error of every setting swept, found by rule and parameters."""
+    """Mean RMSVE, standard error and 95% interval of every setting swept, found by rule and parameters."""
 
     def __init__(self, swept: Sweep) -> None:
         self.mean, self.se = over_runs(swept.mean)
+        self.low, self.high = mean_intervals(swept.mean)
         self.rules, self.parameters = np.array(swept.rules), swept.parameters
 
     def at(self, rule: str, **values: ArrayLike) -> NDArray[np.intp]:
@@ -200,7 +203,8 @@ class CollisionStudy:
                 setting = errors.best(rule, **best.setting(which))
                 checks.append(cls._against(f"{rule}, {name}: that setting", best, which, errors, setting, number))
                 setting = errors.best(rule, **cls._sought(best, which, quick))
-                checks.append(cls._against(f"{rule}, {name}", best, which, errors, setting, number))
+                table = f"Collision, {name}"
+                checks.append(cls._against(f"{rule}, {name}", best, which, errors, setting, number, table))
         return checks + (cls._checks_of_etd(errors) if "etd" in rules else [])
 
     @staticmethod
@@ -216,10 +220,13 @@ class CollisionStudy:
         return sought
 
     @staticmethod
-    def _against(name: str, best: Best, which: int, errors: Errors, i: int, number: str) -> Check:
+    def _against(name: str, best: Best, which: int, errors: Errors, i: int, number: str, table: str = "") -> Check:
         tolerance = 3.0 * np.hypot(best.se[which], errors.se[i])
         note = f"{errors.describe(i)}; ± {errors.se[i]:.4f}"
-        return compare(name, best.mean[which], errors.mean[i], tolerance, note, "replayed", number)
+        both = errors.se[i], best.se[which]
+        return compare(
+            name, best.mean[which], errors.mean[i], tolerance, note, "replayed", number, errors=both, table=table
+        )
 
     @classmethod
     def _checks_of_etd(cls, errors: Errors) -> list[Check]:
@@ -230,7 +237,11 @@ class CollisionStudy:
         for alpha, i, mean in zip(ALPHAS, curve, CURVE, strict=False):
             name, tolerance = f"etd, λ = 0, α = {_power(alpha)}", 3.0 * wider * errors.se[i]
             number = "etd, λ = 0" if alpha == BEST["etd"].alpha[1] else name  # the best of the curve is in BEST too
-            checks.append(compare(name, mean, errors.mean[i], tolerance, origin="replayed", number=number))
+            both = errors.se[i], np.sqrt(wider**2 - 1.0) * errors.se[i]
+            table = "Collision, etd over α"
+            checks.append(
+                compare(name, mean, errors.mean[i], tolerance, "", "replayed", number, errors=both, table=table)
+            )
         high = {"alpha": 2.0**-5, "lambda": 0.5}
         survivor, lost = errors.best("true_online_etd", **high), errors.best("etd", **high)
         criterion = f"agrees if the mean RMSVE is above {cls.DIVERGED:g}"
@@ -239,7 +250,8 @@ class CollisionStudy:
             checks.append(claim(name, "diverges", ours, not ours < cls.DIVERGED, criterion, "replayed"))
         tolerance = 3.0 * np.sqrt(2.0) * errors.se[survivor]
         name = "true_online_etd, λ = .5, α = 2^-5"
-        checks.append(compare(name, TRUE_ONLINE, errors.mean[survivor], tolerance, origin="replayed"))
+        both = errors.se[survivor], errors.se[survivor]
+        checks.append(compare(name, TRUE_ONLINE, errors.mean[survivor], tolerance, origin="replayed", errors=both))
         return checks
 
     def run(self, options: RunOptions) -> Outcome:
@@ -247,8 +259,8 @@ class CollisionStudy:
         errors = self.errors(options, self.RULES)
         task = problems.collision()
         exact = [
-            compare("d_μ × 35", [2, 4, 6, 8, 8, 4, 2, 1], 35 * task.d_mu, 1e-12),
-            compare("RMSVE at w = 0", 0.68908, task.rmsve(np.zeros(6)), 5e-6),
+            compare("d_μ × 35", [2, 4, 6, 8, 8, 4, 2, 1], 35 * task.d_mu, 1e-12, trivial=True),
+            compare("RMSVE at w = 0", 0.68908, task.rmsve(np.zeros(6)), 5e-6, trivial=True),
         ]
         notes = [
             "Tolerance: three standard errors of the difference, 3·√(se² + se²), as the feature draws differ. Along "
@@ -341,14 +353,17 @@ class FourRoomsStudy:
         product = max(_largest_product(task) for task in rooms)
         times, words = (25, "2¹⁴ × 25") if self.high_variance else (1, "2¹⁴")
         checks = [
-            compare("free cells", 104, rooms.S, 0.0),
-            compare("active cells of each task", [26, 26, 26, 26, 31, 31, 21, 21], rooms.I.sum(axis=1), 0.0),
+            compare("free cells", 104, rooms.S, 0.0, trivial=True),
+            compare(
+                "active cells of each task", [26, 26, 26, 26, 31, 31, 21, 21], rooms.I.sum(axis=1), 0.0, trivial=True
+            ),
             compare(f"largest product of ratios: {words}", 2.0**14 * times, product, 1e-3, origin="printed"),
         ]
         for task, moves, (room, target) in zip(rooms, (8, 8, 7, 7, 7, 7, 6, 6), SUBTASKS, strict=True):
             (hallway,) = (HALLWAYS[door] for door in ROOMS[room][2] if door != target)
             value = task.v_pi[cells[hallway[0] + 11 * hallway[1]]]
-            checks.append(compare(f"{room}→H{target}: v at the other hallway", 0.9 ** (moves - 1), value, 1e-12))
+            name = f"{room}→H{target}: v at the other hallway"
+            checks.append(compare(name, 0.9 ** (moves - 1), value, 1e-12, trivial=True))
         return checks
 
     def run(self, options: RunOptions) -> Outcome:
@@ -383,8 +398,8 @@ class FourRoomsStudy:
             note = describe_setting(row, result.parameters)
             if row["diverged"]:
                 note += f"; diverged in {row['diverged']} of {row['runs']} runs"
-            elif "mean_low" in row:
-                worse = "clearly worse" if row.get("worse_low", 0.0) > 0.0 else "not clearly worse than the best"
+            elif row["mean_low"] is not None:
+                worse = "clearly worse" if (row["worse_low"] or 0.0) > 0.0 else "not clearly worse than the best"
                 note += f"; {row['mean_low']:.4f} to {row['mean_high']:.4f}, {worse}"
             findings.append(finding(f"mean RMSVE, {row['rule']}", float(row["mean"]), note))
         drawn = [rooms_bests(result), rooms_learning(result)]
@@ -404,8 +419,8 @@ def _largest_product(task: MDP) -> float:
 
 # ---------------------------------------------------------------------- the figures
 
-#: Errors up to here are shown: it is .72 before anything is learned.
-TOP = 0.8
+#: Errors up to here are shown: it is .69 on Collision and .72 in Four Rooms before anything is learned.
+COLLISION_TOP, TOP = 0.75, 0.8
 #: The parameter in place of λ.
 ALONG = {"abtd": "xi"}
 
@@ -447,29 +462,34 @@ def collision_sensitivity(errors: Errors, rules: tuple[str, ...]) -> Figure:
         along = "lambda" if best is None else best.along
         varies = bool(np.isfinite(errors.parameters[along][errors.at(rule)]).any())
         lines = []
-        for value, place in shade.items() if varies else [(0.0, 0.0)]:
+        for i, (value, place) in enumerate(shade.items() if varies else [(0.0, 0.0)]):
             there = [errors.best(rule, alpha=alpha, **({along: value} if varies else {})) for alpha in ALPHAS]
             name = f"{'ζ' if along == 'zeta' else 'λ'} = {value:g}" if varies else rule
-            lines.append(Line(ALPHAS, errors.mean[there], name, "ramp", place, width=1.2, key=f"shade{place}"))
+            low, high = within_frame(errors.mean[there], errors.low[there], errors.high[there], COLLISION_TOP)
+            style: dict[str, Any] = {"dash": look(i)["dash"], "key": f"shade{place}", "low": low, "high": high}
+            lines.append(Line(ALPHAS, errors.mean[there], name, "ramp", place, 1.2, **style))
         marks = [] if best is None else [Marks(best.alpha, best.mean, "published", error=best.se)]
-        panels.append(Panel(rule, lines, (0.0, 0.75), marks))
+        panels.append(Panel(rule, lines, (0.0, COLLISION_TOP), marks))
     plot = Plot({"all": panels}, "sensitivity", 3, 1, x=Axis("α", "log2"), y=Axis("RMSVE"), closest=True)
     keys = [Key("ramp", f"λ or ζ = {value:g}", place, f"shade{place}") for value, place in shade.items()]
-    caption = "Each line is the least over the second parameter. Diamonds: the published best over λ, and at λ = 0."
+    caption = (
+        "Each line is the least over the second parameter. Bands: 95% intervals of the mean over runs. Diamonds: the "
+        "published best over λ, and at λ = 0."
+    )
     return Figure("Error over α, for each λ", plot, caption, keys)
 
 
 def collision_curve(errors: Errors) -> Figure:
     """etd at λ = 0 over α."""
     there = [errors.best("etd", **{"alpha": alpha, "lambda": 0.0}) for alpha in ALPHAS[:12]]
-    mean, se = errors.mean[there], errors.se[there]
-    line = Line(ALPHAS[:12], mean, "etd, λ = 0", category(0), low=mean - 2 * se, high=mean + 2 * se)
+    mean, low, high = errors.mean[there], errors.low[there], errors.high[there]
+    line = Line(ALPHAS[:12], mean, "etd, λ = 0", category(0), low=low, high=high)
     marks = Marks(ALPHAS[:12], CURVE, "published")
     plot = Plot(
         {"all": [Panel("mean RMSVE", [line], (0.0, 0.7), [marks])]}, "curve", x=Axis("α", "log2"), y=Axis("RMSVE")
     )
     keys = [Key(category(0), "etd, λ = 0"), Key("truth", "published", symbol="diamond")]
-    return Figure("Emphatic TD(0) over α", plot, "Band: two standard errors. At α = 2⁻⁶ it diverges.", keys)
+    return Figure("Emphatic TD(0) over α", plot, "Band: 95% intervals of the mean. At α = 2⁻⁶ it diverges.", keys)
 
 
 # ---------------------------------------------------------------------- Four Rooms
@@ -485,9 +505,10 @@ def rooms_bests(sweep: Sweep) -> Figure:
     """Each rule's error at its best setting, on fresh runs."""
     rules = [row["rule"] for row in sweep.best]
     mean = np.array([row["mean"] for row in sweep.best])
-    half = np.array([row.get("mean_high", np.nan) for row in sweep.best]) - mean
+    low, high = ([np.nan if row[end] is None else row[end] for row in sweep.best] for end in ("mean_low", "mean_high"))
     notes = [describe_setting(row, sweep.parameters) for row in sweep.best]
-    marks = Marks(np.arange(len(rules)), mean, "mean RMSVE", category(0), symbol="dot", error=half, notes=notes)
+    look_of_mean: dict[str, Any] = {"ink": category(0), "symbol": "dot", "notes": notes}
+    marks = Marks(np.arange(len(rules)), mean, "mean RMSVE", low=low, high=high, **look_of_mean)
     panel = Panel("mean RMSVE on fresh runs", [], marks=[marks], levels=baseline_levels(sweep))
     x = Axis("", range=(-0.6, len(rules) - 0.4), ticks={float(i): rule for i, rule in enumerate(rules)})
     plot = Plot({"all": [panel]}, "bests", x=x, y=Axis("RMSVE", range=(0.0, TOP)), closest=True)
@@ -498,34 +519,33 @@ def rooms_learning(sweep: Sweep) -> Figure:
     """Learning curves of the best settings, on fresh runs; from step 1 on, on a logarithmic axis."""
     lines = best_curves(sweep, 1.5)
     panel = Panel("RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep))
-    plot = Plot({"all": [panel]}, "learning", x=Axis("step", "log"), y=Axis("RMSVE"))
-    caption = "Each rule at its best setting. Bands: 95% of the mean over runs."
+    plot = Plot({"all": [panel]}, "learning", x=Axis("step", "log"), y=Axis("RMSVE"), direct=True)
+    caption = f"Each rule at its best setting. {which_runs(sweep)} Bands: 95% intervals of the mean over runs."
     return Figure("Learning curves", plot, caption, [Key(line.ink, line.name) for line in lines])
 
 
 def rooms_against_lambda(sweep: Sweep) -> Figure:
-    """The least error at each λ, at the best of all other parameters."""
-    mean, se = sweep.over_runs("mean")
-    wide = confidence_width(sweep.plan.runs)
+    """The least error at each λ, at the best of all other parameters, on fresh runs."""
     lines, keys = [], []
     for i, rule in enumerate(dict.fromkeys(sweep.rules)):
-        if rule in ALONG:
+        along, values, settings = sweep.along(rule)
+        if along != "lambda":  # abtd, and rules of one's own without λ
             continue
-        values, best = best_along(sweep, rule, "lambda")
-        if not len(values):  # of one's own, without λ
-            continue
-        half = wide * se[best]
-        lines.append(Line(values, mean[best], rule, category(i), low=mean[best] - half, high=mean[best] + half))
+        errors = sweep.errors_of(settings.tolist())
+        mean, (low, high) = over_runs(errors)[0], mean_intervals(errors)
+        lines.append(Line(values, mean, rule, category(i), **look(i), low=low, high=high))
         keys.append(Key(category(i), rule))
     panel = Panel("least mean RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep))
-    plot = Plot({"all": [panel]}, "lambda", x=Axis("λ"), y=Axis("RMSVE"), closest=True)
-    caption = "At each λ the best α and second parameter, chosen and shown on the same runs. abtd has no λ."
+    caption = f"At each λ the best α and second parameter. {which_runs(sweep)} abtd has no λ."
+    x, y = Axis("λ"), Axis("RMSVE")
+    plot = Plot({"all": [panel]}, "lambda", x=x, y=y, closest=True, direct=True, caption=caption)
     return Figure("Error against λ", plot, caption, keys)
 
 
 def rooms_sensitivity(sweep: Sweep) -> Figure:
     """Errors over α, one panel per rule and one line per λ."""
-    mean, rules, alphas = sweep.over_runs("mean")[0], np.array(sweep.rules), sweep.parameters["alpha"]
+    mean, (low, high) = sweep.over_runs("mean")[0], sweep.intervals("mean")
+    rules, alphas = np.array(sweep.rules), sweep.parameters["alpha"]
     lambdas = np.unique(sweep.parameters["lambda"][~np.isnan(sweep.parameters["lambda"])])
     shade = shades(lambdas.tolist())
     panels = []
@@ -534,16 +554,21 @@ def rooms_sensitivity(sweep: Sweep) -> Figure:
         column = np.where((rules == rule) & np.isnan(column), lambdas[0], column)  # one's own, without λ: one line
         places = shades(np.unique(column[(rules == rule)]).tolist()) if rule in ALONG else shade
         lines = []
-        for value, place in places.items():
+        for i, (value, place) in enumerate(places.items()):
             there = np.flatnonzero((rules == rule) & (column == value))
             steps = np.unique(alphas[there])
-            best = [mean[group].min() for group in (there[alphas[there] == step] for step in steps)]
+            best = [group[mean[group].argmin()] for group in (there[alphas[there] == step] for step in steps)]
+            edges = within_frame(mean[best], low[best], high[best], TOP)
+            style: dict[str, Any] = {"dash": look(i)["dash"], "key": f"shade{place}", "low": edges[0], "high": edges[1]}
             name = f"{'ξ' if rule in ALONG else 'λ'} = {value:.4g}"
-            lines.append(Line(steps, best, name, "ramp", place, width=1.2, key=f"shade{place}"))
+            lines.append(Line(steps, mean[best], name, "ramp", place, 1.2, **style))
         panels.append(Panel(rule, lines, (0.0, TOP), levels=baseline_levels(sweep)))
     plot = Plot({"all": panels}, "sensitivity", 3, 1, x=Axis("α", "log2"), y=Axis("RMSVE"), closest=True)
     keys = [Key("ramp", f"λ = {value:.4g}", place, f"shade{place}") for value, place in shade.items()]
-    caption = "Each line is the least over the second parameter. Of abtd, ξ from 0 (light) to 4."
+    caption = (
+        "Each line is the least over the second parameter, chosen and shown on the same runs. Bands: 95% intervals of "
+        "the mean. Of abtd, ξ from 0 (light) to 4."
+    )
     return Figure("Error over α, for each λ", plot, caption, keys)
 
 

@@ -18,9 +18,12 @@ from emphatic.nexting.predictor import OF_A_SIGNAL
 from emphatic.nexting.runner import run as learn_log
 from emphatic.problems import MDP
 from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category
+from emphatic.report.plots import look
 from emphatic.stepsizes import StepSize
+from emphatic.studies.figures import within_frame
 from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, finding
 from emphatic.studies.sources import Recorded
+from emphatic.studies.statistics import mean_intervals, share_intervals
 from emphatic.tables import open_table
 
 __all__ = ["STUDIES", "AlarmsStudy", "StepSizesStudy", "TrueOnlineStudy"]
@@ -217,15 +220,16 @@ class StepSizesStudy:
     def run(self, options: RunOptions) -> Outcome:
         """Errors over the first step size, for each method and problem."""
         methods = ("constant", "auto", "autostep", "emphatic") if options.quick else self.METHODS
-        errors: dict[str, Array] = {}
+        all_runs: dict[str, Array] = {}  # (runs, methods, first step sizes)
         for name, (_, _, steps, runs) in self.PROBLEMS.items():
             steps, runs = (100, 1) if options.quick else (steps, runs)
             tasks = [(name, options.seed, i, steps, methods) for i in range(runs)]
-            with np.errstate(invalid="ignore"):
-                errors[name] = np.mean(options.each(self.on_problem, tasks, name), axis=0)
+            all_runs[name] = np.array(options.each(self.on_problem, tasks, name))
         if not options.quick:
             log = self.LOG[0]
-            errors[log] = np.array(options.each(self.on_log, [(method, None) for method in methods], log))
+            all_runs[log] = np.array(options.each(self.on_log, [(method, None) for method in methods], log))[None]
+        with np.errstate(invalid="ignore"):
+            errors = {name: runs.mean(axis=0) for name, runs in all_runs.items()}
         checks = [check for name, table in errors.items() for check in self._findings(name, methods, table)]
         fixed = methods.index("constant")
         gains = {
@@ -251,7 +255,7 @@ class StepSizesStudy:
             "problems": {name: f"{rule}, λ = {lambda_}" for name, (rule, lambda_, _, _) in self.PROBLEMS.items()},
             "log": f"{self.LOG[2]}, {self.LOG[3]} ahead, {self.LOG[1]}",
         }
-        return Outcome(checks, [self._figure(methods, errors)], notes, settings)
+        return Outcome(checks, [self._figure(methods, all_runs)], notes, settings)
 
     def _findings(self, name: str, methods: Sequence[str], errors: Array) -> list[Check]:
         """Each method's least error, where it begins, and from how many first step sizes it is good."""
@@ -263,19 +267,27 @@ class StepSizesStudy:
             checks.append(finding(f"{name}: {method}", float(row.min()), note))
         return checks
 
-    def _figure(self, methods: Sequence[str], errors: Mapping[str, Array]) -> Figure:
+    def _figure(self, methods: Sequence[str], all_runs: Mapping[str, Array]) -> Figure:
         panels = []
-        for name, table in errors.items():
+        for name, runs in all_runs.items():
+            with np.errstate(invalid="ignore"):
+                table = runs.mean(axis=0)
             small = table[:, 0]  # of the smallest step size, which hardly learns
             top = min(float(table[np.isfinite(table)].max()), 1.3 * float(np.median(small[np.isfinite(small)])))
-            lines = [
-                Line(self.FIRST, row, method, category(j))
-                for j, (method, row) in enumerate(zip(methods, table, strict=True))
-            ]
+            lines = []
+            for j, (method, row) in enumerate(zip(methods, table, strict=True)):
+                band: dict[str, Any] = {}
+                if len(runs) > 1:
+                    low, high = within_frame(row, *mean_intervals(runs[:, j].T), top)
+                    band = {"low": low, "high": high}
+                lines.append(Line(self.FIRST, row, method, category(j), **look(j), **band))
             panels.append(Panel(name, lines, y_range=(0.0, top)))
         x, y = Axis("first α·φ·φ", scale="log"), Axis("error")
         plot = Plot({"all": panels}, "stepsizes", 2, 1, x=x, y=y)
-        caption = "RMSVE over all steps, mean over runs; of the log, 1 − variance explained in its second half."
+        caption = (
+            "RMSVE over all steps, mean over runs with 95% intervals; of the log, which is a single run, 1 − variance "
+            "explained in its second half."
+        )
         keys = [Key(category(j), method) for j, method in enumerate(methods)]
         return Figure("Error over the first step size", plot, caption, keys)
 
@@ -474,11 +486,13 @@ def _figure(delays: Mapping[str, Mapping[str, list[float]]]) -> Figure:
         x = np.arange(1, max(3, FAULTS[kind] + 1), dtype=float)
         lines = []
         for j, name in enumerate(names):
-            shares = [float(np.mean(np.array(by_detector[name]) < rows)) for rows in x]
-            lines.append(Line(x, shares, name, category(j)))
+            delay = np.array(by_detector[name])
+            shares = np.array([np.mean(delay < rows) for rows in x], np.float64)
+            low, high = share_intervals(shares, len(delay))
+            lines.append(Line(x, shares, name, category(j), **look(j), low=low, high=high))
         panels.append(Panel(kind, lines, y_range=(0.0, 1.0)))
     plot = Plot({"all": panels}, "alarms", 2, 1, x=Axis("rows of the fault read", "log"), y=Axis("share found"))
-    caption = "At equal false alarms, but for the default threshold."
+    caption = "At equal false alarms, but for the default threshold. Bands: 95% intervals of the share (Wilson)."
     return Figure("Faults found", plot, caption, [Key(category(j), name) for j, name in enumerate(names)])
 
 
