@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _i8 = types.Array(types.int64, 1, "C", readonly=True)
+_f8 = types.Array(types.float64, 1, "A", readonly=True)
 
 
 @jit_for((_i8, _i8))
@@ -60,3 +61,35 @@ def highest_of_few(index: NDArray[np.int64]) -> int:
             return -2
         top = max(top, i)
     return top
+
+
+@jit_for((_i8, _i8, _f8, _i8, _i8, _f8))
+def differing(
+    start: NDArray[np.int64], index: NDArray[np.int64], value: NDArray[np.float64], start_next: NDArray[np.int64],
+    index_next: NDArray[np.int64], value_next: NDArray[np.float64],
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Which rows are not the same φ: features in any order, −1 and a value of 0 being none."""
+    T = start.shape[0] - 1
+    out = np.zeros(T, np.bool_)
+    for t in range(T):
+        begin, end, begin_next, end_next = start[t], start[t + 1], start_next[t], start_next[t + 1]
+        same = end - begin == end_next - begin_next
+        if same:
+            for a in range(end - begin):
+                same &= index[begin + a] == index_next[begin_next + a]
+                same &= value[begin + a] == value_next[begin_next + a]
+        if not same:
+            balance = 0
+            for a in range(begin, end):
+                balance += index[a] >= 0 and value[a] != 0.0
+            for b in range(begin_next, end_next):
+                balance -= index_next[b] >= 0 and value_next[b] != 0.0
+            same = balance == 0
+            for a in range(begin, end):
+                if same and index[a] >= 0 and value[a] != 0.0:
+                    matches = 0
+                    for b in range(begin_next, end_next):
+                        matches += index_next[b] == index[a] and value_next[b] == value[a]
+                    same = matches > 0
+        out[t] = not same
+    return out

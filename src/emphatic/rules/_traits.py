@@ -22,6 +22,8 @@ class RuleTraits:
     extra: tuple[str, ...]
     extra_ranges: Mapping[str, tuple[float, float]]
     interest: bool
+    action_values: bool
+    form: Any
 
     @property
     def base(self) -> Any:
@@ -32,6 +34,13 @@ class RuleTraits:
     def stepsize(self) -> dict[str, str] | None:
         """A checkpoint's entry for the step-size method, if there is one."""
         return None
+
+    @functools.cached_property
+    def free_next(self) -> bool:
+        """Whether φ' need not be φ of the next step: it is an expectation over actions, or a trace holds the last φ."""
+        A, B = self.form
+        traces = range(len(self.weights), len(self.vectors))
+        return self.action_values or any(not any(entry != 0.0 for entry in A[r]) and B[r] == (1.0, 0.0) for r in traces)
 
     @functools.cached_property
     def vectors(self) -> tuple[str, ...]:
