@@ -1082,27 +1082,28 @@ class RecordedLearner:
             learned = self.learner.steps_taken - counts
             parameters = self._without(parameters, np.arange(len(phi))[:, None] >= learned)
             features = (phi.indices, phi.values, phi_next.indices, phi_next.values)
-            self._steps.append((*(array.reshape(len(phi), -1) for array in features), *parameters))
+            rows = (array.reshape(len(phi), -1) for array in features)
+            self._steps.append((*rows, np.zeros(len(phi), bool), *parameters))
         return v
 
     def cut(self) -> None:
         """Start a new sequence."""
         self.learner.cut()
         if self._steps:
-            index, value, _, _, *parameters = (array[-1:] for array in self._steps[-1])
+            index, value, _, _, _, *parameters = (array[-1:] for array in self._steps[-1])
             index, value = np.full_like(index, -1), np.zeros_like(value)
             nothing = self._without(tuple(parameters), np.ones_like(parameters[0], bool))
-            self._steps.append((index, value, index, value, *nothing))
+            self._steps.append((index, value, index, value, np.ones(1, bool), *nothing))
 
     def log(self) -> dict[str, Any]:
         """The arguments of ``Learner.run`` that lead to the same weights.
 
-        A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight and forgets the traces.
+        A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight; ``first`` is True there.
         """
         if not self._steps:
             raise RuntimeError("Nothing was recorded: pass record=True when creating it.")
-        index, value, index_next, value_next, *parameters = map(np.concatenate, zip(*self._steps, strict=True))
-        phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next)}
+        index, value, index_next, value_next, first, *parameters = map(np.concatenate, zip(*self._steps, strict=True))
+        phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next), "first": first}
         return phi | dict(zip(self.learner.rule.parameters, parameters, strict=True))
 
     def _without(self, parameters: Arrays, ineffective: NDArray[np.bool_]) -> Arrays:
