@@ -79,6 +79,8 @@ _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
 _FEW = 128
 #: Components of φ' compared with the next φ at a time: few enough for a cache.
 _COMPARED = 1 << 14
+#: With fewer components than this, they are compared without a kernel.
+_FEW_COMPARED = 4096
 _INT64 = np.dtype(np.int64)
 
 
@@ -443,33 +445,40 @@ def mask(name: str, value: object, function: str, T: int) -> Flags:
 def first_discontinuity(phi: Features, phi_next: Features, gamma: NDArray[np.float64], n: int) -> int:
     """The first step whose φ' is not φ of the next step although its γ' is not 0; −1 if there is none.
 
-    Steps are compared in blocks, and none after the first such step.
+    No step after that one is compared.
     """
     T = len(phi)
-    if not isinstance(phi, Rows) and not isinstance(phi_next, Rows):
-        is_one_log: bool = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]  # the same memory, one row further
-        if is_one_log:
-            return -1
-    size = max(1, _COMPARED // n)
-    for begin in range(0, T - 1, size):
-        end = min(begin + size, T - 1)
-        rows, following = block(phi_next, begin, end), block(phi, begin + 1, end + 1)
-        if isinstance(rows, Rows) and isinstance(following, Rows):
-            differ = _differing(rows, following)
-        else:
-            rows, following = (p.dense(n, np.float64) if isinstance(p, Rows) else p for p in (rows, following))
-            differ = (rows != following).any(axis=1)
-        differ &= gamma[begin:end].any(axis=1)
-        if differ.any():
-            return begin + int(np.argmax(differ))
-    return -1
+    if T < 2:
+        return -1
+    rows, following = block(phi_next, 0, T - 1), block(phi, 1, T)
+    if isinstance(rows, Rows) and isinstance(following, Rows):
+        from emphatic.engines import scan
 
-
-def _differing(rows: Rows, following: Rows) -> Flags:
-    """Which rows are not the same φ, in whatever order their features are."""
+        pair = (rows.start, rows.index, rows.value, following.start, following.index, following.value)
+        return scan.first_sparse_discontinuity(*pair, gamma)
+    if isinstance(rows, Rows) or isinstance(following, Rows):
+        size = max(1, _COMPARED // n)
+        for begin in range(0, T - 1, size):
+            end = min(begin + size, T - 1)
+            blocks = (block(p, begin, end) for p in (rows, following))
+            row, row_next = (p.dense(n, np.float64) if isinstance(p, Rows) else p for p in blocks)
+            t = _first_different_row(row, row_next, gamma[begin:end])
+            if t >= 0:
+                return begin + t
+        return -1
+    if rows.ctypes.data == following.ctypes.data:
+        return -1  # one log
+    if rows.size < _FEW_COMPARED:
+        return _first_different_row(rows, following, gamma)
     from emphatic.engines import scan
 
-    return scan.differing(rows.start, rows.index, rows.value, following.start, following.index, following.value)
+    return scan.first_discontinuity(rows.reshape(-1), following.reshape(-1), n, gamma)
+
+
+def _first_different_row(rows: NDArray[Any], following: NDArray[Any], gamma: NDArray[np.float64]) -> int:
+    """The first row that differs where some γ' is not 0; −1 if there is none."""
+    differ = (rows != following).any(axis=1) & gamma[: len(rows)].any(axis=1)
+    return int(np.argmax(differ)) if differ.any() else -1
 
 
 def warn_of_sequences(t: int, rule: AnyRule, stacklevel: int) -> None:
