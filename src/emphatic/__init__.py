@@ -56,13 +56,9 @@ if TYPE_CHECKING:
     ETDBeta: partial[Learner]
     TrueOnlineETD: partial[Learner]
     TrueOnlineETDBeta: partial[Learner]
-    TrueOnlineTDLast: partial[Learner]
-    TrueOnlineETDLast: partial[Learner]
-    TrueOnlineETDBetaLast: partial[Learner]
     GTD: partial[Learner]
     GTD2: partial[Learner]
     TrueOnlineGTD: partial[Learner]
-    TrueOnlineGTDLast: partial[Learner]
     HTD: partial[Learner]
     ProximalGTD2: partial[Learner]
     TDRC: partial[Learner]
@@ -71,6 +67,10 @@ if TYPE_CHECKING:
     VTrace: partial[Learner]
     ABTD: partial[Learner]
     ResidualGradient: partial[Learner]
+    TrueOnlineTDLast: partial[Learner]
+    TrueOnlineETDLast: partial[Learner]
+    TrueOnlineETDBetaLast: partial[Learner]
+    TrueOnlineGTDLast: partial[Learner]
 
 __version__ = "0.3.0"
 

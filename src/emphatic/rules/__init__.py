@@ -57,9 +57,9 @@ AnyRule = Rule | ElementwiseRule
 #: Family by family; a rule that is not among these comes after them.
 _ORDER = (
     *("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta"),
-    *("true_online_td_last", "true_online_etd_last", "true_online_etd_beta_last"),
-    *("gtd", "gtd2", "true_online_gtd", "true_online_gtd_last", "htd", "proximal_gtd2", "tdrc", "gq"),
-    *("tree_backup", "vtrace", "abtd"),
+    *("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq"),
+    *("tree_backup", "vtrace", "abtd", "residual_gradient"),
+    *("true_online_td_last", "true_online_etd_last", "true_online_etd_beta_last", "true_online_gtd_last"),
 )
 
 _PLUGINS = discover(__name__, "emphatic.rules")
