@@ -551,7 +551,8 @@ class CudaBlock:
         self.shard, self.begin, self.parameters = shard, begin, parameters
         #: Where sequences begin, on the host and on the device; empty where none does.
         self.breaks = breaks
-        self.first = torch.from_numpy(breaks.view(np.int8)).to(shard.device) if len(breaks) else shard.flag
+        # (as wide as other numbers: of a narrow type Triton makes the layout of all that depends on it)
+        self.first = torch.from_numpy(breaks.astype(np.int32)).to(shard.device) if len(breaks) else shard.flag
         self.phi, self.phi_next = phi, phi_next
         self.apart = phi_next is not None
         self.T = len(phi) if self.apart else len(phi) - 1
