@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from emphatic.errors import Diverged as Diverged
     from emphatic.hordes.horde import Horde as Horde
     from emphatic.learning.inputs import Active as Active
+    from emphatic.learning.inputs import SequenceWarning as SequenceWarning
     from emphatic.learning.learner import Learner as Learner
     from emphatic.learning.learner import join as join
     from emphatic.learning.learner import load as load
@@ -66,13 +67,17 @@ if TYPE_CHECKING:
     VTrace: partial[Learner]
     ABTD: partial[Learner]
     ResidualGradient: partial[Learner]
+    TrueOnlineTDLast: partial[Learner]
+    TrueOnlineETDLast: partial[Learner]
+    TrueOnlineETDBetaLast: partial[Learner]
+    TrueOnlineGTDLast: partial[Learner]
 
 __version__ = "0.3.0"
 
 _HOME = {
     "errors": ("CheckpointError", "Diverged"),
     "hordes.horde": ("Horde",),
-    "learning.inputs": ("Active",),
+    "learning.inputs": ("Active", "SequenceWarning"),
     "learning.learner": ("Learner", "join", "load"),
     "learning.least_squares": ("LeastSquares",),
     "learning.returns": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),

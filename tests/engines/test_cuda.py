@@ -52,6 +52,10 @@ def test_several_devices_and_arrays_of_other_libraries(tmp_path: Path) -> None:
     interpreted("use_devices_and_arrays", str(tmp_path / "m.safetensors"))
 
 
+def test_sequences_begin_within_a_chunk() -> None:
+    interpreted("start_sequences")
+
+
 def test_some_of_the_attack() -> None:
     interpreted("withstand_the_attack")
 

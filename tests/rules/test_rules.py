@@ -449,7 +449,7 @@ def test_a_rule_in_any_dress_runs_on_every_engine(name: str, engine: str, K: int
 
 #: Names that kernels, engines, NumPy or the library itself have for something.
 NASTY = (
-    "p", "n", "v", "i", "p1", "f0", "q", "s", "k", "t", "x", "X", "S", "T", "first", "real", "scale", "index",
+    "p", "n", "v", "i", "p1", "f0", "q", "s", "k", "t", "x", "X", "S", "T", "begins", "real", "scale", "index",
     "value", "z", "a", "c", "A", "B", "H", "C", "E", "W", "Q", "G", "D", "M", "m", "K", "step", "memory", "size",
     "read", "write", "update", "decide", "rule", "np", "numba", "min", "max", "HUGE", "LIMIT", "given", "out",
     "learn", "run", "predict", "x0", "y0", "a01", "b0", "d0", "pp", "pq", "qq", "new0", "e", "F", "w", "theta",
@@ -584,7 +584,8 @@ def test_one_file_a_rule() -> None:
 
 def test_what_others_ask_of_a_rule() -> None:
     assert {rule.name: rule.emphasis for rule in ALL if rule.emphasis} == {
-        "etd": "gamma", "true_online_etd": "gamma", "etd_beta": "beta", "true_online_etd_beta": "beta"
+        "etd": "gamma", "true_online_etd": "gamma", "etd_beta": "beta", "true_online_etd_beta": "beta",
+        "true_online_etd_last": "gamma", "true_online_etd_beta_last": "beta",
     }  # fmt: skip
     assert all(bool(rule.emphasis) == ("F" in rule.memory) for rule in ALL)
     assert {rule.name for rule in ALL if not rule.fixed_point} == {"gq", "tree_backup", "vtrace", "abtd"}

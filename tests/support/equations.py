@@ -104,6 +104,20 @@ def true_online(s: Sequence, M: Array) -> Result:
     return Result({"theta": Theta, "e": E}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
 
 
+def true_online_last(s: Sequence, M: Array) -> Result:
+    """The same with (θ_t − θ_{t−1})·φ_t as printed, whatever φ' of the step before was; p_t = φ_t."""
+    Theta, E = np.zeros((s.T + 1, len(s.theta_0))), np.zeros((s.T + 1, len(s.theta_0)))
+    Theta[0], gamma, before = s.theta_0, s.gamma, s.theta_0
+    for t in range(s.T):
+        phi, c = s.Phi[t], s.rho[t] * gamma[t] * s.lambda_[t]
+        delta = s.R[t] + s.gamma_next[t] * Theta[t] @ s.Phi_next[t] - Theta[t] @ phi
+        E[t + 1] = c * E[t] + s.rho[t] * s.alpha[t] * M[t] * (1.0 - c * phi @ E[t]) * phi
+        correction = (E[t + 1] - s.alpha[t] * M[t] * s.rho[t] * phi) * ((Theta[t] - before) @ phi)
+        Theta[t + 1], before = Theta[t] + delta * E[t + 1] + correction, Theta[t]
+    P = np.vstack([np.zeros_like(s.Phi[:1]), s.Phi])
+    return Result({"theta": Theta, "e": E, "p": P}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
+
+
 def td(s: Sequence) -> Result:
     """TD(λ) with importance sampling and interest: e ← ρ(γλe + Iφ)."""
     return plain(s, s.I)
@@ -134,15 +148,38 @@ def true_online_etd_beta(s: Sequence) -> Result:
     return true_online(s, emphasis(s, beta_discount(s)))
 
 
+def true_online_td_last(s: Sequence) -> Result:
+    """True online TD(λ) as printed, with θ_{t−1} (van Seijen et al. 2016)."""
+    return true_online_last(s, s.I)
+
+
+def true_online_etd_last(s: Sequence) -> Result:
+    """True online emphatic TD(λ) as printed, with θ_{t−1}."""
+    return true_online_last(s, emphasis(s))
+
+
+def true_online_etd_beta_last(s: Sequence) -> Result:
+    """The same with β instead of γ in F."""
+    return true_online_last(s, emphasis(s, beta_discount(s)))
+
+
 #: The rules with emphasis, and those they come from.
 CORE: dict[str, Callable[[Sequence], Result]] = {
     f.__name__: f for f in (td, true_online_td, etd, etd_beta, true_online_etd, true_online_etd_beta)
 }
-RULES = CORE | {
-    name: f
-    for name, f in vars(equations_gradient).items()
-    if getattr(f, "__module__", "") == equations_gradient.__name__
+#: The true online rules that keep the last φ.
+LAST: dict[str, Callable[[Sequence], Result]] = {
+    f.__name__: f for f in (true_online_td_last, true_online_etd_last, true_online_etd_beta_last)
 }
+RULES = (
+    CORE
+    | LAST
+    | {
+        name: f
+        for name, f in vars(equations_gradient).items()
+        if getattr(f, "__module__", "") == equations_gradient.__name__
+    }
+)
 
 
 # ----------------------------------------------------------------------------------------------- forward view

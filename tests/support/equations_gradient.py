@@ -150,6 +150,32 @@ def true_online_gtd(s: Sequence) -> Result:
     return follow(s, "theta theta_before w e e_hat x", update)
 
 
+def true_online_gtd_last(s: Sequence) -> Result:
+    """True online GTD(λ) with (θ − θ⁻)·φ as printed, whatever φ' of the step before was; p = φ, p_next = φ'."""
+
+    def update(
+        t: int, u: Step, theta: Array, theta_before: Array, w: Array, e: Array, e_hat: Array, x: Array, *last: Array
+    ) -> tuple[Array, ...]:
+        delta, D = u.delta(theta), (theta - theta_before) @ u.phi
+        c, c_before = u.rho * u.gamma * u.lambda_, u.rho_before * u.gamma * u.lambda_
+        e = u.rho * (u.gamma * u.lambda_ * e + u.alpha * (1.0 - c * (e @ u.phi)) * u.phi)
+        e_hat = u.rho * (u.gamma * u.lambda_ * e_hat + u.phi)
+        x = c_before * x + u.beta * (1.0 - c_before * (x @ u.phi)) * u.phi
+        correction = u.alpha * u.gamma_next * (1.0 - u.lambda_next) * (w @ e_hat) * u.phi_next
+        return (
+            theta + delta * e + (e - u.alpha * u.rho * u.phi) * D - correction,
+            theta,
+            w + u.rho * delta * x - u.beta * (w @ u.phi) * u.phi,
+            e,
+            e_hat,
+            x,
+            u.phi,
+            u.phi_next,
+        )
+
+    return follow(s, "theta theta_before w e e_hat x p p_next", update)
+
+
 def gq(s: Sequence) -> Result:
     """GQ(λ) (Maei & Sutton 2010) for action values: φ' is φ̄' = Σ_a π(a|S')φ(S', a).
 

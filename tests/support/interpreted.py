@@ -6,6 +6,7 @@ TRITON_INTERPRET=1 python -m tests.support.interpreted follow_the_equations td g
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +81,55 @@ def follow_the_equations(*names: str) -> None:
             for vector in learner.rule.vectors:
                 found[vector] = relative_error(getattr(learner, vector), expected.vectors[vector])
             assert max(found.values()) < TOLERANCE[dtype], (name, dtype, found)
+
+
+def start_sequences() -> None:
+    """A mask gives what the reference gives, in groups and chunks, for frozen and for diverging learners too."""
+    last = Rule("last", literal, weights=("theta",), traces=("e", "y", "z"), memory=())
+    cases: list[tuple[Any, int, int | None, bool, str]] = [
+        ("true_online_etd", 150, 3, False, "float64"),
+        ("true_online_gtd_last", 40, 2, True, "float64"),
+        ("true_online_td_last", 40, None, True, "float32"),
+        ("tdrc", 37, 2, False, "float32"),
+        (last, 37, 2, True, "float64"),
+        (rules.get("td"), 70, 1, True, "float64"),
+    ]
+    for seed, (rule, T, K, separate, dtype) in enumerate(cases):
+        name = rule if isinstance(rule, str) else "td"
+        stream = make(seed, T, 7, K, rule=name, separate=separate)
+        rng = np.random.default_rng(seed)
+        p: dict[str, Any] = stream.parameters()
+        for first in (rng.random(T) < 0.05, rng.random(T) < 0.4, np.ones(T, bool)):
+            got, wanted = (Learner(rule, 7, K, dtype=dtype, engine=engine) for engine in ("cuda", "reference"))
+            predictions = [
+                learner.run(stream.Phi, Phi_next=stream.Phi_next, first=first, **p) for learner in (got, wanted)
+            ]
+            assert relative_error(*predictions) < TOLERANCE[dtype], (rule, seed)
+            for vector in (*got.rule.vectors, *got.rule.memory):
+                error = relative_error(getattr(got, vector), getattr(wanted, vector))
+                assert error < TOLERANCE[dtype], (rule, seed, vector, error)
+    stream = make(4, 70, 6, 3, rule="td", separate=True)
+    alpha = np.array(stream.alpha)
+    alpha[20, 1] = 1e308
+    p = stream.parameters() | {"alpha": alpha, "R": stream.R + 10.0, "rho": np.ones_like(stream.rho)}
+    first = np.zeros(70, bool)
+    first[[5, 20, 33, 50]] = True
+    for freeze in (True, False):
+        learners = [Learner("td", 6, 3, engine=engine) for engine in ("cuda", "reference")]
+        for learner in learners:
+            with nullcontext() if freeze else pytest.raises(emphatic.Diverged):
+                option = "freeze" if freeze else "raise"
+                learner.run(stream.Phi, Phi_next=stream.Phi_next, first=torch.tensor(first), on_divergence=option, **p)
+        assert learners[0].frozen.tolist() == learners[1].frozen.tolist() == [False, freeze, False]
+        for vector in ("theta", "e", "gamma"):
+            assert relative_error(getattr(learners[0], vector), getattr(learners[1], vector)) < 1e-10, vector
+    # Of tensors, the first break that nothing marks is found where they are.
+    tensors = {"Phi": torch.tensor(stream.Phi), "Phi_next": torch.tensor(stream.Phi_next)}
+    with pytest.warns(emphatic.SequenceWarning) as seen:
+        Learner("td", 6, 3, engine="cuda").run(**tensors, **stream.parameters())
+    with pytest.warns(emphatic.SequenceWarning) as wanted_too:
+        Learner("td", 6, 3, engine="reference").run(stream.Phi, Phi_next=stream.Phi_next, **stream.parameters())
+    assert str(seen[0].message) == str(wanted_too[0].message)
 
 
 def go_on_in_any_way(path: str) -> None:

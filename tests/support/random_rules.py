@@ -15,7 +15,7 @@ from emphatic import Rule
 NASTY = (
     "p", "q", "n", "v", "i", "k", "t", "s", "x0", "y", "z", "c", "a", "b", "d", "f0", "p0", "p1", "a0_0", "b0",
     "z0", "h", "X", "S", "T", "M", "K", "A", "B", "C", "H", "E", "W", "Q", "V", "G", "Z", "P", "F", "D", "L",
-    "first", "real", "size", "scale", "index", "value", "step", "memory", "work", "load", "store", "read", "write",
+    "begins", "real", "size", "scale", "index", "value", "step", "memory", "work", "load", "store", "read", "write",
     "update", "decide", "keep", "kept", "bounds", "zeros", "rounded", "excess", "rule", "after", "sums", "top",
     "learners", "frozen", "numba", "np", "tl", "triton", "inner", "small", "strict", "min", "max", "abs", "range",
     "len", "float", "out", "given", "dtype", "engine", "LIMIT", "HUGE", "COUNTER", "VECTORS", "OPTIONS",

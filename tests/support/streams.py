@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import emphatic
-from tests.support.equations import CORE, RULES, Array, Result, Sequence
+from tests.support.equations import CORE, LAST, RULES, Array, Result, Sequence
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 
@@ -311,10 +311,10 @@ def make(
     a = one_of([0.0], 0.05, 0.1 + 0.6 * uniform(shape))
     both = np.concatenate([Phi, Phi_next])
     alpha = scaled_alpha(a, both, gamma_next, lambda_, rho, I, b)
-    extra = {"beta": b} if beta or rule.endswith("_beta") else NO_EXTRA
+    extra = {"beta": b} if beta or rule.removesuffix("_last").endswith("_beta") else NO_EXTRA
     further = Phi_next if separate else None
     stream = Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=further, **sparse)
-    return stream if rule in CORE else with_parameters_of(rule, stream, seed, a, given)
+    return stream if rule in CORE | LAST else with_parameters_of(rule, stream, seed, a, given)
 
 
 def densify(indices: npt.NDArray[np.int64], values: Array | None, n: int) -> Array:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines
 from emphatic.cluster.driver import Parcel
@@ -210,15 +210,16 @@ class ClusterHorde(Cluster, BlockLearner):
         self._begin(engine, names, categories, step, _for_shards(block))
         return self
 
-    def run(self, table: object, *, predictions: Predictions = "driver") -> Any:
+    def run(self, table: object, *, first: ArrayLike | None = None, predictions: Predictions = "driver") -> Any:
         """``Horde.run``: learn from a whole log, warming up on its first rows if that has not been done; (T, Q).
 
         Args:
             table: As for ``Horde.run``.
+            first: As for ``Horde.run``.
             predictions: With "shard" each shard keeps its own predictions, in ``predictions-00003.parquet`` in the
                 storage, with a column ``row`` and one a question; with None nobody keeps them.
         """
-        answers = self._run(table, partial(self.stream, predictions=predictions))
+        answers = self._run(table, partial(self.stream, predictions=predictions), first)
         return answers if predictions == "driver" else None
 
     def blocks(

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +32,8 @@ from emphatic.cluster.driver import (
 )
 from emphatic.cluster.ray_shards import Connection, RayShards
 from emphatic.errors import CheckpointError
-from emphatic.learning.inputs import Active, refusal, whole
+from emphatic.learning import inputs
+from emphatic.learning.inputs import Active, mask, refusal, whole
 from emphatic.learning.learner import Learner, join
 from emphatic.questions import durations
 from emphatic.rules import AnyRule, ElementwiseRule
@@ -46,7 +48,7 @@ BLOCK = 1016
 #: The address of shards in this process, without Ray.
 IN_PROCESS = "in-process"
 #: What all shards are sent alike; of everything else each has its own columns.
-_SHARED = ("Phi", "Phi_next")
+_SHARED = ("Phi", "Phi_next", "first")
 
 Predictions = Literal["driver", "shard"] | None
 OnCheckpoint = Callable[[int], Mapping[str, Any]]
@@ -379,6 +381,7 @@ class ClusterLearner(Cluster):
         gamma_next: Any,
         *,
         Phi_next: Any = None,
+        first: Any = None,
         predictions: Predictions | bool = "driver",
         **parameters: Any,
     ) -> Any:
@@ -389,6 +392,7 @@ class ClusterLearner(Cluster):
             R: As for ``Learner.run``.
             gamma_next: As for ``Learner.run``.
             Phi_next: As for ``Learner.run``.
+            first: As for ``Learner.run``.
             predictions: With "shard" each shard keeps those of its own learners, in ``predictions-00003.parquet`` in
                 the storage: a column ``row`` and one of lists. None makes none.
             parameters: Further parameters of ``Learner.run``.
@@ -399,6 +403,10 @@ class ClusterLearner(Cluster):
             raise refusal("Phi", "run", "have T + 1 rows for T steps, so at least one", "none")
         whole_log = {"R": R, "gamma_next": gamma_next} | parameters
         named = {name: _series(name, value, T, self.K) for name, value in whole_log.items()}
+        if first is None and Phi_next is not None:
+            self._warn_of_sequences(Phi, Phi_next, gamma_next, T)
+        # (with a mask, no shard looks again for sequences that were not marked)
+        breaks = np.zeros(T, bool) if first is None else mask("first", first, "run", T)
 
         def blocks() -> Iterator[Mapping[str, Any]]:
             for begin in range(0, T, self._block):
@@ -407,12 +415,25 @@ class ClusterLearner(Cluster):
                 block["Phi"] = Phi[begin : end + (Phi_next is None)]
                 if Phi_next is not None:
                     block["Phi_next"] = Phi_next[begin:end]
+                if Phi_next is not None or first is not None:
+                    block["first"] = breaks[begin:end]
                 yield block
 
         answers = [block for block in self.stream(blocks(), predictions=mode) if block is not None]
         if mode != "driver":
             return None
         return np.concatenate(answers) if answers else np.empty((0, self.K), self.dtype)
+
+    def _warn_of_sequences(self, Phi: Any, Phi_next: Any, gamma_next: Any, T: int) -> None:
+        """Warn as ``Learner.run`` does, of the whole log: a shard sees blocks of it."""
+        if self.rule.base.free_next:
+            return
+        read = partial(inputs.features, function="run", n=self.n, dtype=self.dtype)
+        phi, phi_next, _ = inputs.log_features(read, Phi, Phi_next)
+        gamma = inputs.series("run", T, self.K, self.rule, "gamma_next", gamma_next)
+        t = inputs.first_discontinuity(phi, phi_next, gamma, self.n)
+        if t >= 0:
+            inputs.warn_of_sequences(t, self.rule.base, stacklevel=4)
 
     def stream(
         self,

@@ -14,12 +14,29 @@ from numpy.typing import DTypeLike, NDArray
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
 
-__all__ = ["UNFIT", "ArrayEngine", "Arrays", "Engine", "Features", "Probe", "Row", "Rows", "Steps", "Watch", "block"]
+__all__ = [
+    "UNBROKEN",
+    "UNFIT",
+    "ArrayEngine",
+    "Arrays",
+    "Engine",
+    "Features",
+    "Flags",
+    "Probe",
+    "Row",
+    "Rows",
+    "Steps",
+    "Watch",
+    "block",
+]
 
 #: The status of a run whose features are not all finite: it stopped somewhere, and its state is invalid.
 UNFIT = -2
 
 Arrays = tuple[NDArray[np.float64], ...]
+Flags = NDArray[np.bool_]
+#: The mask of a run in which no step begins a sequence.
+UNBROKEN: Flags = np.zeros(0, np.bool_)
 #: X and the scalars, copied.
 Snapshot = tuple[NDArray[Any], NDArray[np.float64]]
 #: Some of the learners.
@@ -176,6 +193,7 @@ class Steps(NamedTuple):
     parameters: Arrays
     predictions: NDArray[Any]
     watch: Watch
+    first: Flags = UNBROKEN
 
 
 class Engine(ABC):
@@ -190,6 +208,9 @@ class Engine(ABC):
     takes_rows: ClassVar[bool]
     #: Whether φ and parameters may also be torch tensors, which stay where they are.
     takes_tensors: ClassVar[bool] = False
+    #: Whether ``take`` itself starts the sequences of a mask. If not, ``run`` takes them one by one, with a ``cut`` in
+    #: between.
+    starts_sequences: ClassVar[bool] = True
     rule: AnyRule
 
     def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
@@ -230,7 +251,14 @@ class Engine(ABC):
         return self.scalars[:, -1]
 
     def run(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         """Run T steps; −1, or t·K + k if learner k would diverge at step t (then every learner is as before step t).
 
@@ -240,35 +268,55 @@ class Engine(ABC):
 
         A frozen learner predicts with the weights it has, and has a δ. With ``watch.freeze`` one that would diverge is
         frozen before that step, and the status is −1. Errors are recorded as ``watch`` specifies.
+
+        ``first`` (T,) is True where a step begins a sequence: before that step, all learners do what ``cut`` does.
         """
         T = len(phi)
-        if watch.probe is None:
-            status = self.take(phi, phi_next, top, parameters, predictions, watch)
+        if watch.probe is None and (self.starts_sequences or not len(first)):
+            status = self.take(phi, phi_next, top, parameters, predictions, watch, first)
         else:
-            status = self._take_probed(phi, phi_next, top, parameters, predictions, watch)
+            status = self._take_pieces(phi, phi_next, top, parameters, predictions, watch, first)
         if status == -1 and len(predictions) > T:
             with np.errstate(all="ignore"):
                 predictions[T] = self.predict(block(phi_next, T - 1, T))[0]
         return status
 
-    def _take_probed(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+    def _take_pieces(
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags,
     ) -> int:
-        """``take`` from one probe to the next."""
+        """``take`` from one probe, or sequence, to the next."""
         T, probed, plain = len(phi), watch.steps(len(phi)), replace(watch, probe=None)
-        for begin, end in itertools.pairwise(sorted({0, *probed, T})):
+        starts = set() if self.starts_sequences else set(np.flatnonzero(first).tolist())
+        for begin, end in itertools.pairwise(sorted({0, *probed, *starts, T})):
+            if len(first) and first[begin]:
+                self.cut()  # (before the errors are computed: it may change the last bit of a weight)
             if begin in probed:
                 watch.write(begin, begin + 1, self.vector(0))
             rows, rows_next = block(phi, begin, end), block(phi_next, begin, end)
             room = predictions[begin:end] if len(predictions) else predictions
-            status = self.take(rows, rows_next, top, tuple(p[begin:end] for p in parameters), room, plain)
+            breaks = first[begin:end] if self.starts_sequences else UNBROKEN
+            status = self.take(rows, rows_next, top, tuple(p[begin:end] for p in parameters), room, plain, breaks)
             if status != -1:
                 return begin * self.K + status if status >= 0 else status
         return -1
 
     @abstractmethod
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         """``run`` without recording errors: each engine's own implementation."""
 
@@ -342,7 +390,12 @@ class Engine(ABC):
     def cut(self) -> None:
         """Forget the traces and all memory that does not persist."""
         self.clear_traces()
-        self.scalars[:, : self.M - len(self.rule.lasting)] = 0.0
+        self.scalars[:, : self.forgotten] = 0.0
+
+    @property
+    def forgotten(self) -> int:
+        """How many entries of the memory are 0 at the start of a sequence; those after them persist."""
+        return self.M - len(self.rule.lasting)
 
     def copy(self) -> Engine:
         """Another engine in the same state."""

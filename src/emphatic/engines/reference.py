@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.base import ArrayEngine, Arrays, Features, Watch
+from emphatic.engines.base import UNBROKEN, ArrayEngine, Arrays, Features, Flags, Watch
 from emphatic.rules import Update
 
 if TYPE_CHECKING:
@@ -26,12 +26,21 @@ class Reference(ArrayEngine):
     name = "reference"
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
         X, memory = np.empty_like(self.X), np.empty((self.K, self.M))
         for t in range(len(phi)):
+            if len(first) and first[t]:
+                self.cut()
             P = np.stack([phi[t], phi_next[t]])
             with np.errstate(all="ignore"):
                 (pp, pq), (_, qq) = (P @ P.T).tolist()
@@ -78,12 +87,21 @@ class ReferenceElementwise(Reference):
     rule: ElementwiseRule
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
         X, scalars = np.empty_like(self.X), np.empty_like(self.scalars)
         for t in range(len(phi)):
+            if len(first) and first[t]:
+                self.cut()
             if len(predictions):
                 with np.errstate(all="ignore"):
                     predictions[t] = self.X[0] @ phi[t]

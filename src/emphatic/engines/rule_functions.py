@@ -40,6 +40,8 @@ TRACES: int
 MEMORY: int
 PARAMETERS: int
 COEFFICIENTS: int
+#: How many of the remembered scalars are 0 at the start of a sequence; those after them persist.
+FORGOTTEN: int
 #: Where a learner's row of scalars has its count of steps.
 COUNTER: int
 #: The largest number of the learner's dtype, and the largest float64: ``abs(v) <= HUGE`` is the one test for a finite
@@ -79,7 +81,7 @@ no_products: Callable[[], Scalars]
 add_products: Callable[[Scalars, Scalars, Any, Any], Scalars]
 #: (sums) → x, x_next and g in float64, 0 for those that the rule does not use.
 split_products: Callable[[Scalars], tuple[Scalars, Scalars, Scalars]]
-#: The same three, with φ·φ and (where a weight takes φ') φ'·φ' in any case: their roots bound the components.
+#: The same three, with φ·φ and (where a vector takes φ') φ'·φ' in any case: their roots bound the components.
 no_lengths: Callable[[], Scalars]
 add_lengths: Callable[[Scalars, Scalars, Any, Any], Scalars]
 split_lengths: Callable[[Scalars], tuple[Scalars, Scalars, Scalars]]

@@ -51,8 +51,8 @@ class Unrolled:
         self.coefficients = [name for name, entry in self.entries.items() if entry is None]
         #: Those by which a weight scales itself.
         self.scales = {f"a{r}_{r}" for r in self.weights if self.A[r][r] is None}
-        #: The weights that take φ'.
-        self.takes_next = [r for r in self.weights if self.B[r][1] != 0.0]
+        #: The vectors that take φ': weights, and traces that are the last φ'.
+        self.takes_next = [r for r in self.vectors if self.B[r][1] != 0.0]
         #: The traces that each weight takes.
         self.feeds = {r: [j for j in self.traces if self.A[r][j] != 0.0] for r in self.weights}
 
@@ -153,6 +153,7 @@ class Functions:
             ("WEIGHTS", u.w),
             ("TRACES", u.m - u.w),
             ("MEMORY", u.M),
+            ("FORGOTTEN", u.M - len(self.rule.lasting)),
             ("PARAMETERS", len(self.rule.parameters)),
             ("COEFFICIENTS", len(u.coefficients)),
             ("COUNTER", u.counter),

@@ -25,7 +25,7 @@ from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
 from emphatic.learning import checkpoint, inputs
-from emphatic.learning.inputs import refusal
+from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.learning.tensors import Stored, TensorPart
@@ -143,16 +143,27 @@ class BlockLearner(ABC):
     def _open(self, table: object) -> Table:
         return table if isinstance(table, Table) else open_table(table, words=self.words)
 
-    def _run(self, table: object, stream: Stream) -> Array:
+    def _run(self, table: object, stream: Stream, first: ArrayLike | None) -> Array:
         """The predictions (T, Q) at all rows of a table; warms up on its first rows if that has not been done."""
         source = self._open(table)
+        begins = None if first is None else mask("first", first, "run", np.size(np.asarray(first)))
         if not self.is_warm:
             self.warm_up(source)
-        predictions = [answers for _, answers in self._blocks(source, None, 0, stream) if answers is not None]
+        predictions = [answers for _, answers in self._blocks(source, None, 0, stream, begins) if answers is not None]
         return np.concatenate(predictions) if predictions else np.empty((0, len(self.questions)))
 
-    def _blocks(self, table: Table, clock: Clock | None, start: int, stream: Stream) -> Iterator[tuple[Block, Any]]:
-        """Each block of a table, and what ``stream`` answers to it; a stream may read ahead."""
+    def _blocks(
+        self,
+        table: Table,
+        clock: Clock | None,
+        start: int,
+        stream: Stream,
+        first: NDArray[np.bool_] | None = None,
+    ) -> Iterator[tuple[Block, Any]]:
+        """Each block of a table, and what ``stream`` answers to it; a stream may read ahead.
+
+        ``first`` is a mask of rows that begin a sequence, besides those that the clock finds.
+        """
         if (tuple(table.names), tuple(table.categories)) != (self.signals, self.categories):
             wanted = f"have the columns {', '.join((*self.signals, *self.categories))}"
             raise refusal("table", type(self).__name__, wanted, ", ".join((*table.names, *table.categories)))
@@ -160,6 +171,12 @@ class BlockLearner(ABC):
 
         def read() -> Iterator[Block]:
             for block in table.blocks(self.block_rows, start, clock):
+                if first is not None:
+                    begins = first[block.row : block.row + len(block)]
+                    if len(begins) < len(block):
+                        wanted = "be a mask of the table's rows, one entry per row"
+                        raise refusal("first", "run", wanted, f"{len(first)} entries")
+                    block.gap = block.gap | begins if len(block.gap) else begins
                 unanswered.append(block)
                 yield block
 
@@ -734,15 +751,17 @@ class Horde(BlockLearner):
             block.gap = np.array(gap, bool)
         return self.advance(block, learn=learn)
 
-    def run(self, table: object) -> Array:
+    def run(self, table: object, *, first: ArrayLike | None = None) -> Array:
         """Learn from a whole log and return the predictions, (T, Q); warms up on its first rows if not warmed up yet.
 
         It continues from what was seen before; call ``cut`` first if the log is a new sequence.
 
         Args:
             table: A ``Table``, or anything that ``open_table`` opens.
+            first: A mask of the table's rows, True where a row begins a sequence: as if ``cut`` were called before it.
+                Gaps in time begin one in any case.
         """
-        return self._run(table, self.stream)
+        return self._run(table, self.stream, first)
 
     def blocks(self, table: Table, clock: Clock | None = None, start: int = 0) -> Iterator[tuple[Any, Array]]:
         """``run`` in blocks: each block of the table, and the predictions at its rows.

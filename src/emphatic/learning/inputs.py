@@ -8,6 +8,7 @@ Every message has one form: the parameter and the function, what it must be, wha
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from operator import index
@@ -17,19 +18,36 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Features, Probe, Rows, block, survey
+from emphatic.engines.base import Arrays, Features, Flags, Probe, Rows, block, survey
 from emphatic.rules import RANGES, AnyRule
+from emphatic.rules import names as rule_names
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Active", "TensorInputs", "features", "parameters", "probe", "real_array", "refusal", "series", "whole"]
+__all__ = [
+    "Active",
+    "SequenceWarning",
+    "TensorInputs",
+    "features",
+    "mask",
+    "parameters",
+    "probe",
+    "real_array",
+    "refusal",
+    "series",
+    "whole",
+]
 
 
 class SupportsDLPack(Protocol):
     """An array of any library, in memory that others can read."""
 
     def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
+
+
+class SequenceWarning(UserWarning):
+    """φ' of a step is not φ of the next step and γ' is not 0, but ``run`` was not told where sequences begin."""
 
 
 class CompressedRows(Protocol):
@@ -59,6 +77,10 @@ _HOST = (1, 3, 11)
 _NDIMS = {"learn": (1,), "run": (2,), "predict": (1, 2)}
 #: Up to here, comparing all pairs is quicker than any table.
 _FEW = 128
+#: Components of φ' compared with the next φ at a time: few enough for a cache.
+_COMPARED = 1 << 14
+#: With fewer components than this, they are compared without a kernel.
+_FEW_COMPARED = 4096
 _INT64 = np.dtype(np.int64)
 
 
@@ -409,6 +431,73 @@ def log_features(
     return phi, phi_next, max(top, top_next)
 
 
+def mask(name: str, value: object, function: str, T: int) -> Flags:
+    """One truth value per step, (T,), on the host."""
+    if hasattr(value, "detach"):  # a torch tensor, perhaps on a device
+        value = value.detach().cpu()
+    array = real_array(name, value, function)
+    if array.shape != (T,):
+        raise refusal(name, function, f"be a mask of shape ({T},), one entry per step", f"shape {array.shape}")
+    if array.dtype != np.bool_ and array.size and not ((array == 0) | (array == 1)).all():
+        raise refusal(name, function, "be a mask of True and False", show(value))
+    return np.ascontiguousarray(array, np.bool_)
+
+
+def first_discontinuity(phi: Features, phi_next: Features, gamma: NDArray[np.float64], n: int) -> int:
+    """The first step whose φ' is not φ of the next step although its γ' is not 0; −1 if there is none.
+
+    No step after that one is compared.
+    """
+    T = len(phi)
+    if T < 2:
+        return -1
+    rows, following = block(phi_next, 0, T - 1), block(phi, 1, T)
+    if isinstance(rows, Rows) and isinstance(following, Rows):
+        from emphatic.engines import scan
+
+        pair = (rows.start, rows.index, rows.value, following.start, following.index, following.value)
+        return scan.first_sparse_discontinuity(*pair, gamma)
+    if isinstance(rows, Rows) or isinstance(following, Rows):
+        size = max(1, _COMPARED // n)
+        for begin in range(0, T - 1, size):
+            end = min(begin + size, T - 1)
+            blocks = (block(p, begin, end) for p in (rows, following))
+            row, row_next = (p.dense(n, np.float64) if isinstance(p, Rows) else p for p in blocks)
+            t = _first_different_row(row, row_next, gamma[begin:end])
+            if t >= 0:
+                return begin + t
+        return -1
+    if rows.ctypes.data == following.ctypes.data:
+        return -1  # one log
+    if rows.size < _FEW_COMPARED:
+        return _first_different_row(rows, following, gamma)
+    from emphatic.engines import scan
+
+    return scan.first_discontinuity(rows.reshape(-1), following.reshape(-1), n, gamma)
+
+
+def _first_different_row(rows: NDArray[Any], following: NDArray[Any], gamma: NDArray[np.float64]) -> int:
+    """The first row that differs where some γ' is not 0; −1 if there is none."""
+    differ = (rows != following).any(axis=1) & gamma[: len(rows)].any(axis=1)
+    return int(np.argmax(differ)) if differ.any() else -1
+
+
+def warn_of_sequences(t: int, rule: AnyRule, stacklevel: int) -> None:
+    """Warn that φ' of step t is not φ of the next step, and say what to do."""
+    message = (
+        f"'Phi_next' of step {t} is not 'Phi' of step {t + 1}, and 'gamma_next' is not 0 there: if another sequence "
+        f"begins at step {t + 1}, the traces of this one run on into it. Pass first=, a mask that is True where a step "
+        "begins a sequence, or all False if none does."
+    )
+    exact = f"{rule.name}_last"
+    if exact in rule_names():
+        message += (
+            f" Within a sequence, rule {rule.name!r} uses φ' of the step before in the place of φ beside θ − θ⁻; "
+            f"{exact!r} uses φ."
+        )
+    warnings.warn(message, SequenceWarning, stacklevel=stacklevel)
+
+
 def probe(given: tuple[ArrayLike, ArrayLike, ArrayLike], n: int, K: int | None) -> Probe:
     """The probe for (Phi_s, v, d), which computes the root mean square value error of any θ.
 
@@ -665,6 +754,24 @@ class TensorInputs:
         least = least if bool((least >= 1.0).any()) else least[:1]
         steps = len(p) if constant or len(p) >= EPISODE else 1
         return np.broadcast_to(least.cpu().numpy(), (steps, len(least)))
+
+    def first_discontinuity(self, phi: Any, phi_next: Any, gamma: Values, n: int) -> int:
+        """``first_discontinuity``, compared where the tensors are."""
+        if not any(isinstance(p, self._torch.Tensor) for p in (phi, phi_next, gamma)):
+            return first_discontinuity(phi, phi_next, gamma, n)
+        from emphatic.engines.cuda.engine import tensor_of
+
+        rows, following, discount = (
+            tensor_of(p.dense(n, np.float64) if isinstance(p, Rows) else p) for p in (phi_next, phi, gamma)
+        )
+        size = max(1, _COMPARED // n)
+        for begin in range(0, len(rows) - 1, size):
+            end = min(begin + size, len(rows) - 1)
+            differ = (rows[begin:end] != following[begin + 1 : end + 1].to(rows.device)).any(1)
+            differ &= (discount[begin:end] != 0).any(1).to(rows.device)
+            if bool(differ.any()):
+                return begin + int(differ.int().argmax())
+        return -1
 
     def sum_squares(self, predictions: NDArray[Any], aim: Values) -> NDArray[np.float64]:
         """Each learner's sum of squared errors."""

@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import mul
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines, rules, stepsizes
 from emphatic.common.guard import Guard
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Engine, Features, Probe, Row, Rows, Watch, block
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Probe, Row, Rows, Watch, block
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
-from emphatic.learning.inputs import Active, FeaturesLike, Numbers
+from emphatic.learning.inputs import Active, FeaturesLike, Numbers, SupportsDLPack
 from emphatic.learning.returns import warn_if_never_terminating
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.rules import AnyRule
@@ -248,6 +248,7 @@ class Learner:
         rho: Numbers = 1.0,
         I: Numbers = 1.0,
         Phi_next: FeaturesLike | None = None,
+        first: ArrayLike | SupportsDLPack | None = None,
         predictions: bool | Literal["device"] | None = True,
         returns: Numbers | None = None,
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
@@ -268,6 +269,10 @@ class Learner:
         >>> learner.run(np.ones((4, 1)), [1.0, 1.0, 1.0], 0.5, alpha=0.5)
         array([0.   , 0.5  , 0.875])
 
+        A log of several sequences needs ``Phi_next``, for the last φ' of a sequence is not the first φ of the next one,
+        and ``first``, unless γ' is 0 at the end of each: otherwise traces run on into the next sequence. Without
+        ``first``, a step whose φ' is not φ of the next step and whose γ' is not 0 gives a ``SequenceWarning``.
+
         Args:
             Phi: The features, (T+1, n), row t being φ_t; with ``Phi_next``, (T, n).
             R: The cumulants.
@@ -277,6 +282,7 @@ class Learner:
             rho: The importance sampling ratios ρ.
             I: The interests.
             Phi_next: φ' of each step, (T, n), where that is not φ of the next step.
+            first: A mask (T,), True where a step begins a sequence: as if ``cut`` were called before that step.
             predictions: False or None returns None in their place; "device" leaves them on the cuda engine's device,
                 as a torch tensor.
             returns: The actual returns; each learner's mean squared prediction error is then returned in place of the
@@ -296,7 +302,7 @@ class Learner:
         try:
             values = (alpha, I, lambda_, rho, gamma_next, R)
             outputs = (predictions, returns, probe, probe_every, on_divergence)
-            return self._run(Phi, Phi_next, values, extra, *outputs)
+            return self._run(Phi, Phi_next, first, values, extra, *outputs)
         finally:
             guard.users = 0
 
@@ -304,6 +310,7 @@ class Learner:
         self,
         Phi: FeaturesLike,
         Phi_next: FeaturesLike | None,
+        first: object,
         values: tuple[Any, ...],
         extra: dict[str, Any],
         predictions: bool | Literal["device"] | None,
@@ -321,7 +328,8 @@ class Learner:
         trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
         phi, phi_next, top = self._features(Phi, Phi_next, look_over=not trusting)
         T, check = len(phi), self._inputs
-        log = Log(phi, phi_next, top, check.parameters(self.rule, "run", T, self._K, values, extra))
+        breaks = UNBROKEN if first is None else inputs.mask("first", first, "run", T)
+        log = Log(phi, phi_next, top, check.parameters(self.rule, "run", T, self._K, values, extra), breaks)
         if trusting and T == 0:
             self._features(Phi, Phi_next)  # no step will check the only row
         aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
@@ -331,6 +339,8 @@ class Learner:
         _warn_of(check.least_rows(log.parameters[4]))
         if "lambda_next" in self.rule.extra and "lambda_next" not in extra:
             _warn_of_lambda_next(self.rule, log.parameters[2])
+        if first is None and Phi_next is not None and not self.rule.base.free_next:
+            self._warn_of_sequences(log, Phi, Phi_next, trusting)
         self._decide(log.phi, T)
 
         collection = Collection(self._engine, T, bool(predictions), aim, goal, every, direct=predictions == "device")
@@ -338,7 +348,7 @@ class Learner:
         for begin, end, steps in log.blocks(self._engine, collection.most):
             room = collection.room(begin, end)
             watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
-            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch)
+            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch, steps.first)
             if status != -1:
                 if snapshot is not None:
                     try:
@@ -709,6 +719,15 @@ class Learner:
 
         return inputs.log_features(read, Phi, Phi_next)
 
+    def _warn_of_sequences(self, log: Log, Phi: FeaturesLike, Phi_next: FeaturesLike, trusting: bool) -> None:
+        """Warn if a step's φ' is not φ of the next step, its γ' is not 0, and no mask was given."""
+        t = self._inputs.first_discontinuity(log.phi, log.phi_next, log.parameters[4], self.n)
+        if t < 0:
+            return
+        if trusting:
+            self._features(Phi, Phi_next)  # (features that are not finite are an error, not another sequence)
+        inputs.warn_of_sequences(t, self.rule.base, stacklevel=5)
+
     def _make_stepper(self) -> Step | None:
         """The engine's own function for one step, compiled on first use."""
         if not self._decided or self._frozen.all():
@@ -863,12 +882,13 @@ def _for_horde(step: Step, count: int, K: int, frozen: NDArray[np.bool_]) -> Ste
 
 @dataclass(slots=True)
 class Log:
-    """T steps: φ and φ' of each, the largest |component| of these, and the parameters, (T, K)."""
+    """T steps: φ and φ' of each, the largest |component| of these, the parameters (T, K), and where sequences begin."""
 
     phi: Features
     phi_next: Features
     top: float
     parameters: Arrays
+    first: Flags = field(default_factory=lambda: UNBROKEN)
 
     def blocks(self, engine: Engine, most: int) -> Iterator[tuple[int, int, Log]]:
         """The steps in blocks of at most so many, and features in the form that the engine reads: begin, end, log."""
@@ -884,7 +904,8 @@ class Log:
         for begin in range(0, T, size):
             end = min(begin + size, T)
             phi, phi_next = (fit(block(rows, begin, end), engine) for rows in (self.phi, self.phi_next))
-            yield begin, end, Log(phi, phi_next, self.top, tuple(p[begin:end] for p in self.parameters))
+            parameters = tuple(p[begin:end] for p in self.parameters)
+            yield begin, end, Log(phi, phi_next, self.top, parameters, self.first[begin:end])
 
 
 def fit(features: Features, engine: Engine) -> Features:
@@ -1060,27 +1081,28 @@ class RecordedLearner:
             learned = self.learner.steps_taken - counts
             parameters = self._without(parameters, np.arange(len(phi))[:, None] >= learned)
             features = (phi.indices, phi.values, phi_next.indices, phi_next.values)
-            self._steps.append((*(array.reshape(len(phi), -1) for array in features), *parameters))
+            rows = (array.reshape(len(phi), -1) for array in features)
+            self._steps.append((*rows, np.zeros(len(phi), bool), *parameters))
         return v
 
     def cut(self) -> None:
         """Start a new sequence."""
         self.learner.cut()
         if self._steps:
-            index, value, _, _, *parameters = (array[-1:] for array in self._steps[-1])
+            index, value, _, _, _, *parameters = (array[-1:] for array in self._steps[-1])
             index, value = np.full_like(index, -1), np.zeros_like(value)
             nothing = self._without(tuple(parameters), np.ones_like(parameters[0], bool))
-            self._steps.append((index, value, index, value, *nothing))
+            self._steps.append((index, value, index, value, np.ones(1, bool), *nothing))
 
     def log(self) -> dict[str, Any]:
         """The arguments of ``Learner.run`` that lead to the same weights.
 
-        A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight and forgets the traces.
+        A cut is a step with φ = φ' = 0 and α = ρ = γ' = 0, which changes no weight; ``first`` is True there.
         """
         if not self._steps:
             raise RuntimeError("Nothing was recorded: pass record=True when creating it.")
-        index, value, index_next, value_next, *parameters = map(np.concatenate, zip(*self._steps, strict=True))
-        phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next)}
+        index, value, index_next, value_next, first, *parameters = map(np.concatenate, zip(*self._steps, strict=True))
+        phi = {"Phi": Active(index, value), "Phi_next": Active(index_next, value_next), "first": first}
         return phi | dict(zip(self.learner.rule.parameters, parameters, strict=True))
 
     def _without(self, parameters: Arrays, ineffective: NDArray[np.bool_]) -> Arrays:

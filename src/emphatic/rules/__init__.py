@@ -15,8 +15,9 @@ A rule is one pure function that computes those scalars:
     g       (φ·φ, φ·φ', φ'·φ')
 
 Weights (θ, w) come before traces in X, and A is an *arrow*: a weight scales itself and takes multiples of the
-traces, a trace scales only itself, and only weights take φ'. Products of two vectors (e·w) are memory, with
-recursions in x, x_next and g; no memory depends on the value of θ, so θ may be set at any time.
+traces, a trace scales only itself, and only weights take φ', besides a trace that is the last φ' itself and that no
+weight takes. Products of two vectors (e·w) are memory, with recursions in x, x_next and g; no memory depends on the
+value of θ, so θ may be set at any time.
 
 The same Python source is run by NumPy, compiled by numba and by Triton, so it holds only numbers, + − * /,
 two-argument ``min`` and ``max``, and comparisons used as factors. A compiler that has its own ``min`` and ``max``
@@ -57,7 +58,8 @@ AnyRule = Rule | ElementwiseRule
 _ORDER = (
     *("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta"),
     *("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq"),
-    *("tree_backup", "vtrace", "abtd"),
+    *("tree_backup", "vtrace", "abtd", "residual_gradient"),
+    *("true_online_td_last", "true_online_etd_last", "true_online_etd_beta_last", "true_online_gtd_last"),
 )
 
 _PLUGINS = discover(__name__, "emphatic.rules")

@@ -74,6 +74,7 @@ KEYWORDS = frozenset(
         "gamma_next",
         "Phi",
         "Phi_next",
+        "first",
         "predictions",
         "returns",
         "probe",

@@ -80,7 +80,10 @@ def check_shapes(rule: AnyRule, update: Any) -> None:
 
 
 def arrow(rule: AnyRule, update: Any) -> Form:
-    """The structure of A and B; raises unless A is an arrow: only weights take traces, and only weights take φ'."""
+    """The structure of A and B; raises unless A is an arrow: only weights take traces.
+
+    Only weights take φ', and traces that keep nothing of themselves and that no weight takes: the last φ'.
+    """
     A, B = (tuple(tuple(_literal(entry) for entry in row) for row in part) for part in update[:2])
     first = len(rule.weights)
     for r, name in enumerate(rule.vectors):
@@ -88,8 +91,8 @@ def arrow(rule: AnyRule, update: Any) -> Form:
             if r != c and A[r][c] != 0.0 and not r < first <= c:
                 wanted = "make A an arrow, in which a weight takes itself and traces, and a trace itself"
                 raise refusal(rule.name, "function", wanted, f"one in which {name} takes {other}")
-        if r >= first and B[r][1] != 0.0:
-            wanted = "make A an arrow and B such that only weights take φ'"
+        if r >= first and B[r][1] != 0.0 and any(row[r] != 0.0 for row in A):
+            wanted = "make A an arrow and B such that only weights take φ', or a trace that is nothing but the last φ'"
             raise refusal(rule.name, "function", wanted, f"one in which the trace {name} takes φ'")
     return A, B
 

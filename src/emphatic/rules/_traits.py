@@ -22,6 +22,8 @@ class RuleTraits:
     extra: tuple[str, ...]
     extra_ranges: Mapping[str, tuple[float, float]]
     interest: bool
+    action_values: bool
+    form: Any
 
     @property
     def base(self) -> Any:
@@ -42,6 +44,13 @@ class RuleTraits:
     def is_lazy(self) -> bool:
         """Whether components that are not active move by scalars alone: the sparse engine visits only active ones."""
         return not self.not_lazy_because
+
+    @functools.cached_property
+    def free_next(self) -> bool:
+        """Whether φ' need not be φ of the next step: it is an expectation over actions, or a trace holds the last φ."""
+        A, B = self.form
+        traces = range(len(self.weights), len(self.vectors))
+        return self.action_values or any(not any(entry != 0.0 for entry in A[r]) and B[r] == (1.0, 0.0) for r in traces)
 
     @functools.cached_property
     def vectors(self) -> tuple[str, ...]:

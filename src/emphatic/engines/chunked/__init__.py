@@ -21,7 +21,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Steps, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Steps, Watch
 from emphatic.engines.dense import Dense
 from emphatic.engines.unrolled import Functions, Slots, Unrolled, tuple_of, unrolled
 
@@ -61,7 +61,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     chunk = (X, X, X, table, table, table, types.Array(i8, 1, "C"), f8)
     learners = (scalars, scalars, types.Array(f8, 1, "C"), flags, i8, i8)
     signature = {
-        "dual": (*chunk, *learners, i8, i8, parameters, table),
+        "dual": (*chunk, *learners, i8, i8, types.Array(types.boolean, 1, "C", readonly=True), parameters, table),
         "fold": (X, scalars, X, table, scalars, flags, i8, i8),
     }
     return compiled.kernel(module, name, *signature[name])
@@ -98,11 +98,18 @@ class Chunked(Dense):
     run = Engine.run
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
-        T, steps = len(phi), Steps(phi, phi_next, top, parameters, predictions, watch)
+        T, steps = len(phi), Steps(phi, phi_next, top, parameters, predictions, watch, first)
         if T < _FEW_STEPS:
             return super().take(*steps)
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
@@ -146,7 +153,8 @@ class Chunked(Dense):
             np.matmul(P, self.X[r, block].T, out=v[:rows, :lanes])
         chunk = (V, room.W[block.start // LANES], Q, room.tail, P, G, at, steps.top)
         learners = (self.scalars, room.after, self.delta, room.amiss, block.start, lanes)
-        count: int = self._compiled("dual")(*chunk, *learners, t0, rows, steps.parameters, steps.predictions)
+        run = (t0, rows, steps.first, steps.parameters, steps.predictions)
+        count: int = self._compiled("dual")(*chunk, *learners, *run)
         room.scratch.append((V, Q, new))
         return count
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
         lane_coefficients, lane_products, lane_state, lane_step, lane_tails, scanned, set_scan, set_state, tails_at,
     )  # fmt: skip
     from emphatic.engines.rule_functions import (
-        COEFFICIENTS, COUNTER, MEMORY, PARAMETERS, VECTORS, bounds, decide, excess, is_finite, read, real, update,
-        write,
+        COEFFICIENTS, COUNTER, FORGOTTEN, MEMORY, PARAMETERS, VECTORS, WEIGHTS, bounds, decide, excess, is_finite, read,
+        real, update, write,
     )  # fmt: skip
 
     Array = NDArray[Any]
@@ -42,21 +42,21 @@ def underflows(P: Array, G: Array) -> bool:
 
 def dual(
     V: Array, W: Array, Q: Array, tail: Array, P: Array, G: Array, at: NDArray[np.int64], top: float, scalars: Floats,
-    after: Floats, last_delta: Floats, amiss: NDArray[np.bool_], first: int, lanes: int, t0: int, rows: int,
-    parameters: tuple[Floats, ...], predictions: Array,
+    after: Floats, last_delta: Floats, amiss: NDArray[np.bool_], left: int, lanes: int, t0: int, rows: int,
+    first: NDArray[np.bool_], parameters: tuple[Floats, ...], predictions: Array,
 ) -> int:  # fmt: skip
     """The steps from t0 on of a block of learners on V; the results are W, tail and after. Returns how many are amiss.
 
     The results of those in ``amiss`` are not valid: their numbers, or what the chunk makes of them, may overflow. They
     do not affect the other lanes.
     """
-    keeps = predictions.shape[0] > 0
+    keeps, is_broken = predictions.shape[0] > 0, first.shape[0] > 0
     lanes = min(lanes, LANES)
     L = at.shape[0]
     S = np.empty(SLOTS * LANES)
     for i in range(MEMORY + VECTORS):
         for k in range(lanes):
-            S[AT_MEMORY + i * LANES + k] = scalars[first + k, i]
+            S[AT_MEMORY + i * LANES + k] = scalars[left + k, i]
     for i in range(GROWING):
         for k in range(lanes):
             S[AT_GROWTH + i * LANES + k] = 0.0
@@ -65,19 +65,27 @@ def dual(
         S[AT_AMISS + k] = doubtful
     for t in range(L):
         p = at[t]
+        if is_broken and first[t0 + t]:
+            for i in range(FORGOTTEN):
+                for k in range(lanes):
+                    S[AT_MEMORY + i * LANES + k] = 0.0
+            for r in range(WEIGHTS, VECTORS):
+                for row in range(p, rows):
+                    for k in range(lanes):
+                        V[r, row, k] = real(0)
         g = (np.float64(G[p, p]), np.float64(G[p, p + 1]), np.float64(G[p + 1, p + 1]))
         for i in range(PARAMETERS):
             values = parameters[i]
             if t == 0 or values.strides[0] != 0:
                 for k in range(lanes):
-                    S[AT_STEP + i * LANES + k] = values[t0 + t, first + k]
+                    S[AT_STEP + i * LANES + k] = values[t0 + t, left + k]
         for i in range(len(PRODUCTS)):
             r, ahead = PRODUCTS[i]
             for k in range(lanes):
                 S[AT_PRODUCTS + i * LANES + k] = V[r, p + ahead, k]
         if keeps:
             for k in range(lanes):
-                predictions[t0 + t, first + k] = V[0, p, k]
+                predictions[t0 + t, left + k] = V[0, p, k]
         for k in range(lanes):
             memory, size, growth = lane_state(S, k)
             x, x_next = lane_products(S, k)
@@ -120,20 +128,24 @@ def dual(
             r, ahead = SHARES[i]
             for k in range(lanes):
                 W[r, p + ahead, k] += real(S[AT_SHARES + i * LANES + k])
+        if is_broken and first[t0 + t]:  # nothing is left of earlier traces: their own scales, and what weights take
+            for i in range(WEIGHTS, TAILS):
+                for k in range(lanes):
+                    S[AT_TAILS + i * LANES + k] = 0.0
     for i in range(MEMORY + VECTORS):
         for k in range(lanes):
-            after[first + k, i] = S[AT_MEMORY + i * LANES + k]
+            after[left + k, i] = S[AT_MEMORY + i * LANES + k]
     for i in range(TAILS):
         for k in range(lanes):
             entry = S[AT_TAILS + i * LANES + k] - OVER[i]
-            tail[i, first + k] = real(entry if i >= VECTORS or abs(entry) >= SHORTEST else 0.0)
+            tail[i, left + k] = real(entry if i >= VECTORS or abs(entry) >= SHORTEST else 0.0)
     for k in range(lanes):
-        after[first + k, COUNTER] = scalars[first + k, COUNTER] + L
-        last_delta[first + k] = S[AT_DELTA + k]
+        after[left + k, COUNTER] = scalars[left + k, COUNTER] + L
+        last_delta[left + k] = S[AT_DELTA + k]
     count = 0
     for k in range(lanes):
-        amiss[first + k] = S[AT_AMISS + k] > 0.0
-        count += amiss[first + k]
+        amiss[left + k] = S[AT_AMISS + k] > 0.0
+        count += amiss[left + k]
     return count
 
 

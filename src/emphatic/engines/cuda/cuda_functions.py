@@ -10,7 +10,7 @@ tuples, of a number a learner:
     z         a row of the ring: for each vector r X_r·row, or the coefficient of a row gone by in X_r
     c         (a, b, d): a step's entries of A, and of B for φ and for φ', rounded; those that are not the identity's
     total     a product of several A, in float64
-    late      of each weight that takes φ' its coefficient of the last φ', where that is the next step's φ
+    late      of each vector that takes φ' its coefficient of the last φ', where that is the next step's φ
 
 A weight's own scale is in ``a`` what it has over 1 (see ``rule_functions``), and whole in ``total``.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,11 @@ from emphatic.engines.cuda import cuda_kernels
 from emphatic.engines.unrolled import HUGE, tuple_of, unrolled
 from emphatic.rules import Rule
 
-__all__ = ["GROUP", "module_text"]
+__all__ = ["GROUP", "module_text", "pairs_of"]
 
 #: Rows in a group.
 GROUP = 16
-#: How many vectors, remembered scalars, parameters and entries of A there are; whether a weight takes φ'.
+#: How many vectors, remembered scalars, parameters and entries of A there are; whether a vector takes φ'.
 VECTORS: int
 MEMORY: int
 PARAMETERS: int
@@ -45,6 +45,10 @@ REAL: Any
 _Function = Callable[..., Any]
 #: (z, z_next, h, nought, RING) → x, x_next and g in float64, of a step's two rows and its row of H.
 products: _Function
+#: (begins, memory, x, x_next, nought) → the same with 0 for the memory and the traces, where a sequence begins.
+start_sequence: _Function
+#: (begins, c) → c with 0 for what is taken of traces, where a sequence begins.
+drop_traces: _Function
 #: (step, memory, x, x_next, g, live, nought) → δ, c, and the memory after the step; as it was where not live.
 decide: _Function
 #: (c, size, top) → size after the step.
@@ -103,17 +107,18 @@ def max(a, b):
 # learner, and whether it varies from step to step.
 _ENTRY = """@triton.jit(do_not_specialize=["t0", "L", "turns", "chunk", "parts", {distances}])
 def dual(
-    Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, {pointers},
+    Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST, {pointers},
     t0, L, turns, chunk, K, parts, {varies},
-    APART: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    APART: tl.constexpr, BROKEN: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
     if tl.load(FLAG) < chunk:
         return
     take_chunk(
-        Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN,
+        Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST,
         {parameters},
         {which},
-        t0, L, turns, chunk, K, parts, APART, KEEP, ROWS, BLOCK, PRECISION,
+        t0, L, turns, chunk, K, parts, APART, BROKEN, KEEP, ROWS, BLOCK, PRECISION,
     )
 """
 
@@ -131,6 +136,12 @@ def module_text(rule: Rule, dtype: str) -> str:
     future = "from __future__ import annotations\n"
     texts = [_HEADER + _in_float64(rule.source), *_Functions(rule, dtype).text, inspect.getsource(cuda_kernels), entry]
     return future + "\n\n".join(text.replace(future, "", 1) for text in texts)
+
+
+def pairs_of(A: Sequence[Sequence[float | None]], weights: int) -> list[tuple[int, int]]:
+    """Where A differs from 1, and the traces' own scales, which are 0 where a sequence begins."""
+    m = range(len(A))
+    return [(r, c) for r in m for c in m if A[r][c] != float(r == c) or r == c >= weights]
 
 
 def _in_float64(source: str) -> str:
@@ -160,7 +171,7 @@ class _Functions:
         self.rule, self.u, self.limit = rule, unrolled(rule), _LIMIT[dtype]
         u = self.u
         # Steps after the last one of a short chunk are taken with A = 1 and B = 0: literals are entries, too.
-        self.pairs = [(r, c) for r in u.vectors for c in u.vectors if u.A[r][c] != (1.0 if r == c else 0.0)]
+        self.pairs = pairs_of(u.A, u.w)
         self.a = {pair: f"a[{i}]" for i, pair in enumerate(self.pairs)}
         self.b, self.d = (
             {r: f"{name}[{i}]" for i, r in enumerate(r for r in u.vectors if u.B[r][side] != 0.0)}
@@ -216,6 +227,18 @@ class _Functions:
         places = zip(("0", "1", "RING + 1"), uses_g, strict=True)
         g = tuple_of(f"tl.load(h + {place}).to(tl.float64)" if used else "0.0" for place, used in places)
         self.add("products(z, z_next, h, nought, RING: tl.constexpr)", f"return {x}, {x_next}, {g}")
+
+        def kept(name: str, r: int, count: int) -> str:
+            return f"{name}[{r}]" if r < count else f"tl.where(begins, nought, {name}[{r}])"
+
+        remembered = tuple_of(
+            f"tl.where(begins, nought, memory[{i}])" if i < u.M - len(self.rule.lasting) else f"memory[{i}]"
+            for i in range(u.M)
+        )
+        x, x_next = (tuple_of(kept(name, r, u.w) for r in u.vectors) for name in ("x", "x_next"))
+        self.add("start_sequence(begins, memory, x, x_next, nought)", f"return {remembered}, {x}, {x_next}")
+        a = tuple_of(self.a[r, c] if c < u.w else f"tl.where(begins, 0.0, {self.a[r, c]})" for r, c in self.pairs)
+        self.add("drop_traces(begins, c)", "a, b, d = c", f"return {a}, b, d")
 
         def rounded(value: str, other: float = 0.0) -> str:
             return f"tl.where(live, {value}, {other} + nought).to(REAL)"

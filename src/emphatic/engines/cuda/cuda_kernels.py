@@ -20,20 +20,22 @@ from emphatic.engines.cuda.cuda_products import inner, load_rows_of, place_of_sh
 if TYPE_CHECKING:
     from emphatic.engines.cuda.cuda_functions import (
         GROUP, MEMORY, PAIRS, PARAMETERS, REAL, TAKES_NEXT, VECTORS, add_late, apply, apply_to, bounds, compose, decide,
-        identity, is_fine, late_row, leave, leave_both, make_late, move, move_late, multiply, no_late, products,
-        round_total, store_late,
+        drop_traces, identity, is_fine, late_row, leave, leave_both, make_late, move, move_late, multiply, no_late,
+        products, round_total, start_sequence, store_late,
     )  # fmt: skip
 
 
 @triton.jit
 def take_chunk(
-    Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, parameters, varies, t0, L, turns, chunk, K, parts,
-    APART: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST, parameters, varies, t0, L, turns, chunk, K,
+    parts, APART: tl.constexpr, BROKEN: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """L steps on V, (m, ROWS, K) in Z, from step t0 of a block on; W in its place, and A_total in TAIL.
 
     FLAG is lowered to the chunk if a learner may overflow. Each of ``parameters`` is a pointer and its distances from
-    step to step and from learner to learner; ``varies`` says which of them vary from step to step.
+    step to step and from learner to learner; ``varies`` says which of them vary from step to step. In a BROKEN log
+    sequences begin where FIRST is not 0: the step's A is then one that takes nothing of a trace.
     """
     STRIDE: tl.constexpr = 2 if APART else 1
     RING: tl.constexpr = GROUP if APART else GROUP + 1
@@ -79,7 +81,12 @@ def take_chunk(
             # Load the next step's parameters while this step is computed.
             next_step = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
             x, x_next, g = products(ring[0], ring[1], h, nought, RING)
+            if BROKEN:
+                begins = tl.load(FIRST + when + none, mask=ok & live, other=0) != 0
+                memory, x, x_next = start_sequence(begins, memory, x, x_next, nought)
             delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
+            if BROKEN:
+                c = drop_traces(begins, c)
             size = bounds(c, size, top)
             fine = fine & (is_fine(delta, memory, c, size) | (live == 0))
             if KEEP:

@@ -29,9 +29,9 @@ from triton.runtime.errors import OutOfResources
 
 from emphatic.common.names import refusal
 from emphatic.engines import generated
-from emphatic.engines.base import Arrays, Engine, Features, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Watch
 from emphatic.engines.cuda import cuda_products
-from emphatic.engines.cuda.cuda_functions import GROUP, module_text
+from emphatic.engines.cuda.cuda_functions import GROUP, module_text, pairs_of
 
 if TYPE_CHECKING:
     from emphatic.rules import Rule
@@ -150,14 +150,23 @@ class Cuda(Engine):
     # ------------------------------------------------------------------ running
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: Values, watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: Values,
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         logs = []
         for shard, learners in zip(self.parts, self.where, strict=True):
             with shard.active():
                 shard.state.begin(watch.frozen[learners])
                 logs.append(
-                    CudaLog(shard, phi, phi_next, top, [p[:, learners] for p in parameters], len(predictions) > 0)
+                    CudaLog(
+                        shard, phi, phi_next, top, [p[:, learners] for p in parameters], len(predictions) > 0, first
+                    )
                 )
         size = min(log.size for log in logs)
         status = -1
@@ -294,7 +303,7 @@ class CudaShard:
         self.m, self.M = len(rule.vectors), len(rule.memory)
         self.width = -(-n // ALIGNED) * ALIGNED
         A, _ = rule.form
-        self.pairs = sum(A[r][c] != (1.0 if r == c else 0.0) for r in range(self.m) for c in range(self.m))
+        self.pairs = len(pairs_of(A, len(rule.weights)))
         self.passes = _passes(A)
         self.shares, self.span = self._share_columns()
         slots = self.shares + (self.shares > 1)
@@ -350,6 +359,11 @@ class CudaShard:
             remedy = "Several GPUs can share the learners: devices=[0, 1, …]."
             raise refusal("K", "Learner", wanted, f"{self.K:,}", remedy)
 
+    def start_sequence(self, learners: slice | torch.Tensor) -> None:
+        """What ``cut`` does, of these learners."""
+        self.X[len(self.rule.weights) :, learners] = 0.0
+        self.state.present[: self.M - len(self.rule.lasting), learners] = 0.0
+
     # ------------------------------------------------------------------ kernels
 
     def clear_flag(self) -> None:
@@ -373,9 +387,10 @@ class CudaShard:
         (shape,) = SHAPES[self.dtype]["dual of many" if self.m > 3 else "dual"]
         state, grid = self.state, (-(-self.K // shape["BLOCK"]),)
         products = (self.Z, block.G, block.H, state.pair[at], state.pair[at ^ 1], self.tail, self.last_delta)
-        outcome = (self.flag, block.top, block.out, state.frozen)
+        outcome = (self.flag, block.top, block.out, state.frozen, block.first)
         steps = (block.t0(chunk), block.length(chunk), block.turns, chunk, self.K, self.shares)
-        constants = {"APART": block.apart, "KEEP": block.keep, "ROWS": ROWS, "PRECISION": self._precision, **shape}
+        kind = {"APART": block.apart, "BROKEN": len(block.breaks) > 0, "KEEP": block.keep}
+        constants = {**kind, "ROWS": ROWS, "PRECISION": self._precision, **shape}
         kernels(self.rule, self.dtype).dual[grid](
             *products, *outcome, *block.pointers, *steps, *block.varies, **constants
         )
@@ -531,8 +546,13 @@ class CudaBlock:
         top: torch.Tensor,
         parameters: list[torch.Tensor],
         keep: bool,
+        breaks: Flags,
     ) -> None:
         self.shard, self.begin, self.parameters = shard, begin, parameters
+        #: Where sequences begin, on the host and on the device; empty where none does.
+        self.breaks = breaks
+        # (as wide as other numbers: of a narrow type Triton makes the layout of all that depends on it)
+        self.first = torch.from_numpy(breaks.astype(np.int32)).to(shard.device) if len(breaks) else shard.flag
         self.phi, self.phi_next = phi, phi_next
         self.apart = phi_next is not None
         self.T = len(phi) if self.apart else len(phi) - 1
@@ -613,9 +633,16 @@ class CudaLog:
     """All steps of a run, as blocks."""
 
     def __init__(
-        self, shard: CudaShard, phi: Values, phi_next: Values, top: float, parameters: Sequence[Values], keep: bool
+        self,
+        shard: CudaShard,
+        phi: Values,
+        phi_next: Values,
+        top: float,
+        parameters: Sequence[Values],
+        keep: bool,
+        first: Flags,
     ) -> None:
-        self.shard, self.keep, self.T = shard, keep, len(phi)
+        self.shard, self.keep, self.first, self.T = shard, keep, first, len(phi)
         self.top = torch.tensor(top, dtype=torch.float64, device=shard.device)
         self.apart = not _one_log(phi, phi_next)
         self.phi, self.phi_next = tensor_of(phi), tensor_of(phi_next)
@@ -681,7 +708,10 @@ class CudaLog:
                 in_place = p.device == shard.device and p.is_floating_point()
                 kind = p.dtype if in_place else shard.real if p.shape[1] > 1 else torch.float64
                 parameters.append(self._sent(p[begin:end], kind))
-        return CudaBlock(shard, begin, phi, phi_next, self.top, parameters, self.keep)
+        breaks = self.first[begin:end]
+        return CudaBlock(
+            shard, begin, phi, phi_next, self.top, parameters, self.keep, breaks if breaks.any() else UNBROKEN
+        )
 
     def _sent(self, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """On the device, in that type; from the host through pinned memory, so that the copy is asynchronous."""
@@ -769,6 +799,9 @@ def take_steps(blocks: Sequence[CudaBlock], where: Sequence[slice], chunk: int, 
     """
     leader, K = blocks[0], where[-1].stop
     for t in range(leader.t0(chunk), leader.t0(chunk + 1)):
+        if len(leader.breaks) and leader.breaks[t]:
+            for block in blocks:
+                block.shard.start_sequence(slice(None))
         tries = [_Step(block, t) for block in blocks]
         for step, learners in zip(tries, where, strict=True):
             if not bool(step.fine.all()):
@@ -831,6 +864,8 @@ def stand_still(block: CudaBlock, begin: int, end: int) -> None:
     if begin == end or not shard.state.standing:
         return
     who = shard.state.frozen.nonzero()[:, 0]
+    if block.breaks[begin:end].any():
+        shard.start_sequence(who)
     step = block.step_at(end - 1)
     for batch in _batches(block, len(who)):
         ks = who[batch]

@@ -20,7 +20,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNFIT, ArrayEngine, Arrays, Features, Snapshot, Steps, Watch
+from emphatic.engines.base import UNBROKEN, UNFIT, ArrayEngine, Arrays, Features, Flags, Snapshot, Steps, Watch
 from emphatic.engines.dense import lanes
 from emphatic.engines.reference import ReferenceElementwise
 from emphatic.engines.unrolled import HUGE, ElementwiseFunctions, Functions, unrolled
@@ -52,16 +52,16 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     table, flat = types.Array(f8, 2, "C"), types.Array(f8, 1, "C")
     phi, Phi = (types.Array(real, ndim, "C", readonly=True) for ndim in (1, 2))
     bits = types.Array(getattr(types, f"int{real.bitwidth}"), 2, "C", readonly=True)
-    predictions = types.Array(real, 2, "C")
+    predictions, flags = types.Array(real, 2, "C"), types.Array(flag, 1, "C", readonly=True)
     count = len(rule.parameters)
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), count)
     horde = (X, table, flat, types.Array(i8, 1, "C"), types.Array(flag, 1, "C"))
     signature = {
         "learn": (X, table, phi, phi, *[f8] * count),
-        "run": (X, table, Phi, Phi, parameters, predictions, flat),
-        "run_wide": (X, table, Phi, Phi, bits, bits, flag, parameters, predictions, flat),
+        "run": (X, table, Phi, Phi, flags, parameters, predictions, flat),
+        "run_wide": (X, table, Phi, Phi, bits, bits, flag, flags, parameters, predictions, flat),
         "learn_many": (*horde, phi, phi, parameters, predictions, table),
-        "run_many": (*horde, flag, Phi, Phi, f8, i8, i8, parameters, predictions, cube, table, i8, i8, table),
+        "run_many": (*horde, flag, Phi, Phi, flags, f8, i8, i8, parameters, predictions, cube, table, i8, i8, table),
     }
     return compiled.kernel(module, name, *signature[name])
 
@@ -112,44 +112,64 @@ class Dense(ArrayEngine):
         return _predictor(self)
 
     def run(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         if watch.probe is None or self.n > _PROBED or len(predictions) > len(phi):
-            return super().run(phi, phi_next, top, parameters, predictions, watch)
+            return super().run(phi, phi_next, top, parameters, predictions, watch, first)
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
         if self.K == 1 and len(phi):  # its features may not have been looked over
             top = float(max(np.abs(phi).max(), np.abs(phi_next).max()))
             if not top <= HUGE:
                 return UNFIT
-        return self._run_many(Steps(phi, phi_next, top, parameters, predictions, watch))
+        return self._run_many(Steps(phi, phi_next, top, parameters, predictions, watch, first))
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         assert isinstance(phi, np.ndarray)
         assert isinstance(phi_next, np.ndarray)
-        steps = Steps(phi, phi_next, top, parameters, predictions, watch)
+        steps = Steps(phi, phi_next, top, parameters, predictions, watch, first)
         if self.K > 1:
             return self._run_many(steps)
-        status = 0 if watch.frozen[0] else self._run_one(phi, phi_next, parameters, predictions)
+        status = 0 if watch.frozen[0] else self._run_one(phi, phi_next, parameters, predictions, first)
         if status >= 0 and (watch.freeze or watch.frozen[0]):
             watch.frozen[0] = True
             self._stand_still(np.zeros(1, np.int64), status, len(phi), steps)
             status = -1
         return status
 
-    def _run_one(self, phi: NDArray[Any], phi_next: NDArray[Any], parameters: Arrays, predictions: NDArray[Any]) -> int:
+    def _run_one(
+        self,
+        phi: NDArray[Any],
+        phi_next: NDArray[Any],
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        first: Flags,
+    ) -> int:
         """All steps of one learner; the status."""
         status: int
+        state, outputs = (self.X, self.scalars), (predictions, self.delta)
         if self.n < _WIDE:
-            status = self._compiled("run")(self.X, self.scalars, phi, phi_next, parameters, predictions, self.delta)
+            status = self._compiled("run")(*state, phi, phi_next, first, parameters, *outputs)
             return status
         bits = [rows.view(f"i{rows.itemsize}") for rows in (phi, phi_next)]
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
-        status = self._compiled("run_wide")(
-            self.X, self.scalars, phi, phi_next, *bits, one_log, parameters, predictions, self.delta
-        )
+        status = self._compiled("run_wide")(*state, phi, phi_next, *bits, one_log, first, parameters, *outputs)
         return status
 
     def _run_many(self, steps: Steps) -> int:
@@ -175,6 +195,7 @@ class Dense(ArrayEngine):
                 assert run_lanes is not None
                 end = status // self.K
                 self._step_by_step(run_lanes(moving, t0, end), t0, end, steps)
+                self._start_sequence(moving, end, end + 1, steps.first)
             if status != -1:
                 return status
             if watch.frozen[unsure].any():
@@ -183,18 +204,19 @@ class Dense(ArrayEngine):
 
     def _step_by_step(self, learners: NDArray[np.int64], t0: int, t1: int, steps: Steps) -> int:
         """Steps t0 … t1 − 1 of these learners; the status."""
-        phi, phi_next, top, parameters, predictions, watch = steps
+        phi, phi_next, top, parameters, predictions, watch, first = steps
         horde = (self.X, self.scalars, self.delta, learners, watch.frozen, watch.freeze)
         goal = np.empty((0, 0, 0)) if watch.probe is None else watch.probe.R
         errors = (goal, watch.errors, watch.every, watch.first)
         status: int = self._compiled("run_many")(
-            *horde, phi, phi_next, top, t0, t1, parameters, predictions, *errors, self._work
+            *horde, phi, phi_next, first, top, t0, t1, parameters, predictions, *errors, self._work
         )
         return status
 
     def _stand_still(self, ks: NDArray[np.int64], t0: int, t1: int, steps: Steps) -> None:
-        """What frozen learners predict at steps t0 … t1 − 1, and their last δ."""
-        phi, phi_next, _, parameters, predictions, _ = steps
+        """What frozen learners predict at steps t0 … t1 − 1, and their last δ; their traces end with a sequence."""
+        phi, phi_next, _, parameters, predictions, _, first = steps
+        self._start_sequence(ks, t0, t1, first)
         theta = self.X[0, ks]
         with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
             if len(predictions):
@@ -202,6 +224,12 @@ class Dense(ArrayEngine):
             if t1 > t0:
                 v, v_next = theta @ phi[t1 - 1], theta @ phi_next[t1 - 1]
                 self.delta[ks] = parameters[5][t1 - 1, ks] + parameters[4][t1 - 1, ks] * v_next - v
+
+    def _start_sequence(self, ks: NDArray[np.int64], t0: int, t1: int, first: Flags) -> None:
+        """``cut`` of these learners, if a sequence begins at one of steps t0 … t1 − 1."""
+        if first[t0:t1].any():
+            self.X[len(self.rule.weights) :, ks] = 0.0
+            self.scalars[ks, : self.forgotten] = 0.0
 
     @property
     def nbytes(self) -> int:
@@ -250,6 +278,7 @@ class DenseElementwise(ReferenceElementwise):
     """X moved component by component, all of it each step."""
 
     name = "dense"
+    starts_sequences = False
 
     def __init__(self, rule: ElementwiseRule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
@@ -268,7 +297,14 @@ class DenseElementwise(ReferenceElementwise):
         return _predictor(self)
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         state = (self.X, self._before, self.scalars, self._scalars_before, self.delta)
         status: int = self._compiled("run_many")(

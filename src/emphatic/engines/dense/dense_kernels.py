@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emphatic.engines.rule_functions import (
-        COUNTER, HUGE, LIMIT, add_common, add_lengths, add_own, add_products, all_within, bounds, decide, is_acceptable,
-        is_finite, is_small, keep, kept, larger, load, magnitudes, move, no_common, no_lengths, no_own, no_products,
-        read, real, rounded, split_common, split_lengths, split_own, split_products, step_at, store, update, write,
-        zeros,
+        COUNTER, FORGOTTEN, HUGE, LIMIT, VECTORS, WEIGHTS, add_common, add_lengths, add_own, add_products, all_within,
+        bounds, decide, is_acceptable, is_finite, is_small, keep, kept, larger, load, magnitudes, move, no_common,
+        no_lengths, no_own, no_products, read, real, rounded, split_common, split_lengths, split_own, split_products,
+        step_at, store, update, write, zeros,
     )  # fmt: skip
     from emphatic.rules import Scalars
 
@@ -47,6 +47,16 @@ def try_step(X: Array, k: int, c: Scalars, phi: Array, phi_next: Array) -> tuple
             fine = False
         size = larger(size, size_i)
     return fine, size
+
+
+@inner
+def start_sequence(X: Array, scalars: Floats, k: int) -> None:
+    """The traces of learner k and what it remembers, except what persists, become 0."""
+    for r in range(WEIGHTS, VECTORS):
+        for i in range(X.shape[2]):
+            X[r, k, i] = real(0)
+    for i in range(FORGOTTEN):
+        scalars[k, i] = 0.0
 
 
 @small
@@ -85,23 +95,31 @@ def learn_step(X: Array, scalars: Floats, phi: Array, phi_next: Array, step: Sca
 
 
 def run(
-    X: Array, scalars: Floats, Phi: Array, Phi_next: Array, parameters: Parameters, predictions: Array,
+    X: Array, scalars: Floats, Phi: Array, Phi_next: Array, first: Flags, parameters: Parameters, predictions: Array,
     last_delta: Floats,
 ) -> int:  # fmt: skip
     """T steps of one learner; −1, or t where it would diverge at step t.
 
     One pass over memory per step: the update, and the next step's products. The lengths of φ and φ' bound their
-    components; if a component is not finite, neither is δ.
+    components; if a component is not finite, neither is δ. The first products of a sequence are summed on their own, as
+    those of a run are: in the order that a run which begins there has.
     """
     n, T = X.shape[2], Phi.shape[0]
-    keeps = predictions.shape[0] > 0
+    keeps, is_broken = predictions.shape[0] > 0, first.shape[0] > 0
     status = -1
     delta = 0.0
     memory, size = load(scalars, 0)
     sums = no_lengths()
-    for i in range(n if T > 0 else 0):
-        sums = add_lengths(sums, read(X, 0, i), Phi[0, i], Phi_next[0, i])
     for t in range(T):
+        begins = is_broken and first[t]
+        if begins:
+            store(scalars, 0, memory, size)
+            start_sequence(X, scalars, 0)
+            memory, size = load(scalars, 0)
+        if t == 0 or begins:
+            sums = no_lengths()
+            for i in range(n):
+                sums = add_lengths(sums, read(X, 0, i), Phi[t, i], Phi_next[t, i])
         x, x_next, g = split_lengths(sums)
         delta, c64, memory_next = decide(step_at(parameters, t, 0), memory, x, x_next, g)
         size_next = bounds(c64, size, 1.0 + g[0], 1.0 + g[2])
@@ -145,7 +163,7 @@ def largest_bits(bits: Array, bits_next: Array, begin: int, end: int, one_log: b
 
 
 def run_wide(
-    X: Array, scalars: Floats, Phi: Array, Phi_next: Array, bits: Array, bits_next: Array, one_log: bool,
+    X: Array, scalars: Floats, Phi: Array, Phi_next: Array, bits: Array, bits_next: Array, one_log: bool, first: Flags,
     parameters: Parameters, predictions: Array, last_delta: Floats,
 ) -> int:  # fmt: skip
     """``run`` for many features; UNFIT if one of them is not finite.
@@ -154,7 +172,7 @@ def run_wide(
     the products would.
     """
     n, T = X.shape[2], Phi.shape[0]
-    keeps = predictions.shape[0] > 0
+    keeps, is_broken = predictions.shape[0] > 0, first.shape[0] > 0
     status, seen, top = -1, 0, 0.0
     delta = 0.0
     memory, size = load(scalars, 0)
@@ -168,9 +186,15 @@ def run_wide(
             if not top <= LIMIT:
                 status = UNFIT
                 break
-        if t == 0:
+        begins = is_broken and first[t]
+        if begins:
+            store(scalars, 0, memory, size)
+            start_sequence(X, scalars, 0)
+            memory, size = load(scalars, 0)
+        if t == 0 or begins:
+            sums = no_products()
             for i in range(n):
-                sums = add_products(sums, read(X, 0, i), Phi[0, i], Phi_next[0, i])
+                sums = add_products(sums, read(X, 0, i), Phi[t, i], Phi_next[t, i])
         x, x_next, g = split_products(sums)
         delta, c64, memory_next = decide(step_at(parameters, t, 0), memory, x, x_next, g)
         size_next = bounds(c64, size, top, top)
@@ -263,15 +287,19 @@ def step_learners(
 
 def run_many(
     X: Array, scalars: Floats, last_delta: Floats, learners: Integers, frozen: Flags, freeze: bool, Phi: Array,
-    Phi_next: Array, top: float, t0: int, t1: int, parameters: Parameters, predictions: Array, goal: Floats,
-    errors: Floats, every: int, begin: int, work: Floats,
+    Phi_next: Array, first: Flags, top: float, t0: int, t1: int, parameters: Parameters, predictions: Array,
+    goal: Floats, errors: Floats, every: int, begin: int, work: Floats,
 ) -> int:  # fmt: skip
     """Steps t0 … t1 − 1 of these learners; −1, or t·K + k if learner k would diverge at step t and must not freeze.
 
     Before step ``begin`` and every ``every``-th after it the learners' errors are recorded, if there is a goal, or one
     for each learner.
     """
+    is_broken = first.shape[0] > 0
     for t in range(t0, t1):
+        if is_broken and first[t]:
+            for k in learners:
+                start_sequence(X, scalars, k)
         if goal.shape[0] > 0 and t >= begin and (t - begin) % every == 0:
             for k in learners:
                 errors[(t - begin) // every, k] = value_error(goal[min(k, goal.shape[0] - 1)], X[0, k])

@@ -42,10 +42,11 @@ def kernel(rule: Rule, dtype: str, n: int, probed: bool, interpreted: bool) -> A
     text = compiled.compose(functions_for(rule, dtype, n, probed=probed), "dense.lanes_kernels")
     module = compiled.module(f"lanes_{rule.name}_{dtype}_{n}{'_probed' * probed}", text)
     table, ids = types.Array(f8, 2, "C"), types.Array(i8, 1, "C")
+    flags = types.Array(types.boolean, 1, "C", readonly=True)
     Phi = types.Array(real, 2, "C", readonly=True)
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), len(rule.parameters))
     learners = (types.Array(real, 3, "C"), table, types.Array(f8, 1, "C"), ids, ids)
-    steps = (Phi, Phi, f8, i8, i8, parameters, types.Array(real, 2, "C"))
+    steps = (Phi, Phi, flags, f8, i8, i8, parameters, types.Array(real, 2, "C"))
     return compiled.kernel(module, "run_lanes", *learners, *steps, table, table, i8, i8)
 
 
@@ -57,7 +58,7 @@ def stepper(
     The state is X, the scalars and the last step's δ.
     """
     X = state[0]
-    phi, phi_next, top, parameters, predictions, watch = steps
+    phi, phi_next, top, parameters, predictions, watch, first = steps
     _, K, n = X.shape
     run_lanes = kernel(rule, X.dtype.name, n, watch.probe is not None, compiled.interpreted())
     failed, varying, goal = np.empty(K, np.int64), tuple(_once(p) for p in parameters), np.zeros((n + 1, n + 1))
@@ -66,7 +67,7 @@ def stepper(
     probe = goal, watch.errors, watch.every, watch.first
 
     def run(learners: NDArray[np.int64], t0: int, t1: int) -> NDArray[np.int64]:
-        count = run_lanes(*state, learners, failed, phi, phi_next, top, t0, t1, varying, predictions, *probe)
+        count = run_lanes(*state, learners, failed, phi, phi_next, first, top, t0, t1, varying, predictions, *probe)
         return failed[:count]
 
     return run

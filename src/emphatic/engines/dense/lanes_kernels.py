@@ -19,12 +19,13 @@ if TYPE_CHECKING:
         lane_error, lane_products, lane_state, lane_step, lane_vectors, move_lane, set_state, spread_all,
     )  # fmt: skip
     from emphatic.engines.rule_functions import (
-        COUNTER, LIMIT, MEMORY, VECTORS, bounds, decide, is_finite, is_small, rounded,
+        COUNTER, FORGOTTEN, LIMIT, MEMORY, VECTORS, WEIGHTS, bounds, decide, is_finite, is_small, real, rounded,
     )  # fmt: skip
 
     Array = NDArray[Any]
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 
 @small
@@ -46,20 +47,20 @@ def spread(S: Floats, at: int, values: Floats, t: int, t0: int, learners: Intege
 
 def run_lanes(
     X: Array, scalars: Floats, last_delta: Floats, learners: Integers, failed: Integers, Phi: Array, Phi_next: Array,
-    top: float, t0: int, t1: int, parameters: tuple[Floats, ...], predictions: Array, goal: Floats, errors: Floats,
-    every: int, begin: int,
+    first: Flags, top: float, t0: int, t1: int, parameters: tuple[Floats, ...], predictions: Array, goal: Floats,
+    errors: Floats, every: int, begin: int,
 ) -> int:  # fmt: skip
     """Steps t0 … t1 − 1 of these learners, in ascending order; returns how many may diverge.
 
     These are in ``failed``, and have not moved. A lane whose numbers leave the range does not affect the others. Before
     step ``begin`` and every ``every``-th after it errors are recorded.
     """
-    keeps = predictions.shape[0] > 0
+    keeps, is_broken = predictions.shape[0] > 0, first.shape[0] > 0
     count = 0
     u = goal_of(goal)
     Z, S = np.empty(VECTORS * FEATURES * LANES, X.dtype), np.empty(SLOTS * LANES)
-    for first in range(0, learners.shape[0], LANES):
-        who = learners[first : first + LANES]
+    for left in range(0, learners.shape[0], LANES):
+        who = learners[left : left + LANES]
         lanes = who.shape[0]
         in_a_row = who[lanes - 1] - who[0] == lanes - 1
         for k in range(lanes):
@@ -70,6 +71,13 @@ def run_lanes(
             for i in range(MEMORY + VECTORS):
                 S[AT_MEMORY + i * LANES + k] = scalars[who[k], i]
         for t in range(t0, t1):
+            if is_broken and first[t]:
+                for i in range(FORGOTTEN):
+                    for k in range(lanes):
+                        S[AT_MEMORY + i * LANES + k] = 0.0
+                for i in range(WEIGHTS * FEATURES, VECTORS * FEATURES):
+                    for k in range(lanes):
+                        Z[i * LANES + k] = real(0)
             spread_all(S, parameters, t, t0, who)
             p, q = components(Phi, t), components(Phi_next, t)
             if PROBED and t >= begin and (t - begin) % every == 0:

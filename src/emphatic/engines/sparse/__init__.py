@@ -13,6 +13,7 @@ A column's values and stamps lie side by side in memory. For θ and e that is 20
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, Watch
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
@@ -55,13 +56,14 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     flat, scalars = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
     state = (types.Array(column, 1, "C"), flat, types.Array(i8, 1, "C"), types.Array(f8, 3, "C"))
     index, value = types.Array(i8, 1, "C", readonly=True), types.Array(f8, 1, "A", readonly=True)
-    rows = (index, index, value)
+    rows, flags = (index, index, value), types.Array(types.boolean, 1, "C", readonly=True)
     count = len(rule.parameters)
     parameters = compiled.several(types.Array(f8, 2, "A", readonly=True), count)
     signature = {
         "learn": (*state, scalars, index, value, index, value, *[f8] * count),
-        "run": (*state, scalars, *rows, *rows, parameters, types.Array(getattr(types, dtype), 2, "C"), flat),
+        "run": (*state, scalars, *rows, *rows, flags, parameters, types.Array(getattr(types, dtype), 2, "C"), flat),
         "settle_all": state,
+        "forget_all": state,
         "predict_one": (*state, index, value),
         "predict_rows": (*state, *(types.Array(kind, 2, "A", readonly=True) for kind in (i8, f8)), flat),
         "predict": (*state, *rows, scalars),
@@ -129,7 +131,14 @@ class Sparse(Engine):
         return predict
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)
@@ -137,13 +146,17 @@ class Sparse(Engine):
         status: int
         if not watch.frozen[0]:
             rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-            status = self._compiled("run")(*self._state, self.scalars, *rows, parameters, predictions, self.delta)
+            log = (*rows, first, parameters)
+            status = self._compiled("run")(*self._state, self.scalars, *log, predictions, self.delta)
             if status == -1 or not watch.freeze:
                 return status
             t, watch.frozen[0] = status, True
         with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
-            if len(predictions):
-                predictions[t:T] = self.predict(phi.block(t, T))
+            for begin, end in itertools.pairwise([t, *(t + np.flatnonzero(first[t:])).tolist(), T]):
+                if len(first) and first[begin]:
+                    self.cut()
+                if len(predictions):
+                    predictions[begin:end] = self.predict(phi.block(begin, end))
             if T:
                 v, v_next = (self.predict(features.block(T - 1, T))[0] for features in (phi, phi_next))
                 self.delta[:] = parameters[5][T - 1] + parameters[4][T - 1] * v_next - v
@@ -179,9 +192,7 @@ class Sparse(Engine):
         return predictions
 
     def clear_traces(self) -> None:
-        self._settle()
-        for j in self._layout.traces:
-            self._columns[f"H{j}"] = 0.0
+        self._compiled("forget_all")(*self._state)
 
     def like(self, K: int) -> Engine:
         if K == 1:

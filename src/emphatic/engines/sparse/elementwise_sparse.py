@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, Watch
 from emphatic.engines.sparse import STAMP, Layout, Lazy, column_type, functions_for, hold
 from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
@@ -118,6 +118,7 @@ class SparseElementwise(Engine):
 
     name = "sparse"
     takes_rows = True
+    starts_sequences = False
     rule: ElementwiseRule
 
     def __init__(self, rule: ElementwiseRule, n: int, K: int, dtype: str) -> None:
@@ -179,7 +180,14 @@ class SparseElementwise(Engine):
         return learn
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emphatic.engines.rule_functions import (
-        COUNTER, HUGE, LIMIT, TRACES, VECTORS, WEIGHTS, all_within, bounds, decide, is_acceptable, is_finite, is_small,
-        larger, load, magnitudes, step_at, store, update_plain, zeros,
+        COUNTER, FORGOTTEN, HUGE, LIMIT, TRACES, VECTORS, WEIGHTS, all_within, bounds, decide, is_acceptable, is_finite,
+        is_small, larger, load, magnitudes, step_at, store, update_plain, zeros,
     )  # fmt: skip
     from emphatic.engines.sparse import (
         HIGH, LOW, NEAR_THE_END, PEAKS, PERIOD, SHRUNK, add_held, add_phi, add_phi_next, advance, at_least_one, combine,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Columns = NDArray[np.void]
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 #: What an epoch's columns keep of a trace counts as 0 below this.
 DEAD = 1e-100
@@ -87,6 +88,17 @@ def close_epoch(scale: Floats, epoch: Integers, table: Floats, trace: int) -> No
     epoch[2 * trace + 1] = live
     scale[WEIGHTS + trace] = 1.0
     scale[PEAKS + trace] = 1.0
+
+
+@inner
+def forget(columns: Columns, scale: Floats, epoch: Integers, table: Floats) -> None:
+    """Every trace becomes 0: its epoch is closed with nothing left of it, and what weights owe stays in the table."""
+    for trace in range(TRACES):
+        scale[WEIGHTS + trace] = 0.0
+        if epoch[2 * trace] + 1 < table.shape[1]:
+            close_epoch(scale, epoch, table, trace)
+        else:
+            settle(columns, scale, epoch, table)
 
 
 @small
@@ -244,12 +256,16 @@ def learn_step(
 
 def run(
     columns: Columns, scale: Floats, epoch: Integers, table: Floats, scalars: Floats, start: Integers, index: Integers,
-    value: Floats, start_next: Integers, index_next: Integers, value_next: Floats, parameters: tuple[Floats, ...],
-    predictions: NDArray[Any], last_delta: Floats,
+    value: Floats, start_next: Integers, index_next: Integers, value_next: Floats, first: Flags,
+    parameters: tuple[Floats, ...], predictions: NDArray[Any], last_delta: Floats,
 ) -> int:  # fmt: skip
     """T steps; −1, or t where the learner would diverge at step t."""
-    keeps = predictions.shape[0] > 0
+    keeps, is_broken = predictions.shape[0] > 0, first.shape[0] > 0
     for t in range(start.shape[0] - 1):
+        if is_broken and first[t]:
+            forget(columns, scale, epoch, table)
+            for i in range(FORGOTTEN):
+                scalars[0, i] = 0.0
         delta, v = take_step(
             columns, scale, epoch, table, scalars, step_at(parameters, t, 0), index, value, start[t], start[t + 1],
             index_next, value_next, start_next[t], start_next[t + 1],
@@ -265,6 +281,11 @@ def run(
 def settle_all(columns: Columns, scale: Floats, epoch: Integers, table: Floats) -> None:
     """``settle``, as a function of its own."""
     settle(columns, scale, epoch, table)
+
+
+def forget_all(columns: Columns, scale: Floats, epoch: Integers, table: Floats) -> None:
+    """``forget``, as a function of its own."""
+    forget(columns, scale, epoch, table)
 
 
 @inner

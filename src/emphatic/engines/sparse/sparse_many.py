@@ -20,7 +20,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Arrays, Engine, Features, Row, Rows, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, Watch
 from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, choose_bounds, hold
 from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
@@ -52,11 +52,12 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     draws = (array(real, 1), array(real, 1))
     scratch = (array(f8, 2), array(f8, 2), array(i4, 1), *draws, array(real, 2), array(i4, 1), array(i4, 2))
     parameters = compiled.several(array(f8, 2, "A", readonly=True), len(rule.parameters))
-    inputs = (array(flag, 1), flag, *rows, *rows, f8, flag, parameters, array(real, 2))
+    inputs = (array(flag, 1), flag, *rows, *rows, array(flag, 1, readonly=True), f8, flag, parameters, array(real, 2))
     signature = {
         "run": (*state, *log, *learners, *phi, *phi, *scratch, *inputs),
         "predict": (*state, *phi, *rows, array(f8, 2)),
         "settle_some": (*state, i8, i8),
+        "forget_all": (*state, *log, *scratch[2:3], *scratch[5:]),
     }
     return compiled.kernel(module, name, *signature[name])
 
@@ -116,23 +117,40 @@ class SparseMany(Engine):
         if name == "run":
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
             state += (*self._phi, *self._phi_next, *self._scratch)
+        elif name == "forget_all":
+            state += (self._marks, self._log, self._clock, *self._scratch[2:3], *self._scratch[5:])
         return functools.partial(entry, *state)
 
     def run(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         if watch.probe is None:
-            return self.take(phi, phi_next, top, parameters, predictions, watch)
-        return super().run(phi, phi_next, top, parameters, predictions, watch)
+            return self.take(phi, phi_next, top, parameters, predictions, watch, first)
+        return super().run(phi, phi_next, top, parameters, predictions, watch, first)
 
     def take(
-        self, phi: Features, phi_next: Features, top: float, parameters: Arrays, predictions: NDArray[Any], watch: Watch
+        self,
+        phi: Features,
+        phi_next: Features,
+        top: float,
+        parameters: Arrays,
+        predictions: NDArray[Any],
+        watch: Watch,
+        first: Flags = UNBROKEN,
     ) -> int:
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)
-        self._make_time(len(phi))
+        self._make_time(len(phi) + len(first))
         rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-        status: int = self._compiled("run")(watch.frozen, watch.freeze, *rows, top, True, parameters, predictions)
+        log = (*rows, first, top, True, parameters)
+        status: int = self._compiled("run")(watch.frozen, watch.freeze, *log, predictions)
         return status
 
     def stepper(self, single: bool) -> Any:
@@ -144,7 +162,7 @@ class SparseMany(Engine):
             index, index_next = phi.indices, phi_next.indices
             start[1], start_next[1] = len(index), len(index_next)
             rows = (start, index, phi.values, start_next, index_next, phi_next.values)
-            status = run(frozen, False, *rows, 0.0, False, parameters, none)
+            status = run(frozen, False, *rows, UNBROKEN, 0.0, False, parameters, none)
             return self.delta.copy() if status == -1 else None
 
         return step
@@ -214,11 +232,7 @@ class SparseMany(Engine):
 
     def clear_traces(self) -> None:
         self._make_time(1)
-        self._compiled("settle_some")(0, self.K)
-        self._clock[0] += 1
-        c = self._fields()
-        c["since"][:] = c["mark"][:] = self._clock[0]
-        c["left"][:] = 1.0
+        self._compiled("forget_all")()
 
     def select(self, ks: NDArray[np.int64]) -> SparseMany:
         selection = SparseMany(self.rule, self.n, len(ks), self.dtype)
@@ -289,7 +303,7 @@ class SparseMany(Engine):
 #
 # Rows of ``scale``, each (K,): C_rr of every vector; C_rj of every weight and trace; of every trace, the largest |C_jj|
 # since it was closed; and what is left of the traces of columns last touched before its mark. Rows of ``form``: A_rr
-# and A_rj likewise; then B of every vector for φ, and of every weight for φ'.
+# and A_rj likewise; then B of every vector for φ, and for φ'.
 
 #: Beyond this bound on |X| steps are taken on plain columns.
 NEAR_THE_END: float
@@ -299,7 +313,7 @@ PEAK: int
 LEFT: int
 PHI: int
 PHI_NEXT: int
-#: How many weights take φ', those before them included; and whether any weight scales itself.
+#: How many vectors take φ', those before them included, or all if a trace does; and whether any weight scales itself.
 NEXT: int
 OWN_SCALES: bool
 
@@ -315,9 +329,10 @@ def rows_of(rule: Rule) -> dict[str, int]:
     """The first rows by name, and how many there are of ``scale`` and of ``form``."""
     u = unrolled(rule)
     pairs = u.m + u.w * len(u.traces)
-    sizes = {"SCALE": pairs + 2 * len(u.traces), "FORM": pairs + u.m + u.w}
+    sizes = {"SCALE": pairs + 2 * len(u.traces), "FORM": pairs + 2 * u.m}
     names = {"TAKE": u.m, "PEAK": pairs, "LEFT": pairs + len(u.traces), "PHI": pairs, "PHI_NEXT": pairs + u.m}
-    return names | sizes | {"NEXT": max(u.takes_next, default=-1) + 1}
+    count = max(u.takes_next, default=-1) + 1
+    return names | sizes | {"NEXT": u.m if count > u.w else count}
 
 
 def functions_for(rule: Rule, dtype: str) -> Functions:

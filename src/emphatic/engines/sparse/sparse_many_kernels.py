@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emphatic.engines.rule_functions import (
-        COUNTER, LIMIT, MEMORY, TRACES, VECTORS, WEIGHTS, bounds, decide, is_acceptable, is_finite, is_small, load,
-        real, step_at, store,
+        COUNTER, FORGOTTEN, LIMIT, MEMORY, TRACES, VECTORS, WEIGHTS, bounds, decide, is_acceptable, is_finite, is_small,
+        load, real, step_at, store,
     )  # fmt: skip
     from emphatic.engines.sparse.sparse_many import (
         HIGH, LEFT, LOW, NEAR_THE_END, NEXT, OWN_SCALES, PEAK, PHI, PHI_NEXT, SHRUNK, TAKE, feeds, products, put_form,
@@ -262,6 +262,20 @@ def fold(
 
 
 @inner
+def forget(
+    H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers, closing: Times,
+    shares: Array, later: Times, spans: Times,
+) -> None:  # fmt: skip
+    """Every trace becomes 0, as after a step with ρ = 0: what weights owe is paid to the columns touched since."""
+    clock[0] += 1  # later than any column was touched
+    for j in range(TRACES):
+        for k in range(scale.shape[1]):
+            scale[WEIGHTS + j, k] = 0.0
+        if close(scale, since, marks, later, shares, spans, closing, j, np.int32(clock[0])):
+            fold(H, since, places, log, clock, later, shares, spans, j)
+
+
+@inner
 def merge(spans: Times, K: int) -> int:
     """Merge neighbouring blocks of learners that must go back equally far; returns how many there are then."""
     count = 0
@@ -283,7 +297,8 @@ def run(
     last_delta: Floats, active: Times, phi: Floats, x: Floats, active_next: Times, phi_next: Floats, x_next: Floats,
     form: Floats, after: Floats, verdict: Times, draws: Array, draws_next: Array, shares: Array, later: Times,
     spans: Times, frozen: Flags, freeze: bool, start: Integers, index: Integers, value: Floats, start_next: Integers,
-    index_next: Integers, value_next: Floats, top: float, checked: bool, parameters: Parameters, predictions: Array,
+    index_next: Integers, value_next: Floats, first: Flags, top: float, checked: bool, parameters: Parameters,
+    predictions: Array,
 ) -> int:  # fmt: skip
     """T steps of all learners; −1, or t·K + k if learner k would diverge at step t and must not freeze.
 
@@ -294,7 +309,13 @@ def run(
     n, K, T = H.shape[0], scale.shape[1], start.shape[0] - 1
     if not checked and not (fits(index, value, n) and fits(index_next, value_next, n)):
         return REFUSED
+    is_broken = first.shape[0] > 0
     for t in range(T):
+        if is_broken and first[t]:
+            forget(H, scale, since, places, marks, log, clock, verdict, shares, later, spans)
+            for k in range(K):
+                for i in range(FORGOTTEN):
+                    scalars[k, i] = 0.0
         count = gather(index, value, start[t], start[t + 1], active, phi)
         count_next = gather(index_next, value_next, start_next[t], start_next[t + 1], active_next, phi_next)
         look(H, scale, since, places, active, count, phi, x)
@@ -316,7 +337,9 @@ def run(
                     fold(H, since, places, log, clock, later, shares, spans, j)
             draw(scale, form, draws, draws_next)
             add(H, since, places, log, clock, draws, active, count, phi)
-            if NEXT > 0:
+            if NEXT > WEIGHTS:  # a trace takes φ', and must be touched
+                add(H, since, places, log, clock, draws_next, active_next, count_next, phi_next)
+            elif NEXT > 0:
                 add_next(H, draws_next, active_next, count_next, phi_next)
         clear(active, count, phi)
         clear(active_next, count_next, phi_next)
@@ -447,8 +470,9 @@ def stand_still(form: Floats, k: int) -> None:
 def component(X: Array, form: Floats, r: int, k: int, K: int, p: float, q: float) -> float:
     """A X + B [p; q] in row r, of learner k."""
     z = form[r, k] * X[r * K + k] + form[PHI + r, k] * p
-    if r < WEIGHTS:
+    if r < WEIGHTS or r < NEXT:
         z += form[PHI_NEXT + r, k] * q
+    if r < WEIGHTS:
         for j in range(TRACES):
             z += form[TAKE + r * TRACES + j, k] * X[(WEIGHTS + j) * K + k]
     return float(z)
@@ -545,3 +569,11 @@ def predict(
 def settle_some(H: Array, scale: Floats, since: Times, places: Times, first: int, last: int) -> None:
     """C ← 1 for learners first … last−1."""
     settle(H, scale, since, places, first, last)
+
+
+def forget_all(
+    H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers, closing: Times,
+    shares: Array, later: Times, spans: Times,
+) -> None:  # fmt: skip
+    """``forget``, as a function of its own."""
+    forget(H, scale, since, places, marks, log, clock, closing, shares, later, spans)
