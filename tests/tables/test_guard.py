@@ -95,6 +95,14 @@ def test_codes_in_the_warm_up_and_in_a_signal_that_does_not_vary() -> None:
     assert (judged(constant)[1] == np.where(constant == 65535.0, MISSING, READ)).all()
 
 
+def test_a_code_stays_one_when_readings_come_nearer() -> None:
+    x = 300.0 * (noise(15) - 20.0) + 2500.0
+    places = np.arange(100, T, 50)
+    x[1510:1910:50] = 900.0 - 90.0 * np.arange(8)  # low readings, each further than the one before
+    x[places] = -999.0
+    assert (judged(x)[1][places] == MISSING).all()
+
+
 @pytest.mark.parametrize("level", [0.0, 77.0])
 @pytest.mark.parametrize("rows", [1, 10, 14])
 def test_a_constant_stretch_of_less_than_15_rows_is_missing_after_its_first_row(level: float, rows: int) -> None:

@@ -47,7 +47,7 @@ class ReadingGuard:
     >>> guard = ReadingGuard(1).warm_up(np.sin(np.arange(500.0))[:, None])
     >>> guarded, verdicts = guard.judge(np.array([[0.5], [1000.0], [0.6], [-999.0], [0.7], [1000.0]]))
     >>> np.round(guarded[:, 0], 1).tolist(), verdicts[:, 0].tolist()
-    ([0.5, 2.1, 0.6, nan, 0.7, nan], [0, 1, 0, 2, 0, 2])
+    ([0.5, 0.5, 0.6, nan, 0.7, nan], [0, 1, 0, 2, 0, 2])
     >>> guard.pulled_in.tolist(), guard.missing.tolist()
     ([1], [2])
     """

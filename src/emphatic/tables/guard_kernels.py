@@ -170,9 +170,20 @@ def lies_apart(s: Floats, v: float) -> bool:
 
 
 @register_jitable
+def remember(s: Floats, v: float) -> None:
+    """Remember a far reading, in the place of the oldest."""
+    if not is_among(s, MEMORY, REMEMBERED, v):
+        s[MEMORY + int(s[PLACE])] = v
+        s[PLACE] = (s[PLACE] + 1.0) % REMEMBERED
+
+
+@register_jitable
 def judge(s: Floats, v: float) -> tuple[int, float]:
     """What becomes of a reading, and the number to learn from."""
-    if s[SEEN] > 0.0 and lies_apart(s, v) and is_code(v):
+    # (a code that lay apart once is one for good, wherever readings go that are not beyond it)
+    is_outside = s[SEEN] > 0.0 and not s[LOW] <= v <= s[HIGH]
+    if is_outside and is_code(v) and (lies_apart(s, v) or is_among(s, MEMORY, REMEMBERED, v)):
+        remember(s, v)
         return MISSING, np.nan
     # (the ends may have been moved beyond what they kept out in the row before)
     repeats = s[RUN] != 0.0 and v == s[LATEST] and not s[LOW] <= v <= s[HIGH]
@@ -202,9 +213,7 @@ def judge(s: Floats, v: float) -> tuple[int, float]:
         y = min(v, s[HIGH] + step) if side > 0.0 else max(v, s[LOW] - step)
         let_through(s, y)
         return (READ if y == v else PULLED_IN), y
-    if not known:
-        s[MEMORY + int(s[PLACE])] = v
-        s[PLACE] = (s[PLACE] + 1.0) % REMEMBERED
+    remember(s, v)
     edge = s[HIGH] if side > 0.0 else s[LOW]
     if run == 1.0 and s[PULLED] > 0.0:
         widen(s, edge + side * WIDENING * reach)
