@@ -104,8 +104,8 @@ def mean_intervals(values: ArrayLike) -> tuple[Array, Array]:
 
     Percentile-t (Efron & Tibshirani 1993, section 12.5): the distribution of the studentised mean is taken from
     resamples of the row, not from Student, so that skewed errors have the longer end that they need. Each end is at
-    least as far from the mean as that of Student's t. Rows of fewer than five values have Student's t alone. The standard
-    error of a resample counts as a fifth of that of the row at least.
+    least as far from the mean as that of Student's t. Rows of fewer than five values have Student's t alone. The
+    standard error of a resample counts as a fifth of that of the row at least.
 
     >>> low, high = mean_intervals([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
     >>> low.round(2).tolist(), high.round(2).tolist()
