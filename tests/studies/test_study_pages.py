@@ -180,6 +180,7 @@ def test_the_best_over_a_parameter_comes_first() -> None:
     best = plot["views"]["best"][0]
     np.testing.assert_allclose(numbers(page, best["lines"][0]["y"])[:4], [0.6, 0.3, 0.15, 0.4], rtol=1e-6)
     assert best["lines"][0]["notes"][2] == "± 0.01 · eta = 1"
+    assert np.isfinite(numbers(page, best["lines"][0]["low"])[:4]).all()
     assert numbers(page, best["marks"][0]["x"]) == [2.0**-4]
     assert "Best over eta" in page
     assert [key for key in plot["x"] if plot["x"][key] == "log2"] == ["scale"]

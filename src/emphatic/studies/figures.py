@@ -403,7 +403,7 @@ def _band(line: Row, means: Sequence[Any], width: float) -> tuple[list[float] | 
 
     They are ``low`` and ``high`` of the line, or ``width`` of its standard errors where it has none of these.
     """
-    if line.get("low") is not None:
+    if line.get("low") is not None and any(map(known, line["low"])):
         low, high = (_not_known(line[name]) for name in ("low", "high"))
     elif line.get("se") is not None:
         halves = [width * s if known(s) else math.nan for s in line["se"]]
