@@ -11,6 +11,7 @@ from benchmarks.limits import Limits
 from benchmarks.measure import Gate
 from benchmarks.memory import Bytes
 from benchmarks.report import Row
+from benchmarks.sequences import Breaks
 from benchmarks.sparse import Growth, LearnActive, RunSparse
 from benchmarks.streams import Sparse
 
@@ -38,6 +39,7 @@ def cases(quick: bool) -> Sequence[Case]:
         *(RunDense(n, T, at_least={100: 60, 1_000: 10}.get(n)) for n, T in lengths.items()),
         RunSparse(million, 100_000 // short, quick),
         LearnActive(million, 20_000 // short, quick),
+        Breaks("dense", 100, None, 5_000 // short),
         Bytes(million),
         *(RunLength(100, T) for T in ((20, 200) if quick else (100, 1_000, 10_000, 100_000))),
         *(Growth("n", Sparse(n, 20_000 // short, 32, 0.9)) for n in sizes),

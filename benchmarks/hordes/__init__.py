@@ -18,6 +18,7 @@ from benchmarks.hordes.runs import Rate, RunHorde
 from benchmarks.hordes.streams import EVERYTHING, SWEEP, Horde
 from benchmarks.measure import Gate
 from benchmarks.report import Row
+from benchmarks.sequences import Breaks
 
 
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
@@ -38,6 +39,7 @@ def cases(quick: bool) -> Sequence[Case]:
         RunHorde(Horde(6, 1_000, steps, varies=SWEEP), at_least=10),
         RunHorde(Horde(6, 1_000, steps, varies=EVERYTHING)),
         *(Nexting(replace(robot, dtype=dtype), times_numpy=15, steps_a_second=100) for dtype in ("float32", "float64")),
+        Breaks("chunked", size, size, 1_016 // (8 if quick else 1), at_least=0.9),
         HordeBytes(Horde(size, size, steps), at_most=1.1),
         Checkpoint(1_000 if quick else 100_000, 1_000),
         Auto(grid(quick), at_most=1.5),

@@ -522,3 +522,33 @@ def test_a_horde_takes_a_mask_of_rows() -> None:
     assert not np.array_equal(predictions, horde().warm_up({"x": x}).run({"x": x}))
     with pytest.raises(ValueError, match="'first' parameter of run must be a mask of the table's rows"):
         horde().warm_up({"x": x}).run({"x": x}, first=first[:100])
+
+
+@pytest.mark.parametrize(("K", "dtype"), [(None, "float64"), (3, "float64"), (3, "float32")])
+def test_a_cut_leaves_the_bits_of_sparse_weights(K: int | None, dtype: str) -> None:
+    """What is read of θ, and what it predicts, is the same before and after."""
+    stream = make(6, 60, 17, K, rule="true_online_etd", active=4, binary=False)
+    with plain_python():
+        learner = Learner("true_online_etd", 17, K, engine="sparse", dtype=dtype)
+        stream.run(learner)
+        theta, predictions = learner.theta, learner.predict(stream.Phi)
+        assert np.any(learner.e)
+        learner.cut()
+        assert not np.any(learner.e)
+        assert np.array_equal(learner.theta, theta)
+        assert relative_error(learner.predict(stream.Phi), predictions) < (1e-14 if dtype == "float64" else 1e-6)
+
+
+def test_shards_take_a_mask() -> None:
+    """``ClusterLearner.run(first=…)`` in blocks, beside one learner; and one warning for the whole log."""
+    stream = make(7, 50, 6, 4, rule="td", separate=True)
+    first = np.random.default_rng(7).random(50) < 0.2
+    with plain_python():
+        one = Learner("td", 6, 4, engine="reference")
+        expected = masked(one, stream, first)
+        with emphatic.cluster.local("td", 6, 4, shards=2, engine="reference", block=16) as learner:
+            assert np.allclose(masked(learner, stream, first), expected, rtol=1e-12, atol=1e-12)
+            assert np.array_equal(learner.theta, one.theta)
+        with emphatic.cluster.local("td", 6, 4, shards=2, engine="reference", block=16) as learner:
+            p: dict[str, Any] = stream.parameters()
+            assert len(warned(learner, Phi=stream.Phi, Phi_next=stream.Phi_next, **p)) == 1

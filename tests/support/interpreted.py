@@ -87,19 +87,19 @@ def start_sequences() -> None:
     """A mask gives what the reference gives, in groups and chunks, for frozen and for diverging learners too."""
     last = Rule("last", literal, weights=("theta",), traces=("e", "y", "z"), memory=())
     cases: list[tuple[Any, int, int | None, bool, str]] = [
-        ("true_online_etd", 150, 3, False, "float64"),
-        ("true_online_gtd_last", 40, 2, True, "float64"),
-        ("true_online_td_last", 40, None, True, "float32"),
-        ("tdrc", 37, 2, False, "float32"),
-        (last, 37, 2, True, "float64"),
-        (rules.get("td"), 70, 1, True, "float64"),
+        ("true_online_etd", 68, 3, False, "float64"),
+        ("true_online_gtd_last", 19, 2, True, "float64"),
+        ("true_online_td_last", 34, None, True, "float32"),
+        ("tdrc", 19, 2, False, "float32"),
+        (last, 19, 2, True, "float64"),
+        (rules.get("td"), 34, 1, True, "float64"),
     ]
     for seed, (rule, T, K, separate, dtype) in enumerate(cases):
         name = rule if isinstance(rule, str) else "td"
         stream = make(seed, T, 7, K, rule=name, separate=separate)
         rng = np.random.default_rng(seed)
         p: dict[str, Any] = stream.parameters()
-        for first in (rng.random(T) < 0.05, rng.random(T) < 0.4, np.ones(T, bool)):
+        for first in (rng.random(T) < 0.1, np.ones(T, bool)) if seed % 2 else (rng.random(T) < 0.3,):
             got, wanted = (Learner(rule, 7, K, dtype=dtype, engine=engine) for engine in ("cuda", "reference"))
             predictions = [
                 learner.run(stream.Phi, Phi_next=stream.Phi_next, first=first, **p) for learner in (got, wanted)

@@ -95,9 +95,14 @@ def first_discontinuity(rows: NDArray[Any], following: NDArray[Any], n: int, gam
 
 @jit_for((_i8, _i8, _f8, _i8, _i8, _f8, _gamma))
 def first_sparse_discontinuity(
-    start: NDArray[np.int64], index: NDArray[np.int64], value: NDArray[np.float64], start_next: NDArray[np.int64],
-    index_next: NDArray[np.int64], value_next: NDArray[np.float64], gamma: NDArray[np.float64],
-) -> int:  # fmt: skip
+    start: NDArray[np.int64],
+    index: NDArray[np.int64],
+    value: NDArray[np.float64],
+    start_next: NDArray[np.int64],
+    index_next: NDArray[np.int64],
+    value_next: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+) -> int:
     """The same of compressed rows, features in any order, −1 and a value of 0 being none."""
     for t in range(start.shape[0] - 1):
         begin, end, begin_next, end_next = start[t], start[t + 1], start_next[t], start_next[t + 1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emphatic.engines.compiled import inner, small
+from emphatic.engines.compiled import exact, inner, small
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def is_over(scale: Floats, trace: int) -> bool:
     return not LOW <= size <= HIGH or (feeds and size < SHRUNK * scale[PEAKS + trace])
 
 
-@inner
+@exact  # so that a trace that is forgotten leaves weights that are read with the same bits
 def close_epoch(scale: Floats, epoch: Integers, table: Floats, trace: int) -> None:
     """Record in the table what the columns still owe of a trace, as C has it, and start its scale at 1."""
     now, live = epoch[2 * trace], epoch[2 * trace + 1]

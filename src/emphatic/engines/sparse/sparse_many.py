@@ -57,7 +57,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
         "run": (*state, *log, *learners, *phi, *phi, *scratch, *inputs),
         "predict": (*state, *phi, *rows, array(f8, 2)),
         "settle_some": (*state, i8, i8),
-        "forget_all": (*state, *log, *scratch[2:3], *scratch[5:]),
+        "forget_all": (*state, *log),
     }
     return compiled.kernel(module, name, *signature[name])
 
@@ -118,7 +118,7 @@ class SparseMany(Engine):
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
             state += (*self._phi, *self._phi_next, *self._scratch)
         elif name == "forget_all":
-            state += (self._marks, self._log, self._clock, *self._scratch[2:3], *self._scratch[5:])
+            state += (self._marks, self._log, self._clock)
         return functools.partial(entry, *state)
 
     def run(

@@ -136,19 +136,24 @@ def scale_left(scale: Floats, j: int, k: int, factor: float) -> None:
 
 
 @exact
+def settle_column(H: Array, scale: Floats, since: Times, places: Times, i: int, first: int, last: int) -> None:
+    """Column i of X in the place of that of H, for learners first … last−1."""
+    K, touched = scale.shape[1], places[TOUCH, i]
+    for r in range(H.shape[1] // K):
+        for k in range(first, last):
+            h = H[i, r * K + k] if touched >= since[r * K + k] else real(0)
+            z = scale[r, k] * h
+            for j in range(TRACES if r < WEIGHTS else 0):
+                if touched >= since[(WEIGHTS + j) * K + k]:
+                    z += scale[TAKE + r * TRACES + j, k] * H[i, (WEIGHTS + j) * K + k]
+            H[i, r * K + k] = z
+
+
+@exact
 def settle(H: Array, scale: Floats, since: Times, places: Times, first: int, last: int) -> None:
     """C ← 1 for learners first … last−1: their H is their X, to the bits that reading it gives."""
-    K = scale.shape[1]
     for i in range(H.shape[0]):
-        touched = places[TOUCH, i]
-        for r in range(H.shape[1] // K):
-            for k in range(first, last):
-                h = H[i, r * K + k] if touched >= since[r * K + k] else real(0)
-                z = scale[r, k] * h
-                for j in range(TRACES if r < WEIGHTS else 0):
-                    if touched >= since[(WEIGHTS + j) * K + k]:
-                        z += scale[TAKE + r * TRACES + j, k] * H[i, (WEIGHTS + j) * K + k]
-                H[i, r * K + k] = z
+        settle_column(H, scale, since, places, i, first, last)
     for k in range(first, last):
         for j in range(TRACES):
             scale_left(scale, j, k, scale[WEIGHTS + j, k])
@@ -262,17 +267,30 @@ def fold(
 
 
 @inner
-def forget(
-    H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers, closing: Times,
-    shares: Array, later: Times, spans: Times,
-) -> None:  # fmt: skip
-    """Every trace becomes 0, as after a step with ρ = 0: what weights owe is paid to the columns touched since."""
+def forget(H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers) -> None:
+    """Every trace becomes 0, and weights are read with the same bits as before: columns with a trace are settled.
+
+    Where no weight scales itself, H of all other columns is X already.
+    """
+    K, oldest = scale.shape[1], np.int32(NEVER)
+    for k in range(WEIGHTS * K, VECTORS * K):
+        oldest = min(oldest, since[k])
+    if OWN_SCALES:
+        settle(H, scale, since, places, 0, K)
+    else:
+        for at in range(clock[1] - 1, -1, -1):
+            i = log[at]
+            if places[WHERE, i] == at:
+                if places[TOUCH, i] < oldest:
+                    break
+                settle_column(H, scale, since, places, i, 0, K)
     clock[0] += 1  # later than any column was touched
-    for j in range(TRACES):
-        for k in range(scale.shape[1]):
-            scale[WEIGHTS + j, k] = 0.0
-        if close(scale, since, marks, later, shares, spans, closing, j, np.int32(clock[0])):
-            fold(H, since, places, log, clock, later, shares, spans, j)
+    for k in range(K):
+        for row in range(PEAK):
+            scale[row, k] = 1.0 if row < VECTORS else 0.0
+        for j in range(TRACES):
+            scale[PEAK + j, k] = scale[LEFT + j, k] = 1.0
+            marks[j, k] = since[(WEIGHTS + j) * K + k] = np.int32(clock[0])
 
 
 @inner
@@ -312,7 +330,7 @@ def run(
     is_broken = first.shape[0] > 0
     for t in range(T):
         if is_broken and first[t]:
-            forget(H, scale, since, places, marks, log, clock, verdict, shares, later, spans)
+            forget(H, scale, since, places, marks, log, clock)
             for k in range(K):
                 for i in range(FORGOTTEN):
                     scalars[k, i] = 0.0
@@ -571,9 +589,6 @@ def settle_some(H: Array, scale: Floats, since: Times, places: Times, first: int
     settle(H, scale, since, places, first, last)
 
 
-def forget_all(
-    H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers, closing: Times,
-    shares: Array, later: Times, spans: Times,
-) -> None:  # fmt: skip
+def forget_all(H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers) -> None:
     """``forget``, as a function of its own."""
-    forget(H, scale, since, places, marks, log, clock, closing, shares, later, spans)
+    forget(H, scale, since, places, marks, log, clock)
