@@ -188,7 +188,7 @@ def learn_error(s: Floats, G: float, row: Floats, g: float, outside: float, coun
 
 @register_jitable
 def factor(way: int, bins: Floats, places: Floats, side: int) -> float:
-    """How many times the running scale a half-width is to one side (``MEAN_UNDER`` or ``MEAN_OVER``), in a way of scaling.
+    """How many times the running scale a half-width is to one side, ``MEAN_UNDER`` or ``MEAN_OVER``.
 
     Ways 2i and 2i + 1 are by the bins of grouping i, alike to both sides and each side by itself; way 0 is plain.
     """
@@ -298,7 +298,15 @@ def find_bins(more: Floats, p: float, phase: Integers, offsets: Integers, places
     places[len(phase) + 1] = offsets[len(phase) + 1] + min(max(step, 0.0), SIZES - 1.0)
 
 
-@jit_for((_f2, _f2, _b1, _i2, _i1, _f1, _f1, _i1, _i1, _i1, _i1, _f2, _f2, _f3, _f3, _f2, _f3, _f3, _f2, _f2, _f2), fastmath=False)  # fmt: skip
+_TYPES = (
+    *(_f2, _f2, _b1, _i2),
+    *(_i1, _f1, _f1, _i1, _i1, _i1, _i1),
+    *(_f2, _f2, _f3, _f3, _f2, _f3, _f3, _f2),
+    *(_f2, _f2),
+)
+
+
+@jit_for(_TYPES, fastmath=False)
 def intervals(
     P: Floats, X: Floats, gap: NDArray[np.bool_], phase: Integers, signal: Integers, gamma: Floats, settings: Floats,
     first: Integers, count: Integers, every: Integers, offsets: Integers, kept: Floats, scalars: Floats,
