@@ -31,7 +31,7 @@ class Tail:
     def __init__(self, begin: float, least: float) -> None:
         self.begin, self.least = begin, least
         self.mean = self.square = 0.5
-        self.theta, self.above = 1.0, False
+        self.theta, self.above = 1.0, 0
 
     def score(self, value: float, n: int, J: int) -> float:
         y = value - self.begin
@@ -47,6 +47,7 @@ class Tail:
 
     def learn(self, value: float, weight: float, n: int) -> None:
         y, k = value - self.begin, min(n, 1e5) * 0.02
+        weight *= 0.05 if self.above >= 60 else 1.0
         self.begin += weight * self.mean * ((y > 0) - 0.02) / (1 + k / 4)
         if y > 0:
             w, mean = weight / (1 + k), self.mean
@@ -54,7 +55,7 @@ class Tail:
             square = min(y, 6 * mean) ** 2 / (1 - 7 * math.exp(-6))
             self.square = max(self.square + w * (square - self.square), 1.05 * self.mean**2)
             self.theta = max(self.theta + w * ((not self.above) - self.theta), 1e-3)
-        self.above = y > 0
+        self.above = self.above + 1 if y > 0 else 0
 
 
 def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Array, list[str | None]]:
@@ -127,9 +128,9 @@ def stream(T: int, seed: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
     for t in range(1, T):
         x[t] = 0.9 * x[t - 1] + rng.normal()
     p = np.stack([(1 - g) * 0.9 * x / (1 - 0.9 * g) for g in GAMMAS], axis=1)
-    x[T // 2 : T // 2 + 20] = x[T // 2]
-    x[T // 2 + 50] += 15.0
-    x[T // 3 : T // 3 + 25] = np.nan
+    x[T // 2 : T // 2 + 80] = x[T // 2]
+    x[T // 2 + 130] += 15.0
+    x[T // 3 : T // 3 + 80] = np.nan
     x[7] = np.inf
     p[T // 4] = np.nan
     gap = np.zeros(T, bool)
@@ -142,7 +143,7 @@ def test_alarms_are_what_is_described() -> None:
     with np.errstate(invalid="ignore"):
         want = plain(p, np.where(np.isfinite(x[:, 0]), x[:, 0], np.nan), gap, 1e-3)
     score, why = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap)
-    np.testing.assert_allclose(score[:, 0], want[0], atol=1.001e-3)
+    np.testing.assert_allclose(score[:, 0], want[0], atol=2e-3)
     assert words(why[:, 0]) == want[1]
     assert {"too high", "stuck", "missing"} <= {*want[1]}
 
@@ -222,7 +223,7 @@ def test_faults_are_found() -> None:
         ("stuck", slice(15_000, 15_060), x[15_000]),
         ("too high", slice(15_000, 15_300), 15.0),
         ("drifting", slice(15_000, 15_300), x[15_000:15_300] + np.linspace(0, 2.5, 300)[:, None]),
-        ("too high", slice(15_000, 15_100), x[15_000:15_100] + rng.normal(0, 2.0, (100, 1))),  # noise
+        ("too high", slice(15_000, 15_100), x[15_000:15_100] + rng.normal(0, 4.0, (100, 1))),  # noise
         ("missing", slice(15_000, 15_060), np.nan),
     ):
         faulty = x.copy()
@@ -292,7 +293,7 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
     assert found["x.alarm"][2_000]
     assert found["x.anomaly"][2_000] > 4.0
     assert found["y.alarm"][2_400:2_440].any()
-    assert ((found["x.anomaly"] > -math.log10(7e-4)) == found["x.alarm"]).all()
+    assert ((found["x.anomaly"] > -math.log10(5e-4)) == found["x.alarm"]).all()
     why = result.predictions.column("x.why").to_pylist()
     assert why[2_000] == "too high"
     assert "stuck" in result.predictions.column("y.why").to_pylist()[2_400:2_440]
@@ -303,7 +304,7 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
         assert score["alarm_rows"] == alarm.sum()
         assert score["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "at most one false alarm in 1,429 rows" in page
+    assert "at most one false alarm in 2,000 rows" in page
     assert "too high" in page
     assert "stuck" in page
     assert "row 2,000" in page
@@ -383,4 +384,4 @@ def test_an_alarm_that_goes_on_in_the_next_block_is_one() -> None:
 
 
 def test_settings_of_an_earlier_version_have_the_default_rate() -> None:
-    assert Settings.of({"horizons": [2]}).false_alarm_rate == 7e-4
+    assert Settings.of({"horizons": [2]}).false_alarm_rate == 5e-4

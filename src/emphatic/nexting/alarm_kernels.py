@@ -30,7 +30,7 @@ BEFORE, THERE, MEAN, SIZE = range(4)
 # And beside: the sums of errors to either side, and for how many rows the reading has been missing.
 SUM_OVER, SUM_UNDER, MISSED = range(3)
 # What the tail of a statistic is known by: its beginning, the means of the excess and of its square, the share of
-# exceedances before which there was none, and whether the row before was one.
+# exceedances before which there was none, and for how many rows, up to the one before, there has been one.
 BEGIN, EXCESS, SQUARE, FIRST, ABOVE = range(5)
 
 # The statistics whose tails are in ``tails``, before those of the horizons; and those in ``further_tails``.
@@ -59,6 +59,8 @@ LEAST, LEAST_RUN = 0.12, 0.25
 PRIOR, SHORTEST = 100.0, -0.1
 #: How much rows in alarm count for the tails.
 LIGHT = 0.05
+#: Exceedances in a row after which more of them count for as little.
+LONG = 60.0
 #: Before so many rows a tail is not known.
 START = 200.0
 #: How many times rarer than estimated alarms are to be: tails are not known exactly.
@@ -99,6 +101,8 @@ def learn_tail(tail: Floats, value: float, weight: float, n: float, least: float
     """A row of the statistic: the tail begins where TAIL of all rows are above."""
     y = value - tail[BEGIN]
     above = 1.0 if y > 0.0 else 0.0
+    if tail[ABOVE] >= LONG:  # what may be a fault must not become usual while it lasts
+        weight *= LIGHT
     k = min(n, MEMORY) * TAIL  # exceedances so far
     tail[BEGIN] += weight * tail[EXCESS] * (above - TAIL) / (1.0 + 0.25 * k)
     if above > 0.0:
@@ -106,8 +110,8 @@ def learn_tail(tail: Floats, value: float, weight: float, n: float, least: float
         tail[EXCESS] = max(mean + a * (min(y, BEYOND * mean) / CUT - mean), least)
         tail[SQUARE] += a * (min(y, BEYOND_SQUARE * mean) ** 2 / CUT_SQUARE - tail[SQUARE])
         tail[SQUARE] = max(tail[SQUARE], 1.05 * tail[EXCESS] ** 2)
-        tail[FIRST] = max(tail[FIRST] + a * (1.0 - tail[ABOVE] - tail[FIRST]), 1e-3)
-    tail[ABOVE] = above
+        tail[FIRST] = max(tail[FIRST] + a * (1.0 - min(tail[ABOVE], 1.0) - tail[FIRST]), 1e-3)
+    tail[ABOVE] = tail[ABOVE] + 1.0 if above > 0.0 else 0.0
 
 
 @register_jitable

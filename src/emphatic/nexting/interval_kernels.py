@@ -37,8 +37,8 @@ FEATURES = 5
 # What a question carries beside: how often the least and the largest reading were reached; predictions, their mean and
 # mean distance from it; the mean interval score; and, from LATEST on, the bin of the latest return in each grouping.
 REACHED_LOWEST, REACHED_HIGHEST, PREDICTED, CENTRE_OF_PREDICTIONS, SPREAD_OF_PREDICTIONS, SCORE, LATEST = range(7)
-# What a bin of rows carries: visits, returns, the sums of errors (as multiples of the running scale) to either side, the
-# correction of the level, and the mean error, and twice that to either side.
+# What a bin of rows carries: visits, returns, the sums of errors to either side (as multiples of the running scale),
+# the correction of the level, and the mean error, and twice that to either side.
 VISITS, RETURNS, UNDER, OVER, CORRECTION, MEAN_ERROR, MEAN_UNDER, MEAN_OVER = range(8)
 # What a way of scaling carries: the factor that makes its coverage right, its interval score as a multiple of the
 # usual, and its share.
