@@ -144,7 +144,8 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     for name in table.column_names[2:]:
         kind = pa.dictionary(pa.int8(), pa.string()) if name.endswith(".why") else pa.float64()
         assert table.schema.field(name).type == (pa.bool_() if name.endswith(".alarm") else kind)
-        assert np.isfinite(table.column(name).to_numpy()).all()
+        if not name.endswith(".why"):
+            assert np.isfinite(table.column(name).to_numpy()).all()
 
 
 def test_progress_is_shown_on_standard_error_where_it_is_a_terminal(log: Path, tmp_path: Path) -> None:
