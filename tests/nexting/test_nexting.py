@@ -639,7 +639,7 @@ def test_odd_readings_are_no_error(x: NDArray[Any], call: Call, tmp_path: Path) 
     table, summary = loaded(Path("out"))
     assert (table.num_rows, len(summary)) == (len(x), 6)
     first = int(np.argmax(np.isfinite(x))) if np.isfinite(x).any() else len(x)
-    for name in table.column_names:
+    for name in (name for name in table.column_names if not name.endswith(".why")):
         assert np.isfinite(table.column(name).to_numpy()[first if name.startswith("x") else 0 :]).all(), name
 
 
