@@ -9,7 +9,7 @@ Intervals, by online conformal prediction
 -----------------------------------------
 A prediction p of a return G at horizon h = 1 / (1 − γ) has the interval
 
-    p ± z exp(ℓ) E √(½ + ½ v)
+    p − z exp(ℓ + ℓ_b) E √(½ + ½ v) f₋  to  p + z exp(ℓ + ℓ_b) E √(½ + ½ v) f₊
 
 z is the half-width that a standard normal distribution needs for the coverage. E is the running error and v the
 variance expected now, as a multiple of its mean: both may be wrong. ℓ corrects them: each time a return becomes known,
@@ -17,18 +17,18 @@ variance expected now, as a multiple of its mean: both may be wrong. ℓ correct
     ℓ ← ℓ + η ((1 if G was outside its interval, else 0) − (1 − coverage))
 
 so that in the long run the share of returns outside comes to 1 − coverage whatever the signal does (Gibbs & Candès
-2021; Angelopoulos, Candès & Tibshirani 2023). A return is known only D rows later. With a larger step than half of one
+2021; Angelopoulos, Candès & Tibshirani 2023). While few horizons have passed it moves more slowly. A return is known only D rows later. With a larger step than half of one
 over the returns that are not known yet, ℓ would be driven on by misses that it has long corrected for. That is η, but
 at most 0.02, and falling with the square root of the number of delays after the first 30, to a tenth.
 
 The return of a row is taken as known after D rows, when 0.95 of its weight has been read; for the rest stands the
 prediction there, corrected by the mean error so far; neither may lead out of the range of the readings.
 Readings that are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return
-is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 8 (7 · 256 + 80) bytes a
-question at most.
+is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 26 kB a question at most, and
+39 kB where rows have phases.
 
 E is √(π/2) times the mean absolute error of the last quarter of all rows, or of the last 20 D. Before a return is known
-it is the standard deviation of the readings. For normal, Laplace and uniform errors alike, z E is the right width at a
+it is the standard deviation of the readings, which then counts for a horizon. For normal, Laplace and uniform errors alike, z E is the right width at a
 coverage of 0.8 to within 1%.
 
 v is the answer to a GVF whose cumulant is the squared TD error, d² / avg d² with d = (1 − γ) x' + γ p' − p, and its
@@ -36,10 +36,23 @@ discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated, it is the va
 linear in five features: 1, two traces of the cumulant, (x − p)² and (x − trace of x)². Its weights are found by least
 squares, as ``emphatic.hordes.blend`` finds its own.
 
+f₋ and f₊ make the scale that of rows like this one. Rows are put into bins in four ways: all together, by the phase of
+a short cycle (the hour of the day), by that of a long one (the hour of the week), and by the size of the prediction. A
+bin has the mean of its errors, as multiples of the running scale, and the means of those to either side; with few
+visits it leans on the bin above it: the long cycle on the short one, all others on all rows. Each of the four gives a
+way of scaling that is alike to both sides and one that is not; without any, the first way is plain. Each way has a
+level of its own, and its interval score is known for the returns so far: its share is
+
+    w ∝ prior exp(−½ n (mean score / usual score)),    n horizons, 60 at most
+
+and f₋ and f₊ are means over the ways by these shares, drawn towards 1 by n / (n + 30). ℓ_b is the correction of ℓ in
+the bin b of the short cycle: like ℓ it follows the returns outside, so that coverage is right at each hour.
+
 Both ends are rounded to three digits of half the width: more mean nothing, and would take six times as much of a file.
 An interval ends where the readings so far end (the least and the largest, and a millionth of their distance beyond), as
 long as returns hardly ever lie beyond: less than a twentieth of the share that may fall outside. A power that was never
 negative gets no negative interval, unless it is predicted to be negative; a signal that keeps rising is not held back.
+A least or largest reading that has been read ten times is a bound, and no interval passes it.
 
 Alarms
 ------
@@ -51,6 +64,10 @@ are these statistics:
     |mean of d| / usual         for each horizon, d = (1 − γ) x + γ p' − p being the TD errors, the mean that of about
                                 the last h rows, and of 4 at least: predictions that fail to one side, as they do when
                                 a signal drifts (the unexpected demon error of White 2015, section 7.4)
+    largest sum                 of errors to one side: s ← max(0, .99 s ± (x − p) / usual − ½), each error as at most 4
+                                times the usual (Page 1954, with a leak): a slow drift
+    late / usual                how large errors are of late, in the last 30 rows
+    1 + missing                 at a row without a reading, and alone there: for how many rows it has been missing
 
 "usual" is the running mean of what stands above it; in the first, half of it is that of the last 30 rows, so that a
 restless hour is no alarm. Each statistic s is compared with its own past. Of u, which .02 of all rows exceed, and the
@@ -61,13 +78,18 @@ means M₁ of log(s/u) and M₂ of its square above u, the rate at which s is re
 for any kind of tail (Dekkers, Einmahl & de Haan 1989); θ is the share of exceedances before which there was none, for
 what is large stays so for a while, and an alarm counts when it begins. While little is known, ξ₋ is drawn towards 0,
 a tail like a power. All is learned from the past alone, the last 100,000 rows or so; rows in alarm count for a
-twentieth. The score of the row is
+twentieth, and so do those after 60 exceedances in a row, for a slow fault must not become usual while it grows. The
+score of the row is
 
     anomaly = −log₁₀ (1.5 J · the least rate of the J statistics)
 
 with a margin of 1.5, at least 0 and at most 16: a score above 4 begins once in 10,000 rows at most, on a stationary
 stream (measured: .2 to 1 times as often as stated). Where there is nothing to judge by it is 0, and there is no alarm:
-in the first 200 rows, without a reading, and just after a gap.
+in the first 200 rows, and just after a gap.
+
+The statistic with the least rate says why: the distance and the size of late errors "too high" or "too low", by the
+side of the reading; repeats "stuck"; TD errors and sums "drifting"; rows without a reading "missing". Where the distance
+alone is an alarm, it says so, whatever else it moves.
 """
 
 from __future__ import annotations
