@@ -17,9 +17,10 @@ variance expected now, as a multiple of its mean: both may be wrong. ℓ correct
     ℓ ← ℓ + η ((1 if G was outside its interval, else 0) − (1 − coverage))
 
 so that in the long run the share of returns outside comes to 1 − coverage whatever the signal does (Gibbs & Candès
-2021; Angelopoulos, Candès & Tibshirani 2023). While few horizons have passed it moves more slowly. A return is known only D rows later. With a larger step than half of one
-over the returns that are not known yet, ℓ would be driven on by misses that it has long corrected for. That is η, but
-at most 0.02, and falling with the square root of the number of delays after the first 30, to a tenth.
+2021; Angelopoulos, Candès & Tibshirani 2023). While few horizons have passed it moves more slowly. A return is known
+only D rows later. With a larger step than half of one over the returns that are not known yet, ℓ would be driven on by
+misses that it has long corrected for. That is η, but at most 0.02, and falling with the square root of the number of
+delays after the first 30, to a tenth.
 
 The return of a row is taken as known after D rows, when 0.95 of its weight has been read; for the rest stands the
 prediction there, corrected by the mean error so far; neither may lead out of the range of the readings.
@@ -28,8 +29,8 @@ is looked at, at most 256 in D rows, so that memory does not grow with the horiz
 39 kB where rows have phases.
 
 E is √(π/2) times the mean absolute error of the last quarter of all rows, or of the last 20 D. Before a return is known
-it is the standard deviation of the readings, which then counts for a horizon. For normal, Laplace and uniform errors alike, z E is the right width at a
-coverage of 0.8 to within 1%.
+it is the standard deviation of the readings, which then counts for a horizon. For normal, Laplace and uniform errors
+alike, z E is the right width at a coverage of 0.8 to within 1%.
 
 v is the answer to a GVF whose cumulant is the squared TD error, d² / avg d² with d = (1 − γ) x' + γ p' − p, and its
 discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated, it is the variance of the return around p). It is
@@ -88,8 +89,8 @@ stream (measured: .2 to 1 times as often as stated). Where there is nothing to j
 in the first 200 rows, and just after a gap.
 
 The statistic with the least rate says why: the distance and the size of late errors "too high" or "too low", by the
-side of the reading; repeats "stuck"; TD errors and sums "drifting"; rows without a reading "missing". Where the distance
-alone is an alarm, it says so, whatever else it moves.
+side of the reading; repeats "stuck"; TD errors and sums "drifting"; rows without a reading "missing". Where the
+distance alone is an alarm, it says so, whatever else it moves.
 """
 
 from __future__ import annotations

@@ -319,9 +319,9 @@ class AlarmsStudy:
     """Which faults of a sensor do alarms find, how soon, and how do simpler charts do at as many false alarms?
 
     Faults are put into the second half of a household's log, one signal at a time: a reading that is stuck, a drift, a
-    single spike, a dropout to 0, another level, and noise. Each copy of the log, with faults of its own, is learned from as it is, from the
-    first row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.intervals``) are the two that one would try
-    first: a running z-score, and the control chart of Roberts (1959),
+    single spike, a dropout to 0, another level, and noise. Each copy of the log, with faults of its own, is learned
+    from as it is, from the first row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.intervals``) are the
+    two that one would try first: a running z-score, and the control chart of Roberts (1959),
 
         |x − mean| / deviation        |z − mean| / (deviation √(λ / (2 − λ))),    z ← z + λ (x − z)
 
