@@ -378,8 +378,8 @@ def inject(x: Array, first: int, rng: np.random.Generator) -> tuple[Array, list[
 
     >>> x, faults = inject(np.random.default_rng(0).normal(size=(5000, 2)), 2500, np.random.default_rng(0))
     >>> [(fault.signal, fault.kind) for fault in faults]
-    [(0, 'spike'), (1, 'stuck')]
-    >>> float(np.ptp(x[faults[1].begin - 1 : faults[1].end, 1]))
+    [(1, 'dropout'), (0, 'spike')]
+    >>> float(np.ptp(x[faults[0].begin : faults[0].end, 1]))
     0.0
     """
     y, faults = x.copy(), []
