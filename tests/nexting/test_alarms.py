@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.nexting.intervals import KEPT, AlarmList, Alarms, Derived
+from emphatic.nexting.intervals import KEPT, WHY, AlarmList, Alarms, Derived
 from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
 
@@ -25,19 +25,58 @@ def ratio(a: float, b: float) -> float:
     return min(a / b, 1e9) if b > 0 else 1e9 * (a > 0)
 
 
-def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Array, NDArray[np.bool_]]:
-    """One signal's alarms, from the description: p (T, H)."""
+class Tail:
+    """The tail of one statistic's logarithm, and the rate at which a value is reached."""
+
+    def __init__(self, begin: float, least: float) -> None:
+        self.begin, self.least = begin, least
+        self.mean = self.square = 0.5
+        self.theta, self.above = 1.0, 0
+
+    def score(self, value: float, n: int, J: int) -> float:
+        y = value - self.begin
+        if y <= 0:
+            rate = (0.02 * self.theta) ** math.exp(max(y / self.mean, -50))
+        else:
+            k = min(n, 1e5) * 0.02 * self.theta
+            minus = min(1 - 0.5 / (1 - self.mean**2 / self.square), 0) * k / (k + 100)
+            xi, sigma = max(self.mean + minus, -0.1), self.mean * (1 - minus)
+            inside = 1 + xi * math.expm1(min(y, 50)) / sigma
+            rate = 0.02 * self.theta * inside ** (-1 / xi) if inside > 1e-9 else 1e-99
+        return min(max(-math.log10(1.5 * J * max(rate, 1e-90)), 0), 16)
+
+    def learn(self, value: float, weight: float, n: int) -> None:
+        y, k = value - self.begin, min(n, 1e5) * 0.02
+        weight *= 0.05 if self.above >= 60 else 1.0
+        self.begin += weight * self.mean * ((y > 0) - 0.02) / (1 + k / 4)
+        if y > 0:
+            w, mean = weight / (1 + k), self.mean
+            self.mean = max(mean + w * (min(y, 4 * mean) / (1 - math.exp(-4)) - mean), self.least)
+            square = min(y, 6 * mean) ** 2 / (1 - 7 * math.exp(-6))
+            self.square = max(self.square + w * (square - self.square), 1.05 * self.mean**2)
+            self.theta = max(self.theta + w * ((not self.above) - self.theta), 1e-3)
+        self.above = self.above + 1 if y > 0 else 0
+
+
+def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Array, list[str | None]]:
+    """One signal's scores and why there are alarms, from the description: p (T, H)."""
     T, H = p.shape
-    J = H + 2
-    score, alarm = np.zeros(T), np.zeros(T, bool)
-    n, run, last = 0, 0, math.nan
-    usual = late = 0.0
+    J, limit = H + 4, -math.log10(rate)
+    score, why = np.zeros(T), [None] * T
+    n, run, missing, last = 0, 0, 0, math.nan
+    usual = late = over = under = 0.0
     means, sizes = np.zeros(H), np.zeros(H)
-    begin = np.array([math.log(3), 0.0, *[math.log(3)] * H])
-    m1, m2, theta, above = np.full(J, 0.5), np.full(J, 0.5), np.ones(J), np.zeros(J, bool)
+    tails = [Tail(math.log(3), 0.12) for _ in range(J)]
+    tails[1], absence = Tail(0.0, 0.25), Tail(0.0, 0.25)
     for t in range(T):
         if gap[t]:
-            run, last = 0, math.nan
+            run, missing, last = 0, 0, math.nan
+        missing = 0 if np.isfinite(x[t]) else missing + 1
+        if missing and n >= 200:
+            score[t] = absence.score(math.log(1 + missing), n, J)
+            why[t] = "missing" if score[t] > limit else None
+        if n:
+            absence.learn(math.log(1 + missing), 0.05 if why[t] else 1.0, n)
         if t and not gap[t] and np.isfinite([x[t], *p[t], *p[t - 1]]).all():
             n += 1
             a = max(2 / (n + 1), 1e-5)
@@ -46,6 +85,9 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
                 usual = late = e
             both = (usual + late) / 2
             s = [ratio(e, both) + 0.01]
+            sign = 1 if x[t] > p[t - 1, 0] else -1
+            clear = sign * min(ratio(e, usual), 4)
+            over, under = max(0.99 * over + clear - 0.5, 0), max(0.99 * under - clear - 0.5, 0)
             e = min(e, 20 * both) if both > 0 else e
             usual, late = usual + a * (e - usual), late + max(a, 1 / 30) * (e - late)
             run = run + 1 if x[t] == last else 0
@@ -57,34 +99,26 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
                 sizes[h] = e if n == 1 else sizes[h]
                 s.append(ratio(e, sizes[h]) + 0.01)
                 sizes[h] += a * ((min(e, 20 * sizes[h]) if sizes[h] > 0 else e) - sizes[h])
-            y = np.log(s) - begin
-            rates = []
-            for j in range(J):
-                if y[j] <= 0:
-                    rates.append((0.02 * theta[j]) ** math.exp(max(y[j] / m1[j], -50)))
-                    continue
-                k = min(n, 1e5) * 0.02 * theta[j]
-                minus = min(1 - 0.5 / (1 - m1[j] ** 2 / m2[j]), 0) * k / (k + 100)
-                xi, sigma = max(m1[j] + minus, -0.1), m1[j] * (1 - minus)
-                inside = 1 + xi * math.expm1(min(y[j], 50)) / sigma
-                rates.append(0.02 * theta[j] * inside ** (-1 / xi) if inside > 1e-9 else 1e-99)
+            s += [ratio(late, usual) + 0.01, max(over, under) + 0.01]
+            scores = [tail.score(math.log(value), n, J) for tail, value in zip(tails, s, strict=True)]
             if n >= 200:
-                score[t] = min(max(-math.log10(1.5 * J * max(min(rates), 1e-90)), 0), 16)
-                alarm[t] = score[t] > -math.log10(rate)
-            weight = 0.05 if alarm[t] else 1.0
-            k = min(n, 1e5) * 0.02
-            for j in range(J):
-                begin[j] += weight * m1[j] * ((y[j] > 0) - 0.02) / (1 + k / 4)
-                if y[j] > 0:
-                    w, mean = weight / (1 + k), m1[j]
-                    m1[j] = max(mean + w * (min(y[j], 4 * mean) / (1 - math.exp(-4)) - mean), 0.25 if j == 1 else 0.12)
-                    square = min(y[j], 6 * mean) ** 2 / (1 - 7 * math.exp(-6))
-                    m2[j] = max(m2[j] + w * (square - m2[j]), 1.05 * m1[j] ** 2)
-                    theta[j] = max(theta[j] + w * ((not above[j]) - theta[j]), 1e-3)
-                above[j] = y[j] > 0
+                score[t] = max(scores)
+                if score[t] > limit:
+                    side = "too high" if sign > 0 else "too low"
+                    words = [side, "stuck", *["drifting"] * H, side, "drifting"]
+                    why[t] = words[int(np.argmax(scores))]
+                    if scores[0] > limit and why[t] != "stuck":
+                        why[t] = side
+            for tail, value in zip(tails, s, strict=True):
+                tail.learn(math.log(value), 0.05 if why[t] else 1.0, n)
         if np.isfinite(x[t]):
             last = x[t]
-    return score, alarm
+    return score, why
+
+
+def words(why: NDArray[np.int8]) -> list[str | None]:
+    """Reasons as words."""
+    return [WHY[reason - 1] if reason else None for reason in why.tolist()]
 
 
 def stream(T: int, seed: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
@@ -94,9 +128,9 @@ def stream(T: int, seed: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
     for t in range(1, T):
         x[t] = 0.9 * x[t - 1] + rng.normal()
     p = np.stack([(1 - g) * 0.9 * x / (1 - 0.9 * g) for g in GAMMAS], axis=1)
-    x[T // 2 : T // 2 + 20] = x[T // 2]
-    x[T // 2 + 50] += 15.0
-    x[T // 3 : T // 3 + 7] = np.nan
+    x[T // 2 : T // 2 + 80] = x[T // 2]
+    x[T // 2 + 130] += 15.0
+    x[T // 3 : T // 3 + 80] = np.nan
     x[7] = np.inf
     p[T // 4] = np.nan
     gap = np.zeros(T, bool)
@@ -107,11 +141,11 @@ def stream(T: int, seed: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
 def test_alarms_are_what_is_described() -> None:
     p, x, gap = stream(1_500)
     with np.errstate(invalid="ignore"):
-        want = plain(p, np.where(np.isfinite(x[:, 0]), x[:, 0], np.nan), gap, 1e-3)
-    score, alarm = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap)
-    np.testing.assert_allclose(score[:, 0], want[0], atol=1.001e-3)
-    assert (alarm[:, 0] == want[1]).all()
-    assert alarm.sum() >= 2
+        want = plain(p, np.where(np.isfinite(x[:, 0]), x[:, 0], np.nan), gap, 1e-2)
+    score, why = Alarms([0, 0, 0], GAMMAS, 1e-2)(p, x, gap)
+    np.testing.assert_allclose(score[:, 0], want[0], atol=2e-3)
+    assert words(why[:, 0]) == want[1]
+    assert {"too high", "stuck", "missing"} <= {*want[1]}
 
 
 def test_any_cut_into_blocks_and_any_restart_give_the_same_bits() -> None:
@@ -171,32 +205,53 @@ def test_false_alarms_are_about_as_rare_as_stated(name: str) -> None:
     T = 200_000
     x, p = stationary(name, T)
     _, alarm = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, np.zeros(T, bool))
+    alarm = alarm > 0
     begun = np.sum(alarm[1:] & ~alarm[:-1])
     assert 0.25 <= begun / (T * 1e-3) <= 1.15
     _, alarm = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, x, np.zeros(T, bool))
+    alarm = alarm > 0
     assert np.sum(alarm[1:] & ~alarm[:-1]) <= 1.25 * T * 1e-4
 
 
 def test_faults_are_found() -> None:
     x, p = stationary("autoregression", 20_000)
     clean = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, x, np.zeros(20_000, bool))[1]
-    for rows, value in (
-        (slice(15_000, 15_001), 20.0),
-        (slice(15_000, 15_060), x[15_000]),
-        (slice(15_000, 15_300), 15.0),
+    rng = np.random.default_rng(1)
+    for reason, rows, value in (
+        ("too high", slice(15_000, 15_001), 20.0),
+        ("too low", slice(15_000, 15_001), -20.0),
+        ("stuck", slice(15_000, 15_060), x[15_000]),
+        ("too high", slice(15_000, 15_300), 15.0),
+        ("drifting", slice(15_000, 15_300), x[15_000:15_300] + np.linspace(0, 2.5, 300)[:, None]),
+        ("too high", slice(15_000, 15_100), x[15_000:15_100] + rng.normal(0, 4.0, (100, 1))),  # noise
+        ("missing", slice(15_000, 15_060), np.nan),
     ):
         faulty = x.copy()
         faulty[rows] = value
-        alarm = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, faulty, np.zeros(20_000, bool))[1]
-        assert alarm[rows].any()
-        assert (alarm[:15_000] == clean[:15_000]).all()
+        why = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, faulty, np.zeros(20_000, bool))[1]
+        assert reason in words(why[rows, 0])
+        assert (why[:15_000] == clean[:15_000]).all()
+
+
+def test_a_model_of_an_earlier_version_goes_on() -> None:
+    """It saved no sums of errors, and nothing on missing readings: these start afresh."""
+    p, x, gap = stream(900)
+    alarms = Alarms([0, 0, 0], GAMMAS, 1e-3)
+    alarms(p[:600], x[:600], gap[:600])
+    saved = {name: array.copy() for name, array in alarms.arrays().items() if not name.startswith("further")}
+    later = Alarms([0, 0, 0], GAMMAS, 1e-3)
+    later.restore(saved)
+    score, _ = later(p[600:], x[600:], gap[600:])
+    assert (score > 0.0).any()
+    with pytest.raises(ValueError, match="of the alarms does not fit"):
+        later.restore(saved | {"further": np.zeros((2, 3))})
 
 
 def test_a_signal_that_never_changed_and_does() -> None:
     x = np.full((1_000, 1), 3.0)
     x[700:] = 4.0
     score, alarm = Alarms([0], np.array([0.5]), 1e-4)(x.copy(), x, np.zeros(1_000, bool))
-    assert alarm[700, 0]
+    assert alarm[700, 0] > 0
     assert not alarm[:700].any()
     assert (score[:700] == 0.0).all() or score[:700].max() < 4.0
 
@@ -238,14 +293,20 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
     assert found["x.alarm"][2_000]
     assert found["x.anomaly"][2_000] > 4.0
     assert found["y.alarm"][2_400:2_440].any()
-    assert ((found["x.anomaly"] > 4.0) == found["x.alarm"]).all()
+    assert ((found["x.anomaly"] > -math.log10(5e-4)) == found["x.alarm"]).all()
+    why = result.predictions.column("x.why").to_pylist()
+    assert why[2_000] == "too high"
+    assert "stuck" in result.predictions.column("y.why").to_pylist()[2_400:2_440]
+    assert [reason is not None for reason in why] == found["x.alarm"].tolist()
     summary = json.loads((tmp_path / "summary.json").read_text("utf-8"))
     for score in summary:
         alarm = result.predictions.column(f"{score['signal']}.alarm").to_numpy()
         assert score["alarm_rows"] == alarm.sum()
         assert score["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "at most one false alarm in 10,000 rows" in page
+    assert "at most one false alarm in 2,000 rows" in page
+    assert "too high" in page
+    assert "stuck" in page
     assert "row 2,000" in page
 
 
@@ -269,7 +330,7 @@ def test_a_pipe_gives_what_a_file_gives(tmp_path: Path) -> None:
     )
     names = result.model.names
     made = [np.stack([result.predictions.column(name).to_numpy() for name in names], axis=1)]
-    found = [{name: result.predictions.column(name).to_numpy() for name in ("x.anomaly", "y.alarm")}]
+    found = [{name: result.predictions.column(name).to_pylist() for name in ("x.anomaly", "y.alarm", "y.why")}]
     path = tmp_path / "model.safetensors"
     for begin, end in ((1_900, 2_300), (2_300, 3_000)):
         predictor, _ = Predictor.load(path)
@@ -278,16 +339,16 @@ def test_a_pipe_gives_what_a_file_gives(tmp_path: Path) -> None:
         made.append(np.array([[v for at in line["predictions"].values() for v in at.values()] for line in lines]))
         found.append(
             {
-                f"{name}.{kind}": np.array([line[kind][name] for line in lines])
-                for name, kind in (("x", "anomaly"), ("y", "alarm"))
+                f"{name}.{kind}": [line[kind][name] for line in lines]
+                for name, kind in (("x", "anomaly"), ("y", "alarm"), ("y", "why"))
             }
         )
         assert predictor.horde is not None
         predictor.horde.save(path, **predictor.state())
-    derived = Derived(result.model, 0.8, 1e-4)
+    derived = Derived(result.model, 0.8)
     want = derived.columns(derived(np.concatenate(made), readings, np.zeros(3_000, bool)))
     for name in found[0]:
-        assert (np.concatenate([part[name] for part in found]) == want[name]).all()
+        assert [value for part in found for value in part[name]] == want[name].tolist()
     assert want["x.alarm"][2_000]
 
 
@@ -300,8 +361,8 @@ def test_a_question_may_not_have_the_name_of_a_column() -> None:
 
 def test_the_list_keeps_the_highest_and_counts_all() -> None:
     T = 1_000
-    score, alarm = np.zeros((T, 1)), np.zeros((T, 1), bool)
-    alarm[::7] = True
+    score, alarm = np.zeros((T, 1)), np.zeros((T, 1), np.int8)
+    alarm[::7] = 2
     score[::7, 0] = 5.0 + np.arange(len(score[::7])) / 100
     alarms = AlarmList(["x"])
     for begin in range(0, T, 37):
@@ -315,10 +376,12 @@ def test_the_list_keeps_the_highest_and_counts_all() -> None:
 def test_an_alarm_that_goes_on_in_the_next_block_is_one() -> None:
     alarms = AlarmList(["x"])
     for begin in (0, 10):
-        alarms.add(begin, np.full((10, 1), 5.0 + begin), np.ones((10, 1), bool), np.arange(10.0) + begin)
+        why = np.full((10, 1), 1 if begin else 3, np.int8)
+        alarms.add(begin, np.full((10, 1), 5.0 + begin), why, np.arange(10.0) + begin)
     assert alarms.counts() == {"x": {"alarms": 1, "alarm_rows": 20}}
-    assert alarms.highest() == [{"signal": "x", "row": 0, "time": 0.0, "rows": 20, "anomaly": 15.0}]
+    alarm = {"signal": "x", "row": 0, "time": 0.0, "rows": 20, "anomaly": 15.0, "why": "too high"}
+    assert alarms.highest() == [alarm]
 
 
 def test_settings_of_an_earlier_version_have_the_default_rate() -> None:
-    assert Settings.of({"horizons": [2]}).false_alarm_rate == 1e-4
+    assert Settings.of({"horizons": [2]}).false_alarm_rate == 5e-4

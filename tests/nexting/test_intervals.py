@@ -17,8 +17,89 @@ Array = NDArray[np.float64]
 Truth = NDArray[np.bool_]
 
 
-def plain(p: Array, x: Array, gap: Truth, gamma: float, coverage: float = 0.8) -> tuple[Array, Array, Array]:
+class Bin:
+    """Errors of rows that are alike, as multiples of the running scale."""
+
+    def __init__(self) -> None:
+        self.visits = self.returns = self.under = self.over = self.correction = 0.0
+        self.means = [1.0, 1.0, 1.0]  # to both sides, below and above
+
+    def learn(self, error: float, visit: bool, horizons: float, parent: Bin | None) -> None:
+        self.visits += visit
+        if self.visits > 60:
+            self.visits = 60.0
+            self.returns, self.under, self.over = (59 / 60 * v for v in (self.returns, self.under, self.over))
+        self.returns += 1
+        self.under += -error if error < 0 else 0.0
+        self.over += error if error >= 0 else 0.0
+        known = min(self.visits, horizons)
+        known /= known + 5
+        sums = self.under + self.over, 2 * self.under, 2 * self.over
+        self.means = [
+            max(known * total / self.returns + (1 - known) * (parent.means[k] if parent else 1.0), 0.02)
+            for k, total in enumerate(sums)
+        ]
+
+
+class Scales:
+    """The ways of scaling of a question: by all rows, two phases and the size of the prediction."""
+
+    def __init__(self) -> None:
+        self.bins: dict[tuple[int, int], Bin] = {}
+        self.latest: dict[int, int] = {}
+        self.widths, self.losses, self.shares = np.ones(8), np.zeros(8), np.array([0.3, *[0.1] * 7])
+        self.usual = self.centre = self.spread = 0.0
+        self.predicted = 0
+
+    def places(self, p: float, phase: tuple[int, int]) -> list[int]:
+        """The bins of a row."""
+        self.predicted += 1
+        self.centre = p if self.predicted == 1 else self.centre
+        a = max(2 / (self.predicted + 1), 1e-4)
+        self.spread += a * (abs(p - self.centre) - self.spread)
+        self.centre += a * (p - self.centre)
+        size = (p - self.centre) / self.spread if self.spread else 0.0
+        return [0, *phase, min(max(math.floor(1.5 * math.asinh(1.5 * size) + 4), 0), 7)]
+
+    def of(self, places: list[int]) -> list[Bin]:
+        return [self.bins.setdefault((i, place) if place >= 0 else (0, 0), Bin()) for i, place in enumerate(places)]
+
+    def factors(self, places: list[int]) -> Array:
+        """For each way, the factors below and above."""
+        ways = [way for b in self.of(places) for way in ([b.means[0]] * 2, b.means[1:])]
+        return np.array([[1.0, 1.0], *ways[1:]])
+
+    def learn_scores(
+        self, G: float, p: float, scale: float, places: list[int], ends: tuple[float, float], z: float, step: float,
+        a: float, outside: float, evidence: float,
+    ) -> None:  # fmt: skip
+        for k, (under, over) in enumerate(self.factors(places)):
+            low, high = p - z * self.widths[k] * scale * under, p + z * self.widths[k] * scale * over
+            low, high = max(low, ends[0]), min(high, ends[1])
+            score = high - low + 2 / outside * (max(low - G, 0) + max(G - high, 0))
+            self.widths[k] *= math.exp(step * ((not low <= G <= high) - outside))
+            if k == 0:
+                self.usual += a * (score - self.usual)
+            self.losses[k] += a * (min(score / self.usual, 20) - self.losses[k])
+        self.shares = np.array([0.3, *[0.1] * 7]) * np.exp(
+            np.clip(evidence / 2 * (self.losses[0] - self.losses), -50, 50)
+        )
+        self.shares /= self.shares.sum()
+
+    def learn_errors(self, error: float, places: list[int], horizons: float, again: bool) -> None:
+        bins = self.of(places)
+        for i, (place, b) in enumerate(zip(places, bins, strict=True)):
+            if place >= 0:
+                visit = (i == 0 and again) or self.latest.get(i) != place
+                self.latest[i] = place
+                b.learn(error, visit, horizons, None if i == 0 else bins[1] if i == 2 else bins[0])
+
+
+def plain(
+    p: Array, x: Array, gap: Truth, gamma: float, coverage: float = 0.8, phase: NDArray[np.int64] | None = None
+) -> tuple[Array, Array, Array]:
     """One question's intervals and half their width, from the description: returns and averages as sums over rows."""
+    scales, scale, places, phases = Scales(), np.zeros(len(p)), [], np.full((len(p), 2), -1) if phase is None else phase
     T, h = len(p), 1 / (1 - gamma)
     D = next(k for k in range(1, 10_000) if gamma**k <= 0.05)
     every = math.ceil(D / 256)
@@ -74,16 +155,42 @@ def plain(p: Array, x: Array, gap: Truth, gamma: float, coverage: float = 0.8) -
                 if not labels:
                     error = float(np.std(x[: t + 1][seen[: t + 1]]))
                 labels += 1
-                a = max(4 / (labels + 3 + h / every), 1 / (20 * count + 1))
+                a = max(4 / (labels + 3 + 4 * h / every), 1 / (20 * count + 1))
                 error += a * (math.sqrt(math.pi / 2) * abs(G - p[s]) - error)
                 eta = min(0.02, 0.5 / count * max(min(1, math.sqrt(30 * count / labels)), 0.1))
                 bias += a * (G - p[s] - bias)
-                level += eta * ((not low[s] <= G <= high[s]) - (1 - coverage))
+                horizons = labels * every / h
+                eta *= horizons / (horizons + 3)
+                miss = (not low[s] <= G <= high[s]) - (1 - coverage)
+                level += eta * miss
                 below, above = below + a * ((least[s] > G) - below), above + a * ((most[s] < G) - above)
+                if scale[s] > 0:
+                    apart = max(math.floor(h / every / 8), 1)
+                    if labels % apart == 0:
+                        ends = (
+                            min(least[s], p[s]) if below < 0.05 * (1 - coverage) else -math.inf,
+                            max(most[s], p[s]) if above < 0.05 * (1 - coverage) else math.inf,
+                        )
+                        share = max(apart / labels, apart / (20 * count + apart))
+                        evidence = min(horizons, 60)
+                        scales.learn_scores(
+                            G, p[s], scale[s], places[s], ends, z, apart * eta, share, 1 - coverage, evidence
+                        )
+                    ratio = min(abs(G - p[s]) * math.sqrt(math.pi / 2) / scale[s], 8) * (-1 if p[s] > G else 1)
+                    scales.learn_errors(ratio, places[s], horizons, (labels - 1) % max(h / every, 1) < 1)
+                    if places[s][1] >= 0:
+                        b_short, step = scales.of(places[s])[1], min(0.05, 0.5 / count) * horizons / (horizons + 30)
+                        b_short.correction = min(max((1 - 0.02 * step) * b_short.correction + step * miss, -1), 1)
         now = error if labels else float(np.std(x[: t + 1][seen[: t + 1]]))
-        width[t] = z * math.exp(level) * now * math.sqrt(0.5 + 0.5 * v)
+        places.append(scales.places(p[t], (int(phases[t, 0]), int(phases[t, 1]))))
+        scale[t] = now * math.sqrt(0.5 + 0.5 * v)
+        trust = labels * every / h / (labels * every / h + 30)
+        under, over = 1 + trust * (scales.shares @ scales.factors(places[t]) - 1)
+        correction = scales.of(places[t])[1].correction if phases[t, 0] >= 0 else 0.0
+        half = z * math.exp(level + correction) * scale[t]
+        width[t] = half * (under + over) / 2
         digits = 2 - math.floor(math.log10(width[t])) if width[t] else 99
-        low[t], high[t] = round(p[t] - width[t], digits), round(p[t] + width[t], digits)
+        low[t], high[t] = round(p[t] - half * under, digits), round(p[t] + half * over, digits)
         readings = x[: t + 1][seen[: t + 1]]
         least[t] = readings.min() - 1e-6 * np.ptp(readings)
         most[t] = readings.max() + 1e-6 * np.ptp(readings)
@@ -91,6 +198,12 @@ def plain(p: Array, x: Array, gap: Truth, gamma: float, coverage: float = 0.8) -
             low[t] = max(low[t], min(least[t], p[t]))
         if above < 0.05 * (1 - coverage):
             high[t] = min(high[t], max(most[t], p[t]))
+        if (readings == readings.min()).sum() >= 10:
+            low[t] = max(low[t], readings.min())
+            high[t] = max(high[t], low[t])
+        if (readings == readings.max()).sum() >= 10:
+            high[t] = min(high[t], readings.max())
+            low[t] = min(low[t], high[t])
     return low, high, width
 
 
@@ -119,14 +232,30 @@ def test_as_described(gamma: float) -> None:
     check(Intervals([0], np.array([gamma]), 0.8)(p[:, None], x[:, None], gap), plain(p, x, gap, gamma))
 
 
+@pytest.mark.parametrize("gamma", [0.0, 0.8])
+def test_by_phase_as_described(gamma: float) -> None:
+    """Two cycles, rows without a phase, and a bound that readings reach again and again."""
+    p, x, gap = stream(1500, missing=0.02)
+    t = np.arange(1500)
+    x = np.where(t % 12 < 4, x, np.where(np.isnan(x), x, 50.0 + (x - 50.0) / 8))
+    x = np.maximum(x, np.nanquantile(x, 0.05))
+    phase = np.stack([t % 12, t % 84], axis=1)
+    phase[::97] = -1
+    found = Intervals([0], np.array([gamma]), 0.8, (12, 84))(p[:, None], x[:, None], gap, phase)
+    check(found, plain(p, x, gap, gamma, phase=phase))
+    assert (np.abs(found[0] - Intervals([0], np.array([gamma]), 0.8)(p[:, None], x[:, None], gap)[0]) > 1e-9).any()
+
+
 def test_long_horizons_keep_few_rows() -> None:
     """Of a long horizon's returns only some are looked at, and memory does not grow with it."""
     p, x, _ = stream(6000)
     gap = np.zeros(6000, bool)
     made = Intervals([0], np.array([0.999]), 0.6)
     check(made(p[:, None], x[:, None], gap), plain(p, x, gap, 0.999, 0.6))
-    far = Intervals([0], np.array([1 - 1e-9]), 0.8)
-    assert max(sum(a.nbytes for a in each.arrays().values()) for each in (made, far)) <= 8 * (7 * 256 + 80)
+    far, by_phase = Intervals([0], np.array([1 - 1e-9]), 0.8), Intervals([0], np.array([1 - 1e-9]), 0.8, (24, 168))
+    sizes = [sum(a.nbytes for a in made.arrays().values()) for made in (made, far, by_phase)]
+    assert max(sizes[:2]) <= 26_500
+    assert sizes[2] <= 39_000
 
 
 def test_any_cut_and_any_restart_gives_the_same_bits() -> None:
@@ -134,14 +263,15 @@ def test_any_cut_and_any_restart_gives_the_same_bits() -> None:
     p, x, gap = stream(700)
     gamma = np.array([0.0, 0.5, 0.9, 0.997])
     P, X = np.stack([p] * 4, axis=1), np.stack([x, x], axis=1)
-    whole = Intervals([0, 1, 0, 1], gamma, 0.8)(P, X, gap)
+    phase = np.arange(1400).reshape(700, 2) % (12, 84)
+    whole = Intervals([0, 1, 0, 1], gamma, 0.8, (12, 84))(P, X, gap, phase)
     for size in (1, 97):
-        made, parts = Intervals([0, 1, 0, 1], gamma, 0.8), []
+        made, parts = Intervals([0, 1, 0, 1], gamma, 0.8, (12, 84)), []
         for a in range(0, 700, size):
-            other = Intervals([0, 1, 0, 1], gamma, 0.8)
+            other = Intervals([0, 1, 0, 1], gamma, 0.8, (12, 84))
             other.restore({name: array.copy() for name, array in made.arrays().items()})
             made, some = other, slice(a, a + size)
-            parts.append(made(P[some], X[some], gap[some]))
+            parts.append(made(P[some], X[some], gap[some], phase[some]))
         for end in (0, 1):
             np.testing.assert_array_equal(np.concatenate([part[end] for part in parts]), whole[end])
 
@@ -228,6 +358,52 @@ def test_intervals_end_where_the_readings_do() -> None:
     assert scored(x, p, 0.8)[0] == pytest.approx(0.8, abs=0.02)
     x = np.arange(6000.0) + rng.normal(0.0, 5.0, 6000)
     assert scored(x, np.arange(6000.0), 0.8)[0] == pytest.approx(0.8, abs=0.02)
+
+
+def test_a_bound_that_readings_have_reached_ten_times_is_never_passed() -> None:
+    """Zero of a count, the top of a scale; predictions beyond them as well."""
+    rng, gap = np.random.default_rng(4), np.zeros(3000, bool)
+    x = np.clip(rng.normal(0.5, 1.0, 3000), 0.0, 1.5)
+    p = running(x, 0.5) + rng.normal(0.0, 1.0, 3000)
+    low, high = Intervals([0], np.array([0.5]), 0.8)(p[:, None], x[:, None], gap)
+    reached = [np.cumsum(x == bound) >= 10 for bound in (0.0, 1.5)]
+    assert (low[reached[0]] >= 0.0).all()
+    assert (high[reached[1]] <= 1.5).all()
+    assert (low <= high).all()
+    assert min(mask.sum() for mask in reached) > 2000
+    assert low[~reached[0]].min() < 0.0
+
+
+def test_coverage_is_right_at_each_hour() -> None:
+    """Errors that depend on the hour: without phases quiet hours are covered too often, and others too seldom."""
+    rng, t = np.random.default_rng(5), np.arange(24_000)
+    spread = np.where(t % 24 < 8, 0.1, np.where(t % 24 < 16, 1.0, 4.0))
+    x, p, gap = spread * rng.standard_t(4, len(t)), np.zeros((len(t), 1)), np.zeros(len(t), bool)
+    phase = np.stack([t % 24, t % 168], axis=1)
+    for cycles, least, most in (((24, 168), 0.7, 0.9), ((0, 0), 0.5, 0.99)):
+        low, high = Intervals([0], np.zeros(1), 0.8, cycles)(p, x[:, None], gap, phase)
+        inside = (low[:-1, 0] <= x[1:]) & (x[1:] <= high[:-1, 0])
+        covered = [inside[12_000:][t[12_000:-1] % 24 == hour].mean() for hour in range(24)]
+        assert (least < min(covered) and max(covered) < most) == (cycles == (24, 168))
+
+
+def test_a_model_of_an_earlier_version_goes_on() -> None:
+    """It saved neither bins nor scales: these start afresh, and rows that it kept are learned from without them."""
+    p, x, gap = stream(900)
+    made = Intervals([0], np.array([0.9]), 0.8)
+    made(p[:500, None], x[:500, None], gap[:500])
+    saved = {name: made.arrays()[name].copy() for name in ("scalars", "vectors", "products", "kept")}
+    later = Intervals([0], np.array([0.9]), 0.8, (24, 168))
+    later.restore(saved)
+    low, high = later(p[500:, None], x[500:, None], gap[500:])
+    assert np.isfinite(low).all()
+    assert (low < high).all()
+    with pytest.raises(ValueError, match="'bins' of the intervals does not fit"):
+        later.restore(
+            saved
+            | {name: np.zeros(3) for name in ("further", "scales", "bins", "marks")}
+            | {"further": later.further.copy(), "scales": later.scales.copy()}
+        )
 
 
 def test_constants_and_short_streams() -> None:

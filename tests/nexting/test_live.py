@@ -108,7 +108,7 @@ def test_a_line_for_every_reading(whole: tuple[list[bytes], Path]) -> None:
     assert json.loads(out[57])["predictions"] != json.loads(out[56])["predictions"]
     for i, line in enumerate(out):
         made = json.loads(line)
-        assert list(made) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm"]
+        assert list(made) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm", "why"]
         assert (made["step"], made["time"]) == (2 + i, 1.7e9 + 2 + i)
         assert {signal_: list(at) for signal_, at in made["predictions"].items()} == {
             "S1": ["2", "9"],

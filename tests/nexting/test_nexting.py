@@ -123,7 +123,7 @@ def with_ends(*names: str) -> list[str]:
     """Columns of predictions, then those of the ends of their intervals and of the alarms of their signals."""
     signals = dict.fromkeys(name.rpartition("@")[0] for name in names)
     ends = (f"{name}.{end}" for name in names for end in ("low", "high"))
-    return [*names, *ends, *(f"{signal}.{kind}" for signal in signals for kind in ("anomaly", "alarm"))]
+    return [*names, *ends, *(f"{signal}.{kind}" for signal in signals for kind in ("anomaly", "alarm", "why"))]
 
 
 # ---------------------------------------------------------------------- what is written
@@ -142,8 +142,10 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     assert table.column("row").to_pylist() == list(range(T))
     np.testing.assert_array_equal(table.column("time").to_numpy(), readings()["time"])
     for name in table.column_names[2:]:
-        assert table.schema.field(name).type == (pa.bool_() if name.endswith(".alarm") else pa.float64())
-        assert np.isfinite(table.column(name).to_numpy()).all()
+        kind = pa.dictionary(pa.int8(), pa.string()) if name.endswith(".why") else pa.float64()
+        assert table.schema.field(name).type == (pa.bool_() if name.endswith(".alarm") else kind)
+        if not name.endswith(".why"):
+            assert np.isfinite(table.column(name).to_numpy()).all()
 
 
 def test_progress_is_shown_on_standard_error_where_it_is_a_terminal(log: Path, tmp_path: Path) -> None:
@@ -637,7 +639,7 @@ def test_odd_readings_are_no_error(x: NDArray[Any], call: Call, tmp_path: Path) 
     table, summary = loaded(Path("out"))
     assert (table.num_rows, len(summary)) == (len(x), 6)
     first = int(np.argmax(np.isfinite(x))) if np.isfinite(x).any() else len(x)
-    for name in table.column_names:
+    for name in (name for name in table.column_names if not name.endswith(".why")):
         assert np.isfinite(table.column(name).to_numpy()[first if name.startswith("x") else 0 :]).all(), name
 
 

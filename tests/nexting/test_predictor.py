@@ -156,7 +156,7 @@ def test_questions_that_have_no_interval_get_null() -> None:
     named = {"cumulant": "x", "gamma": 0.5, "name": "own"}
     predictor = Predictor(Settings(horizons=(2,), predict=("x",), questions=(own, named)), warm_up=60)
     last = json.loads(predict(predictor, lines(100))[-1].line)
-    assert list(last) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm"]
+    assert list(last) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm", "why"]
     assert list(last["alarm"]) == ["x"]
     assert last["low"]["above"] == {"2": None}
     assert last["low"]["x"]["2"] < last["predictions"]["x"]["2"] < last["high"]["x"]["2"]
@@ -284,7 +284,7 @@ def test_each_value_is_under_its_own_name() -> None:
     """Also where the questions of a name do not follow one another."""
     questions = [GVF("x", horizon=2), GVF("y", horizon=2), GVF("x", horizon=9), GVF("y", horizon=9)]
     ends = {"low": np.array([0.0, np.nan, 2.0, -1.0]), "high": np.array([2.0, 4.0, 6.0, 8.0])}
-    derived = ends | {"anomaly": np.array([4.5, 0.0]), "alarm": np.array([True, False])}
+    derived = ends | {"anomaly": np.array([4.5, 0.0]), "alarm": np.array([True, False]), "why": np.array([1, 0])}
     form = LineFormat(questions, ["x", "y"])
     prediction = Prediction(7, None, np.array([1.0, 2.0, 3.0, np.inf]), form, derived=derived)
     assert json.loads(prediction.line) == {
@@ -292,6 +292,7 @@ def test_each_value_is_under_its_own_name() -> None:
         "low": {"x": {"2": 0.0, "9": 2.0}, "y": {"2": None, "9": -1.0}},
         "high": {"x": {"2": 2.0, "9": 6.0}, "y": {"2": 4.0, "9": 8.0}},
         "anomaly": {"x": 4.5, "y": 0.0}, "alarm": {"x": True, "y": False},
+        "why": {"x": "too high", "y": None},
     }  # fmt: skip
 
 

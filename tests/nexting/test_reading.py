@@ -154,7 +154,16 @@ def test_switches_are_predicted(call: Call) -> None:
     lines = rows("time,pump", lambda t, x: f"{t:%Y-%m-%d %H:%M},{'ON' if x > 0 else 'OFF'}")
     assert call(lines, "--horizons", 2)[0] == 0
     table, summary = written()
-    assert table.column_names == ["row", "time", "pump@2", "pump@2.low", "pump@2.high", "pump.anomaly", "pump.alarm"]
+    assert table.column_names == [
+        "row",
+        "time",
+        "pump@2",
+        "pump@2.low",
+        "pump@2.high",
+        "pump.anomaly",
+        "pump.alarm",
+        "pump.why",
+    ]
     assert summary[0]["variance_explained"] > 0.5
 
 
@@ -163,7 +172,7 @@ def test_percentages_are_predicted_and_the_last_lines_say_so(call: Call) -> None
     assert code == 0
     assert "Percent signs left out (50% is 50): 'level'." in out
     table, summary = written()
-    derived = ["level@2.low", "level@2.high", "level.anomaly", "level.alarm"]
+    derived = ["level@2.low", "level@2.high", "level.anomaly", "level.alarm", "level.why"]
     assert table.column_names == ["row", "time", "level@2", *derived]
     assert summary[0]["reading"]["percent"] == ["level"]
 
@@ -175,7 +184,16 @@ def test_a_switch_whose_words_are_named_stays_words() -> None:
     question = {"cumulant": "x", "horizon": 2, "name": "q", "policy": policy}
     result = emphatic.nexting.run(log, config=config | {"questions": [question]})
     assert result.model.categories == ("move",)
-    assert result.predictions.column_names == ["row", "x@2", "q", "x@2.low", "x@2.high", "x.anomaly", "x.alarm"]
+    assert result.predictions.column_names == [
+        "row",
+        "x@2",
+        "q",
+        "x@2.low",
+        "x@2.high",
+        "x.anomaly",
+        "x.alarm",
+        "x.why",
+    ]
     horde = emphatic.Horde(
         [emphatic.GVF("x", horizon=2, policy=emphatic.Policy(**policy), name="q")],
         emphatic.features.Features([emphatic.features.Bias()]),

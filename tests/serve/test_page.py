@@ -261,6 +261,7 @@ def test_memory_does_not_grow_with_the_stream(visit: Callable[..., Page]) -> Non
                 "step": list(steps), "t": list(steps), "time": list(map(str, steps)), "reading": values,
                 "predictions": dict.fromkeys(H, values), "gap": [i % 5 == 0 for i in steps],
                 "alarm": [i % 3 == 0 for i in steps],
+                "why": ["drifting" if i % 3 == 0 else None for i in steps],
             }  # fmt: skip
             yield "status", status(a)
         yield "pause", 60.0

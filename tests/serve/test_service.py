@@ -242,13 +242,14 @@ def test_recent_rows_are_bounded_and_in_order() -> None:
     recent = RecentRows(("x", "y"), format)
     ends = {"low": np.array([1.0, 2.0]), "high": np.array([3.0, np.nan])}
     for t in range(9):
-        derived = ends | {"anomaly": np.array([t / 4]), "alarm": np.array([t == 6])}
+        derived = ends | {"anomaly": np.array([t / 4]), "alarm": np.array([t == 6]), "why": np.array([3 * (t == 6)])}
         values, readings = np.array([t, np.nan]), (t / 2, np.nan)
         recent.add([Prediction(t, f"time {t}", values, format, readings, float(t), t == 7, derived)])
     assert recent.columns("y", 5, 3) == {
         "step": [5, 6, 7], "time": ["time 5", "time 6", "time 7"], "t": [5.0, 6.0, 7.0], "reading": [None] * 3,
         "gap": [False, False, True], "predictions": {"2": [None] * 3}, "low": {"2": [2.0] * 3},
         "high": {"2": [None] * 3}, "anomaly": [1.25, 1.5, 1.75], "alarm": [False, True, False],
+        "why": [None, "stuck", None],
     }  # fmt: skip
     assert "alarm" not in (recent.columns("x", 5, 3) or {})
     assert recent.columns("x", 9, 5) is None

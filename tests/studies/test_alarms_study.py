@@ -32,6 +32,10 @@ def test_each_fault_is_what_its_name_says() -> None:
             assert (y[a:b, c] == x[a - 1, c]).all()
         elif kind == "dropout":
             assert (y[a:b, c] == 0.0).all()
+        elif kind == "level":
+            assert abs((y - x)[a:b, c]) == pytest.approx(SIZES[kind] * x[:30_000, c].std())
+        elif kind == "noise":
+            assert (y - x)[a:b, c].std() == pytest.approx(SIZES[kind] * x[:30_000, c].std(), rel=0.3)
         else:
             added = (y - x)[a:b, c]
             assert abs(added[-1]) == pytest.approx(SIZES[kind] * x[:30_000, c].std())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
-_b1, _b2 = (types.Array(types.boolean, ndim, "C") for ndim in (1, 2))
+_b1, _c2 = types.Array(types.boolean, 1, "C"), types.Array(types.int8, 2, "C")
 _i1, _i2 = (types.Array(types.int64, ndim, "C") for ndim in (1, 2))
 
 # What a signal carries: rows that were judged, the last reading and how often it has come again, the usual size of an
@@ -27,9 +27,17 @@ _i1, _i2 = (types.Array(types.int64, ndim, "C") for ndim in (1, 2))
 JUDGED, READ, LAST, RUN, USUAL, LATE = range(6)
 # What a question carries: the prediction before and whether there was one, the mean TD error, and its usual size.
 BEFORE, THERE, MEAN, SIZE = range(4)
+# And beside: the sums of errors to either side, and for how many rows the reading has been missing.
+SUM_OVER, SUM_UNDER, MISSED = range(3)
 # What the tail of a statistic is known by: its beginning, the means of the excess and of its square, the share of
-# exceedances before which there was none, and whether the row before was one.
+# exceedances before which there was none, and for how many rows, up to the one before, there has been one.
 BEGIN, EXCESS, SQUARE, FIRST, ABOVE = range(5)
+
+# The statistics whose tails are in ``tails``, before those of the horizons; and those in ``further_tails``.
+DISTANCE, REPEATS, HORIZONS = range(3)
+UNREST, DRIFT, ABSENCE = range(3)
+# Why there is an alarm: places in ``emphatic.nexting.intervals.WHY``, counted from 1.
+TOO_HIGH, TOO_LOW, STUCK, DRIFTING, MISSING = range(1, 6)
 
 #: The share of rows in the tail.
 TAIL = 0.02
@@ -42,12 +50,17 @@ RECENT = 30.0
 FAR, BEYOND, BEYOND_SQUARE = 20.0, 4.0, 6.0
 #: The means of min(y, BEYOND), and half of that of min(y, BEYOND_SQUARE)², for an exponential y of mean 1.
 CUT, CUT_SQUARE = 1.0 - math.exp(-BEYOND), 1.0 - (1.0 + BEYOND_SQUARE) * math.exp(-BEYOND_SQUARE)
+#: What an error counts as at most in the sums, in units of the usual size; what it must exceed to add to them; and the
+#: share of them that remains from row to row.
+CLEAR, SLACK, REMAINS = 4.0, 0.5, 0.99
 #: The least mean excess, for readings in whole numbers fall on few values: of errors, and of runs.
 LEAST, LEAST_RUN = 0.12, 0.25
 #: Exceedances that the prior, a tail like a power, counts for; and the least shape, for a tail that ends is a guess.
 PRIOR, SHORTEST = 100.0, -0.1
 #: How much rows in alarm count for the tails.
 LIGHT = 0.05
+#: Exceedances in a row after which more of them count for as little.
+LONG = 60.0
 #: Before so many rows a tail is not known.
 START = 200.0
 #: How many times rarer than estimated alarms are to be: tails are not known exactly.
@@ -88,6 +101,8 @@ def learn_tail(tail: Floats, value: float, weight: float, n: float, least: float
     """A row of the statistic: the tail begins where TAIL of all rows are above."""
     y = value - tail[BEGIN]
     above = 1.0 if y > 0.0 else 0.0
+    if tail[ABOVE] >= LONG:  # what may be a fault must not become usual while it lasts
+        weight *= LIGHT
     k = min(n, MEMORY) * TAIL  # exceedances so far
     tail[BEGIN] += weight * tail[EXCESS] * (above - TAIL) / (1.0 + 0.25 * k)
     if above > 0.0:
@@ -95,33 +110,50 @@ def learn_tail(tail: Floats, value: float, weight: float, n: float, least: float
         tail[EXCESS] = max(mean + a * (min(y, BEYOND * mean) / CUT - mean), least)
         tail[SQUARE] += a * (min(y, BEYOND_SQUARE * mean) ** 2 / CUT_SQUARE - tail[SQUARE])
         tail[SQUARE] = max(tail[SQUARE], 1.05 * tail[EXCESS] ** 2)
-        tail[FIRST] = max(tail[FIRST] + a * (1.0 - tail[ABOVE] - tail[FIRST]), 1e-3)
-    tail[ABOVE] = above
+        tail[FIRST] = max(tail[FIRST] + a * (1.0 - min(tail[ABOVE], 1.0) - tail[FIRST]), 1e-3)
+    tail[ABOVE] = tail[ABOVE] + 1.0 if above > 0.0 else 0.0
 
 
-@jit_for((_f2, _f2, _b1, _i1, _i2, _i1, _f1, _f1, _f2, _f3, _f3, _f2, _b2), fastmath=False)
+@register_jitable
+def compare(tail: Floats, value: float, n: float, J: int) -> float:
+    """The score of one of J statistics."""
+    return min(max(rarity(tail, value, n) - math.log10(MARGIN * J), 0.0), MOST)
+
+
+@jit_for((_f2, _f2, _b1, _i1, _i2, _i1, _f1, _f1, _f2, _f3, _f3, _f2, _f3, _f2, _c2), fastmath=False)
 def alarms(
     P: Floats, X: Floats, gap: NDArray[np.bool_], signal: Integers, question: Integers, count: Integers, gamma: Floats,
-    threshold: Floats, scalars: Floats, errors: Floats, tails: Floats, anomaly: Floats, alarm: NDArray[np.bool_],
+    threshold: Floats, scalars: Floats, errors: Floats, tails: Floats, further: Floats, further_tails: Floats,
+    anomaly: Floats, why: NDArray[np.int8],
 ) -> None:  # fmt: skip
-    """``anomaly`` and ``alarm`` of each row and signal; see ``Alarms``.
+    """``anomaly`` of each row and signal, and ``why`` there is an alarm, 0 where there is none; see ``Alarms``.
 
     ``question`` (S, H) are the places of a signal's questions, ``count`` (S,) how many it has, the shortest first;
     ``gamma`` (Q,) their discounts.
     """
-    values = np.empty(question.shape[1] + 2)
+    values = np.empty(question.shape[1] + HORIZONS)
+    more = np.empty(2)
     for c in range(len(signal)):
-        s, H = scalars[c], count[c]
-        J = H + 2
+        s, sums, H = scalars[c], further[c], count[c]
+        J = H + HORIZONS + 2
         for t in range(P.shape[0]):
             x = X[t, signal[c]]
-            anomaly[t, c], alarm[t, c] = 0.0, False
+            anomaly[t, c], why[t, c] = 0.0, 0
             known = abs(x) <= LARGEST
             if gap[t]:
-                s[RUN] = 0.0
-                s[READ] = 0.0
+                s[RUN] = s[READ] = sums[MISSED] = 0.0
                 for h in range(H):
                     errors[c, h, THERE] = 0.0
+            n = s[JUDGED]
+            sums[MISSED] = 0.0 if known else sums[MISSED] + 1.0
+            absent = math.log(1.0 + sums[MISSED])
+            if not known and n >= START:
+                score = compare(further_tails[c, ABSENCE], absent, n, J)
+                score = math.floor(score * DIGITS) / DIGITS
+                anomaly[t, c] = score
+                why[t, c] = MISSING if score > threshold[0] else 0
+            if n > 0.0:
+                learn_tail(further_tails[c, ABSENCE], absent, LIGHT if why[t, c] > 0 else 1.0, n, LEAST_RUN)
             judged = known
             for h in range(H):
                 judged = judged and errors[c, h, THERE] > 0.0 and abs(P[t, question[c, h]]) <= LARGEST
@@ -130,17 +162,25 @@ def alarms(
                 n = s[JUDGED]
                 a = max(2.0 / (n + 1.0), 1.0 / MEMORY)
                 # How far the reading is from what was predicted.
-                e = abs(x - errors[c, 0, BEFORE])
+                off = x - errors[c, 0, BEFORE]
+                e = abs(off)
                 if n == 1.0:
                     s[USUAL] = s[LATE] = e
                 usual = 0.5 * s[USUAL] + 0.5 * s[LATE]
-                values[0] = math.log(ratio(e, usual) + SMALL)
+                values[DISTANCE] = math.log(ratio(e, usual) + SMALL)
+                # How much errors have come to lie to one side.
+                clear = min(ratio(e, s[USUAL]), CLEAR) * (1.0 if off > 0.0 else -1.0)
+                sums[SUM_OVER] = max(REMAINS * sums[SUM_OVER] + clear - SLACK, 0.0)
+                sums[SUM_UNDER] = max(REMAINS * sums[SUM_UNDER] - clear - SLACK, 0.0)
+                more[DRIFT] = math.log(max(sums[SUM_OVER], sums[SUM_UNDER]) + SMALL)
+                # How large they are of late.
                 e = min(e, FAR * usual) if usual > 0.0 else e
                 s[USUAL] += a * (e - s[USUAL])
                 s[LATE] += max(a, 1.0 / RECENT) * (e - s[LATE])
-                # How often it has come again.
+                more[UNREST] = math.log(ratio(s[LATE], s[USUAL]) + SMALL)
+                # How often the reading has come again.
                 s[RUN] = s[RUN] + 1.0 if s[READ] > 0.0 and x == s[LAST] else 0.0
-                values[1] = math.log(1.0 + s[RUN])
+                values[REPEATS] = math.log(1.0 + s[RUN])
                 # How much TD errors lie to one side.
                 for h in range(H):
                     o, g, p = errors[c, h], gamma[question[c, h]], P[t, question[c, h]]
@@ -149,18 +189,34 @@ def alarms(
                     e = abs(o[MEAN])
                     if n == 1.0:
                         o[SIZE] = e
-                    values[2 + h] = math.log(ratio(e, o[SIZE]) + SMALL)
+                    values[HORIZONS + h] = math.log(ratio(e, o[SIZE]) + SMALL)
                     o[SIZE] += a * ((min(e, FAR * o[SIZE]) if o[SIZE] > 0.0 else e) - o[SIZE])
-                highest = 0.0
-                for j in range(J):
-                    highest = max(highest, rarity(tails[c, j], values[j], n))
-                score = min(max(highest - math.log10(MARGIN * J), 0.0), MOST)
-                score = math.floor(score * DIGITS) / DIGITS
+                side = TOO_HIGH if off > 0.0 else TOO_LOW
+                distance = compare(tails[c, DISTANCE], values[DISTANCE], n, J)
+                highest, reason = distance, side
+                unrest = compare(further_tails[c, UNREST], more[UNREST], n, J)
+                highest = max(highest, unrest)
+                for h in range(H):
+                    score = compare(tails[c, HORIZONS + h], values[HORIZONS + h], n, J)
+                    if score > highest:
+                        highest, reason = score, DRIFTING
+                score = compare(further_tails[c, DRIFT], more[DRIFT], n, J)
+                if score > highest:
+                    highest, reason = score, DRIFTING
+                if distance > threshold[0]:  # one reading that is off is reason enough, whatever else it moves
+                    reason = side
+                score = compare(tails[c, REPEATS], values[REPEATS], n, J)
+                if score > highest:
+                    highest, reason = score, STUCK
+                score = math.floor(highest * DIGITS) / DIGITS
                 if n >= START:
-                    anomaly[t, c], alarm[t, c] = score, score > threshold[0]
-                for j in range(J):
-                    weight = LIGHT if alarm[t, c] else 1.0
-                    learn_tail(tails[c, j], values[j], weight, n, LEAST_RUN if j == 1 else LEAST)
+                    anomaly[t, c] = score
+                    why[t, c] = reason if score > threshold[0] else 0
+                weight = LIGHT if why[t, c] > 0 else 1.0
+                for j in range(HORIZONS + H):
+                    learn_tail(tails[c, j], values[j], weight, n, LEAST_RUN if j == REPEATS else LEAST)
+                learn_tail(further_tails[c, UNREST], more[UNREST], weight, n, LEAST)
+                learn_tail(further_tails[c, DRIFT], more[DRIFT], weight, n, LEAST)
             if known:
                 s[LAST], s[READ] = x, 1.0
             for h in range(H):

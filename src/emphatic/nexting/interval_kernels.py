@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _b1, _i1 = (types.Array(kind, 1, "C") for kind in (types.boolean, types.int64))
+_i2 = types.Array(types.int64, 2, "C")
 
 # What a question carries: of its signal,
 SEEN, CENTRE, LAST, MEAN, SQUARES, TRACE, LOWEST, HIGHEST = range(8)
@@ -33,6 +34,19 @@ LABELS, ERROR, BIAS, LEVEL, COVERED, BELOW, ABOVE = range(23, 30)
 PREDICTION, VALUE_THEN, WEIGHT_THEN, LOW, HIGH, LOWEST_THEN, HIGHEST_THEN = range(7)
 #: Features of the variance.
 FEATURES = 5
+# What a question carries beside: how often the least and the largest reading were reached; predictions, their mean and
+# mean distance from it; the mean interval score; and, from LATEST on, the bin of the latest return in each grouping.
+REACHED_LOWEST, REACHED_HIGHEST, PREDICTED, CENTRE_OF_PREDICTIONS, SPREAD_OF_PREDICTIONS, SCORE, LATEST = range(7)
+# What a bin of rows carries: visits, returns, the sums of errors to either side (as multiples of the running scale),
+# the correction of the level, and the mean error, and twice that to either side.
+VISITS, RETURNS, UNDER, OVER, CORRECTION, MEAN_ERROR, MEAN_UNDER, MEAN_OVER = range(8)
+# What a way of scaling carries: the factor that makes its coverage right, its interval score as a multiple of the
+# usual, and its share.
+OWN_WIDTH, LOSS, SHARE = range(3)
+#: What is kept of a row for its bins: the running scale; then the bin of each grouping.
+SCALE_THEN, BINS_THEN = 0, 1
+#: Bins by the size of the prediction; and groupings: all rows, phases of a short and of a long cycle, sizes.
+SIZES, GROUPINGS = 8, 4
 
 #: A squared TD error counts as at most so many times their mean: one of them must not outweigh all others.
 _MOST = 25.0
@@ -52,6 +66,7 @@ _SETTLED, _LAST = 30.0, 0.1
 _RECENT, _DELAYS = 4.0, 20.0
 #: The level stays within so much of 0: factors of 1/55 and 55.
 _LIMIT = 4.0
+_NARROWEST, _WIDEST = math.exp(-_LIMIT), math.exp(_LIMIT)
 #: √(π/2), the ratio of a normal distribution's standard deviation and mean absolute error.
 _NORMAL = 1.2533141373155003
 #: Larger numbers have no digit after the point to round.
@@ -62,6 +77,21 @@ _BEYOND = 0.05
 _ROOM = 1e-6
 #: A return counts as known if so much of its weight was seen.
 _SEEN = 0.5
+#: Horizons' worth of returns at which the level moves half as fast as it will, and at which bins count for half.
+_CAUTION, _EVIDENCE = 3.0, 30.0
+#: Visits after which a bin counts for half of its mean, its parent for the other half; and visits that are remembered.
+_HALFWAY, _VISITS = 5.0, 60.0
+#: An error counts as at most so many times the running scale; the mean of a bin is at least this share of it.
+_FAR_ERROR, _LEAST_MEAN = 8.0, 0.02
+#: The step of a bin's correction is at most this, it forgets this share of a step, and stays within so much of 0.
+_BIN_STEP, _BIN_LEAK, _BIN_LIMIT = 0.05, 0.02, 1.0
+#: How fast shares follow scores, the horizons that scores are remembered for, the share of the plain scale at first,
+#: and a score counts as at most so many times the usual.
+_RATE, _REMEMBERED, _PLAIN, _WORST = 0.5, 60.0, 0.3, 20.0
+#: Returns of a horizon that ways of scaling are scored on, about: those of neighbouring rows say much the same.
+_SCORED = 8.0
+#: Readings that reach their least value, or their largest, so often have a bound there.
+_BOUND = 10.0
 
 
 @register_jitable
@@ -129,34 +159,166 @@ def learn_variance(s: Floats, vectors: Floats, products: Floats, c: float, v: fl
 
 
 @register_jitable
-def learn_error(s: Floats, G: float, row: Floats, g: float, outside: float, count: float, every: float) -> None:
-    """The return G is known at last, of a row of which this was kept."""
+def level_step(s: Floats, g: float, count: float, every: float) -> float:
+    """How far a return moves the level; carefully while the running error is largely the prior's."""
+    n = s[LABELS]
+    slower = max(min(1.0, math.sqrt(_SETTLED * count / n)), _LAST)
+    horizons = n * every * (1.0 - g)
+    step: float = min(_STEP, slower * _DELAYED / count) * horizons / (horizons + _CAUTION)
+    return step
+
+
+@register_jitable
+def learn_error(s: Floats, G: float, row: Floats, g: float, outside: float, count: float, every: float) -> float:
+    """The return G is known at last, of a row of which this was kept; 1 if it was outside its interval, else 0."""
     n = s[LABELS]
     s[LABELS] += 1.0
-    # The prior, from the readings, counts for a quarter of a horizon.
-    a = max(_RECENT / (n + _RECENT + 1.0 / ((1.0 - g) * every)), 1.0 / (_DELAYS * count + 1.0))
+    # The prior, from the readings, counts for a horizon.
+    a = max(_RECENT / (n + _RECENT + _RECENT / ((1.0 - g) * every)), 1.0 / (_DELAYS * count + 1.0))
     s[ERROR] += a * (_NORMAL * abs(G - row[PREDICTION]) - s[ERROR])
     s[BIAS] += a * (G - row[PREDICTION] - s[BIAS])
     s[BELOW] += a * ((1.0 if row[LOWEST_THEN] > G else 0.0) - s[BELOW])
     s[ABOVE] += a * ((1.0 if row[HIGHEST_THEN] < G else 0.0) - s[ABOVE])
     miss = 1.0 if row[LOW] > G or row[HIGH] < G else 0.0
-    slower = max(min(1.0, math.sqrt(_SETTLED * count / (n + 1.0))), _LAST)
-    level = s[LEVEL] + min(_STEP, slower * _DELAYED / count) * (miss - outside)
+    level = s[LEVEL] + level_step(s, g, count, every) * (miss - outside)
     s[LEVEL] = min(max(level, -_LIMIT), _LIMIT)
     s[COVERED] += 2.0 / (n + 2.0) * (1.0 - miss - s[COVERED])
+    return miss
 
 
-@jit_for((_f2, _f2, _b1, _i1, _f1, _f1, _i1, _i1, _i1, _f2, _f2, _f3, _f3, _f2, _f2), fastmath=False)
+@register_jitable
+def factor(way: int, bins: Floats, places: Floats, side: int) -> float:
+    """How many times the running scale a half-width is to one side, ``MEAN_UNDER`` or ``MEAN_OVER``.
+
+    Ways 2i and 2i + 1 are by the bins of grouping i, alike to both sides and each side by itself; way 0 is plain.
+    """
+    if way == 0:
+        return 1.0
+    place = int(places[way // 2])
+    mean: float = bins[place if place >= 0 else 0, MEAN_ERROR if way % 2 == 0 else side]  # without a bin: all rows
+    return mean
+
+
+@register_jitable
+def learn_scales(
+    s: Floats, more: Floats, scales: Floats, bins: Floats, row: Floats, marks: Floats, G: float, g: float,
+    outside: float, z: float, count: float, every: float,
+) -> None:  # fmt: skip
+    """Score every way of scaling on a return, and move the shares towards those with the best scores."""
+    n, p, K, places = s[LABELS], row[PREDICTION], len(scales), marks[BINS_THEN:]
+    apart = max(math.floor(1.0 / ((1.0 - g) * every * _SCORED)), 1.0)
+    if n % apart != 0.0:
+        return
+    step, a = apart * level_step(s, g, count, every), max(apart / n, apart / (_DELAYS * count + apart))
+    wider, narrower = math.exp(step * (1.0 - outside)), math.exp(-step * outside)
+    for k in range(K):
+        half = z * scales[k, OWN_WIDTH] * marks[SCALE_THEN]
+        bottom = p - half * factor(k, bins, places, MEAN_UNDER)
+        top = p + half * factor(k, bins, places, MEAN_OVER)
+        if s[BELOW] < _BEYOND * outside:
+            bottom = max(bottom, min(row[LOWEST_THEN], p))
+        if s[ABOVE] < _BEYOND * outside:
+            top = min(top, max(row[HIGHEST_THEN], p))
+        beyond = max(bottom - G, 0.0) + max(G - top, 0.0)
+        score = top - bottom + 2.0 / outside * beyond
+        width = scales[k, OWN_WIDTH] * (wider if beyond > 0.0 else narrower)
+        scales[k, OWN_WIDTH] = min(max(width, _NARROWEST), _WIDEST)
+        if k == 0:
+            more[SCORE] += a * (score - more[SCORE])
+        if more[SCORE] > 0.0:
+            scales[k, LOSS] += a * (min(score / more[SCORE], _WORST) - scales[k, LOSS])
+    evidence, total = min(n * every * (1.0 - g), _REMEMBERED), 0.0
+    for k in range(K):
+        prior = _PLAIN if k == 0 else (1.0 - _PLAIN) / (K - 1.0)
+        gain = _RATE * evidence * (scales[0, LOSS] - scales[k, LOSS])
+        scales[k, SHARE] = prior * math.exp(min(max(gain, -50.0), 50.0))
+        total += scales[k, SHARE]
+    for k in range(K):
+        scales[k, SHARE] /= total
+
+
+@register_jitable
+def learn_bins(
+    s: Floats, more: Floats, bins: Floats, marks: Floats, error: float, miss: float, g: float, outside: float,
+    count: float, every: float,
+) -> None:  # fmt: skip
+    """A return's error, in each bin that its row was in."""
+    horizons = s[LABELS] * every * (1.0 - g)
+    size = min(abs(error) * _NORMAL / marks[SCALE_THEN], _FAR_ERROR)
+    for grouping in range(len(marks) - BINS_THEN):
+        place = int(marks[BINS_THEN + grouping])
+        if place < 0:
+            continue
+        b = bins[place]
+        # Returns of all rows make a visit of each horizon.
+        again = grouping == 0 and (s[LABELS] - 1.0) % max(1.0 / (every * (1.0 - g)), 1.0) < 1.0
+        if again or more[LATEST + grouping] != place + 1.0:
+            more[LATEST + grouping] = place + 1.0
+            b[VISITS] += 1.0
+            if b[VISITS] > _VISITS:
+                b[VISITS] = _VISITS
+                for k in (RETURNS, UNDER, OVER):
+                    b[k] *= 1.0 - 1.0 / _VISITS
+        b[RETURNS] += 1.0
+        b[UNDER if error < 0.0 else OVER] += size
+        visits = min(b[VISITS], horizons)  # returns that overlap are one piece of evidence
+        known = visits / (visits + _HALFWAY)
+        short = int(marks[BINS_THEN + 1])
+        for k in range(MEAN_ERROR, MEAN_OVER + 1):
+            parent = 1.0
+            if grouping > 0:  # the long cycle leans on the short one; all others on all rows
+                parent = bins[short if grouping == 2 and short >= 0 else 0, k]
+            total = b[UNDER] + b[OVER] if k == MEAN_ERROR else 2.0 * b[UNDER if k == MEAN_UNDER else OVER]
+            b[k] = max(known * total / b[RETURNS] + (1.0 - known) * parent, _LEAST_MEAN)
+        if grouping == 1:
+            step = min(_BIN_STEP, _DELAYED / count) * horizons / (horizons + _EVIDENCE)
+            correction = (1.0 - _BIN_LEAK * step) * b[CORRECTION] + step * (miss - outside)
+            b[CORRECTION] = min(max(correction, -_BIN_LIMIT), _BIN_LIMIT)
+
+
+@register_jitable
+def find_bins(more: Floats, p: float, phase: Integers, offsets: Integers, places: Floats) -> None:
+    """The bin of a row in each grouping: all rows, the phases of its cycles, the size of the prediction."""
+    more[PREDICTED] += 1.0
+    if more[PREDICTED] == 1.0:
+        more[CENTRE_OF_PREDICTIONS] = p
+    a = max(2.0 / (more[PREDICTED] + 1.0), 1e-4)
+    off = p - more[CENTRE_OF_PREDICTIONS]
+    more[SPREAD_OF_PREDICTIONS] += a * (abs(off) - more[SPREAD_OF_PREDICTIONS])
+    more[CENTRE_OF_PREDICTIONS] += a * off
+    off = p - more[CENTRE_OF_PREDICTIONS]
+    size = 0.0
+    if more[SPREAD_OF_PREDICTIONS] > 0.0:
+        size = min(max(off / more[SPREAD_OF_PREDICTIONS], -1e3), 1e3)
+    places[0] = 0.0
+    for k in range(len(phase)):
+        inside = 0 <= phase[k] < offsets[k + 2] - offsets[k + 1]
+        places[k + 1] = float(offsets[k + 1] + phase[k]) if inside else -1.0
+    step = math.floor(1.5 * math.asinh(1.5 * size) + 0.5 * SIZES)
+    places[len(phase) + 1] = offsets[len(phase) + 1] + min(max(step, 0.0), SIZES - 1.0)
+
+
+_TYPES = (
+    *(_f2, _f2, _b1, _i2),
+    *(_i1, _f1, _f1, _i1, _i1, _i1, _i1),
+    *(_f2, _f2, _f3, _f3, _f2, _f3, _f3, _f2),
+    *(_f2, _f2),
+)
+
+
+@jit_for(_TYPES, fastmath=False)
 def intervals(
-    P: Floats, X: Floats, gap: NDArray[np.bool_], signal: Integers, gamma: Floats, settings: Floats, first: Integers,
-    count: Integers, every: Integers, kept: Floats, scalars: Floats, vectors: Floats, products: Floats, low: Floats,
+    P: Floats, X: Floats, gap: NDArray[np.bool_], phase: Integers, signal: Integers, gamma: Floats, settings: Floats,
+    first: Integers, count: Integers, every: Integers, offsets: Integers, kept: Floats, scalars: Floats,
+    vectors: Floats, products: Floats, further: Floats, scales: Floats, bins: Floats, marks: Floats, low: Floats,
     high: Floats,
 ) -> None:  # fmt: skip
     """``low`` and ``high`` of each row and question; see ``Intervals``. ``settings``: 1 − coverage, and the width of a
     standard normal distribution's interval."""
     for q in range(P.shape[1]):
         g, s, f, D = gamma[q], scalars[q], vectors[q, 4], count[q] * every[q]
-        h, beyond = 1.0 / (1.0 - g), g**D
+        h, beyond, more, each = 1.0 / (1.0 - g), g**D, further[q], float(every[q])
+        places = np.empty(len(offsets))
         for t in range(P.shape[0]):
             p, x = P[t, q], X[t, signal[q]]
             known = abs(x) <= LARGEST
@@ -173,6 +335,8 @@ def intervals(
                 s[LAST], off = x, x - s[MEAN]
                 s[MEAN] += off / s[SEEN]
                 s[SQUARES] += off * (x - s[MEAN])
+                more[REACHED_LOWEST] = 1.0 if x < s[LOWEST] else more[REACHED_LOWEST] + (x == s[LOWEST])
+                more[REACHED_HIGHEST] = 1.0 if x > s[HIGHEST] else more[REACHED_HIGHEST] + (x == s[HIGHEST])
                 s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
             else:
                 x = s[LAST]
@@ -225,18 +389,45 @@ def intervals(
                         s[ERROR] = math.sqrt(s[SQUARES] / s[SEEN])
                     G = s[CENTRE] + (value + beyond * s[BIAS]) / weight
                     G = min(max(G, s[LOWEST]), s[HIGHEST])
-                    learn_error(s, G, one, g, settings[0], float(count[q]), float(every[q]))
+                    miss = learn_error(s, G, one, g, settings[0], float(count[q]), each)
+                    if marks[slot, SCALE_THEN] > 0.0:  # a model of an earlier version kept none
+                        learn_scales(
+                            s, more, scales[q], bins[q], one, marks[slot], G, g, settings[0], settings[1],
+                            float(count[q]), each,
+                        )  # fmt: skip
+                        off = G - one[PREDICTION]
+                        learn_bins(s, more, bins[q], marks[slot], off, miss, g, settings[0], float(count[q]), each)
+            find_bins(more, p, phase[t], offsets, places)
             error = s[ERROR] if s[LABELS] > 0.0 else math.sqrt(s[SQUARES] / s[SEEN])
-            half = settings[1] * math.exp(s[LEVEL]) * error * math.sqrt(0.5 + 0.5 * v)
-            bottom, top = rounded(p - half, half), rounded(p + half, half)
+            scale = error * math.sqrt(0.5 + 0.5 * v)
+            horizons = s[LABELS] * each / h
+            trust, under, over = horizons / (horizons + _EVIDENCE), 0.0, 0.0
+            for k in range(scales.shape[1]):
+                under += scales[q, k, SHARE] * factor(k, bins[q], places, MEAN_UNDER)
+                over += scales[q, k, SHARE] * factor(k, bins[q], places, MEAN_OVER)
+            level = s[LEVEL]
+            if places[1] >= 0.0:
+                level += bins[q, int(places[1]), CORRECTION]
+            half = settings[1] * math.exp(level) * scale
+            under, over = half * (1.0 + trust * (under - 1.0)), half * (1.0 + trust * (over - 1.0))
+            half = 0.5 * (under + over)
+            bottom, top = rounded(p - under, half), rounded(p + over, half)
             room = _ROOM * (s[HIGHEST] - s[LOWEST])
             lowest, highest = s[LOWEST] - room, s[HIGHEST] + room
             if s[BELOW] < _BEYOND * settings[0]:
                 bottom = max(bottom, min(lowest, p))
             if s[ABOVE] < _BEYOND * settings[0]:
                 top = min(top, max(highest, p))
+            if more[REACHED_LOWEST] >= _BOUND:
+                bottom = max(bottom, s[LOWEST])
+                top = max(top, bottom)
+            if more[REACHED_HIGHEST] >= _BOUND:
+                top = min(top, s[HIGHEST])
+                bottom = min(bottom, top)
             low[t, q], high[t, q] = bottom, top
             if slot >= 0:
                 kept[slot, PREDICTION], kept[slot, VALUE_THEN], kept[slot, WEIGHT_THEN] = p, s[VALUE], s[WEIGHT]
                 kept[slot, LOW], kept[slot, HIGH] = bottom, top
                 kept[slot, LOWEST_THEN], kept[slot, HIGHEST_THEN] = lowest, highest
+                marks[slot, SCALE_THEN] = scale
+                marks[slot, BINS_THEN:] = places

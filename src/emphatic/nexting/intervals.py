@@ -9,7 +9,7 @@ Intervals, by online conformal prediction
 -----------------------------------------
 A prediction p of a return G at horizon h = 1 / (1 − γ) has the interval
 
-    p ± z exp(ℓ) E √(½ + ½ v)
+    p − z exp(ℓ + ℓ_b) E √(½ + ½ v) f₋  to  p + z exp(ℓ + ℓ_b) E √(½ + ½ v) f₊
 
 z is the half-width that a standard normal distribution needs for the coverage. E is the running error and v the
 variance expected now, as a multiple of its mean: both may be wrong. ℓ corrects them: each time a return becomes known,
@@ -17,29 +17,43 @@ variance expected now, as a multiple of its mean: both may be wrong. ℓ correct
     ℓ ← ℓ + η ((1 if G was outside its interval, else 0) − (1 − coverage))
 
 so that in the long run the share of returns outside comes to 1 − coverage whatever the signal does (Gibbs & Candès
-2021; Angelopoulos, Candès & Tibshirani 2023). A return is known only D rows later. With a larger step than half of one
-over the returns that are not known yet, ℓ would be driven on by misses that it has long corrected for. That is η, but
-at most 0.02, and falling with the square root of the number of delays after the first 30, to a tenth.
+2021; Angelopoulos, Candès & Tibshirani 2023). While few horizons have passed it moves more slowly. A return is known
+only D rows later. With a larger step than half of one over the returns that are not known yet, ℓ would be driven on by
+misses that it has long corrected for. That is η, but at most 0.02, and falling with the square root of the number of
+delays after the first 30, to a tenth.
 
 The return of a row is taken as known after D rows, when 0.95 of its weight has been read; for the rest stands the
 prediction there, corrected by the mean error so far; neither may lead out of the range of the readings.
 Readings that are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return
-is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 8 (7 · 256 + 80) bytes a
-question at most.
+is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 26 kB a question at most, and
+39 kB where rows have phases.
 
 E is √(π/2) times the mean absolute error of the last quarter of all rows, or of the last 20 D. Before a return is known
-it is the standard deviation of the readings. For normal, Laplace and uniform errors alike, z E is the right width at a
-coverage of 0.8 to within 1%.
+it is the standard deviation of the readings, which then counts for a horizon. For normal, Laplace and uniform errors
+alike, z E is the right width at a coverage of 0.8 to within 1%.
 
 v is the answer to a GVF whose cumulant is the squared TD error, d² / avg d² with d = (1 − γ) x' + γ p' − p, and its
 discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated, it is the variance of the return around p). It is
 linear in five features: 1, two traces of the cumulant, (x − p)² and (x − trace of x)². Its weights are found by least
 squares, as ``emphatic.hordes.blend`` finds its own.
 
+f₋ and f₊ make the scale that of rows like this one. Rows are put into bins in four ways: all together, by the phase of
+a short cycle (the hour of the day), by that of a long one (the hour of the week), and by the size of the prediction. A
+bin has the mean of its errors, as multiples of the running scale, and the means of those to either side; with few
+visits it leans on the bin above it: the long cycle on the short one, all others on all rows. Each of the four gives a
+way of scaling that is alike to both sides and one that is not; without any, the first way is plain. Each way has a
+level of its own, and its interval score is known for the returns so far: its share is
+
+    w ∝ prior exp(−½ n (mean score / usual score)),    n horizons, 60 at most
+
+and f₋ and f₊ are means over the ways by these shares, drawn towards 1 by n / (n + 30). ℓ_b is the correction of ℓ in
+the bin b of the short cycle: like ℓ it follows the returns outside, so that coverage is right at each hour.
+
 Both ends are rounded to three digits of half the width: more mean nothing, and would take six times as much of a file.
 An interval ends where the readings so far end (the least and the largest, and a millionth of their distance beyond), as
 long as returns hardly ever lie beyond: less than a twentieth of the share that may fall outside. A power that was never
 negative gets no negative interval, unless it is predicted to be negative; a signal that keeps rising is not held back.
+A least or largest reading that has been read ten times is a bound, and no interval passes it.
 
 Alarms
 ------
@@ -51,6 +65,10 @@ are these statistics:
     |mean of d| / usual         for each horizon, d = (1 − γ) x + γ p' − p being the TD errors, the mean that of about
                                 the last h rows, and of 4 at least: predictions that fail to one side, as they do when
                                 a signal drifts (the unexpected demon error of White 2015, section 7.4)
+    largest sum                 of errors to one side: s ← max(0, .99 s ± (x − p) / usual − ½), each error as at most 4
+                                times the usual (Page 1954, with a leak): a slow drift
+    late / usual                how large errors are of late, in the last 30 rows
+    1 + missing                 at a row without a reading, and alone there: for how many rows it has been missing
 
 "usual" is the running mean of what stands above it; in the first, half of it is that of the last 30 rows, so that a
 restless hour is no alarm. Each statistic s is compared with its own past. Of u, which .02 of all rows exceed, and the
@@ -61,13 +79,18 @@ means M₁ of log(s/u) and M₂ of its square above u, the rate at which s is re
 for any kind of tail (Dekkers, Einmahl & de Haan 1989); θ is the share of exceedances before which there was none, for
 what is large stays so for a while, and an alarm counts when it begins. While little is known, ξ₋ is drawn towards 0,
 a tail like a power. All is learned from the past alone, the last 100,000 rows or so; rows in alarm count for a
-twentieth. The score of the row is
+twentieth, and so do those after 60 exceedances in a row, for a slow fault must not become usual while it grows. The
+score of the row is
 
     anomaly = −log₁₀ (1.5 J · the least rate of the J statistics)
 
 with a margin of 1.5, at least 0 and at most 16: a score above 4 begins once in 10,000 rows at most, on a stationary
 stream (measured: .2 to 1 times as often as stated). Where there is nothing to judge by it is 0, and there is no alarm:
-in the first 200 rows, without a reading, and just after a gap.
+in the first 200 rows, and just after a gap.
+
+The statistic with the least rate says why: the distance and the size of late errors "too high" or "too low", by the
+side of the reading; repeats "stuck"; TD errors and sums "drifting"; rows without a reading "missing". Where the
+distance alone is an alarm, it says so, whatever else it moves.
 """
 
 from __future__ import annotations
@@ -78,7 +101,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,14 +110,19 @@ from emphatic.engines.compiled import direct
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.settings import FALSE_ALARM_RATE
 
-__all__ = ["ENDS", "OF_A_SIGNAL", "AlarmList", "Alarms", "Derived", "Intervals"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ENDS", "OF_A_SIGNAL", "WHY", "AlarmList", "Alarms", "Derived", "Intervals"]
 
 Array = NDArray[np.float64]
 
 #: What is derived for each question: the ends of its interval.
 ENDS = ("low", "high")
-#: And for each signal: how surprising its reading is, and whether that is an alarm.
-OF_A_SIGNAL = ("anomaly", "alarm")
+#: And for each signal: how surprising its reading is, whether that is an alarm, and why.
+OF_A_SIGNAL = ("anomaly", "alarm", "why")
+#: What an alarm says of its signal: number k of "why" stands for the k-th of these, 0 for no alarm.
+WHY = ("too high", "too low", "stuck", "drifting", "missing")
 
 # ---------------------------------------------------------------------- intervals
 
@@ -104,6 +132,14 @@ REST = 0.05
 WAITING = 256
 #: The state of a question, features of its variance, and what is kept of a row: see the kernel.
 _INTERVAL_SCALARS, _FEATURES, _KEPT = 30, 5, 7
+#: What came later: further state of a question, of a bin and of a way of scaling, and what more is kept of a row.
+_FURTHER, _BIN, _SCALE, _MARKS = 10, 8, 3, 5
+#: Bins by the size of the prediction, and ways of scaling: by four groupings, alike to both sides or not.
+_SIZES, _SCALES, _PLAIN = 8, 8, 0.3
+#: The most phases of a short cycle and of a long one.
+CYCLES = (24, 168)
+#: Seconds since 1970 that are still a date, of the year 9999.
+_LATEST = 2.5e11
 #: Horizons' worth of known returns from which on coverage can be told: with fewer its own error exceeds 0.04.
 ENOUGH = 100.0
 
@@ -115,6 +151,7 @@ class Intervals:
         signals: The place of each question's signal among the readings.
         gamma: The discounts of the questions (Q,), below 1.
         coverage: The share of returns that are to fall inside.
+        cycles: The number of phases of a short cycle and of a long one, at most; 0 where there is none.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(5000, 1))  # to be predicted by its mean, one step ahead
@@ -124,7 +161,7 @@ class Intervals:
     0.8
     """
 
-    def __init__(self, signals: Sequence[int], gamma: Array, coverage: float) -> None:
+    def __init__(self, signals: Sequence[int], gamma: Array, coverage: float, cycles: tuple[int, int] = (0, 0)) -> None:
         self.signals, self.gamma = np.asarray(signals, np.int64), np.ascontiguousarray(gamma, np.float64)
         self.coverage = coverage
         Q, delays = len(self.gamma), [_delay(g) for g in self.gamma.tolist()]
@@ -136,6 +173,12 @@ class Intervals:
         self.vectors[:, 0, 0] = 1.0
         self.products = np.zeros((Q, _FEATURES, _FEATURES))
         self.kept = np.zeros((int(count.sum()), _KEPT))
+        self.further, self.scales = np.zeros((Q, _FURTHER)), np.zeros((Q, _SCALES, _SCALE))
+        self.scales[:] = 1.0, 0.0, (1.0 - _PLAIN) / (_SCALES - 1)
+        self.scales[:, 0, -1] = _PLAIN
+        sizes = 1 + sum(cycles)
+        self.bins, self.marks = np.zeros((Q, sizes + _SIZES, _BIN)), np.zeros((len(self.kept), _MARKS))
+        self.bins[:, :, -3:] = 1.0  # every mean error is as usual
         self._arguments = (
             self.signals,
             self.gamma,
@@ -143,24 +186,41 @@ class Intervals:
             np.cumsum(count) - count,
             count,
             self._every,
+            np.array([0, 1, 1 + cycles[0], sizes], np.int64),
             self.kept,
             self.scalars,
             self.vectors,
             self.products,
+            self.further,
+            self.scales,
+            self.bins,
+            self.marks,
         )
 
-    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def __call__(
+        self,
+        predictions: Array,
+        readings: Array,
+        gap: NDArray[np.bool_],
+        phase: NDArray[np.int64] | None = None,
+    ) -> tuple[Array, Array]:
         """The lower and upper ends, (B, Q) each, of the next B rows: NaN before a signal's first reading.
 
-        ``predictions`` (B, Q); ``readings`` (B, S) of all signals, NaN where missing; ``gap`` (B,) marks the rows that
-        do not follow the row before.
+        Args:
+            predictions: The predictions (B, Q).
+            readings: The readings (B, S) of all signals, NaN where missing.
+            gap: The rows (B,) that do not follow the row before.
+            phase: The phases (B, 2) of each row in the short and in the long cycle, from 0 on, −1 where unknown.
         """
         predictions = np.ascontiguousarray(predictions, np.float64)
         low, high = np.empty(predictions.shape), np.empty(predictions.shape)
+        if phase is None:
+            phase = np.full((len(gap), 2), -1, np.int64)
         _interval_kernel()(
             predictions,
             np.ascontiguousarray(readings, np.float64),
             np.ascontiguousarray(gap, np.bool_),
+            np.ascontiguousarray(phase, np.int64),
             *self._arguments,
             low,
             high,
@@ -180,11 +240,12 @@ class Intervals:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
-        return {"scalars": self.scalars, "vectors": self.vectors, "products": self.products, "kept": self.kept}
+        arrays = {"scalars": self.scalars, "vectors": self.vectors, "products": self.products, "kept": self.kept}
+        return arrays | {"further": self.further, "scales": self.scales, "bins": self.bins, "marks": self.marks}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned; ValueError if it does not fit."""
-        _restore(self.arrays(), arrays, "intervals")
+        """Restore what ``arrays`` returned, in this version or an earlier one; ValueError if it does not fit."""
+        _restore(self.arrays(), arrays, "intervals", ("further", "scales", "bins", "marks"))
 
 
 @functools.cache
@@ -194,9 +255,16 @@ def _interval_kernel() -> Callable[..., None]:
     return cast(Callable[..., None], direct(intervals))
 
 
-def _restore(arrays: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], owner: str) -> None:
-    """Fill arrays with what was saved of them; ValueError if that does not fit."""
+def _restore(
+    arrays: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], owner: str, later: Sequence[str] = ()
+) -> None:
+    """Fill arrays with what was saved of them; ValueError if that does not fit.
+
+    An earlier version saved none of the arrays in ``later``: then these stay as they are at the first row.
+    """
     for name, array in arrays.items():
+        if name in later and not any(name in saved for name in later):
+            continue
         stored = np.asarray(saved.get(name))
         if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
             raise ValueError(f"the array {name!r} of the {owner} does not fit")
@@ -210,8 +278,8 @@ def _delay(gamma: float) -> int:
 
 # ---------------------------------------------------------------------- alarms
 
-#: The state of a signal, of a question and of a tail: see the kernel.
-_ALARM_SCALARS, _ERRORS, _TAIL = 6, 4, 5
+#: The state of a signal, of a question and of a tail, and what came later: see the kernel.
+_ALARM_SCALARS, _ERRORS, _TAIL, _SUMS, _FURTHER_TAILS = 6, 4, 5, 3, 3
 
 
 class Alarms:
@@ -227,9 +295,9 @@ class Alarms:
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(5000, 1))
     >>> x[4000] = 12.0
-    >>> anomaly, alarm = Alarms([0], np.zeros(1), 1e-4)(np.zeros((5000, 1)), x, np.zeros(5000, bool))
-    >>> int(np.argmax(alarm[:, 0])), bool(anomaly[4000, 0] > 4.0)
-    (4000, True)
+    >>> anomaly, why = Alarms([0], np.zeros(1), 1e-4)(np.zeros((5000, 1)), x, np.zeros(5000, bool))
+    >>> int(np.argmax(why[:, 0] > 0)), bool(anomaly[4000, 0] > 4.0), WHY[why[4000, 0] - 1]
+    (4000, True, 'too high')
     """
 
     def __init__(self, signals: Sequence[int], gamma: Array, rate: float) -> None:
@@ -247,34 +315,52 @@ class Alarms:
         self.tails = np.zeros((S, H + 2, _TAIL))
         self.tails[:, :, :4] = math.log(3.0), 0.5, 0.5, 1.0  # until more is known
         self.tails[:, 1, 0] = 0.0
+        self.further, self.further_tails = np.zeros((S, _SUMS)), np.zeros((S, _FURTHER_TAILS, _TAIL))
+        self.further_tails[:, :, :4] = math.log(3.0), 0.5, 0.5, 1.0
+        self.further_tails[:, -1, 0] = 0.0
         threshold = np.array([-math.log10(rate)])
-        self._arguments = (self.places, questions, count, self.gamma, threshold, self.scalars, self.errors, self.tails)
+        self._arguments = (
+            self.places,
+            questions,
+            count,
+            self.gamma,
+            threshold,
+            self.scalars,
+            self.errors,
+            self.tails,
+            self.further,
+            self.further_tails,
+        )
 
-    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
-        """The scores and the alarms, (B, S) each, of the next B rows.
+    def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, NDArray[np.int8]]:
+        """The scores of the next B rows and why there is an alarm, (B, S) each: a place in ``WHY`` counted from 1, 0
+        where there is no alarm.
 
-        ``predictions`` (B, Q); ``readings`` (B, …) of all signals, NaN where missing; ``gap`` (B,) marks the rows that
-        do not follow the row before.
+        Args:
+            predictions: The predictions (B, Q).
+            readings: The readings (B, …) of all signals, NaN where missing.
+            gap: The rows (B,) that do not follow the row before.
         """
         anomaly = np.empty((len(gap), len(self.places)))
-        alarm = np.empty(anomaly.shape, np.bool_)
+        why = np.empty(anomaly.shape, np.int8)
         _alarm_kernel()(
             np.ascontiguousarray(predictions, np.float64),
             np.ascontiguousarray(readings, np.float64),
             np.ascontiguousarray(gap, np.bool_),
             *self._arguments,
             anomaly,
-            alarm,
+            why,
         )
-        return anomaly, alarm
+        return anomaly, why
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
-        return {"scalars": self.scalars, "errors": self.errors, "tails": self.tails}
+        arrays = {"scalars": self.scalars, "errors": self.errors, "tails": self.tails}
+        return arrays | {"further": self.further, "further_tails": self.further_tails}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned; ValueError if it does not fit."""
-        _restore(self.arrays(), arrays, "alarms")
+        """Restore what ``arrays`` returned, in this version or an earlier one; ValueError if it does not fit."""
+        _restore(self.arrays(), arrays, "alarms", ("further", "further_tails"))
 
 
 @functools.cache
@@ -296,26 +382,35 @@ class _Alarm:
     row: int
     signal: str
     time: float = field(compare=False)
+    why: str = field(compare=False)
     rows: int = field(default=0, compare=False)
 
     def facts(self) -> dict[str, Any]:
-        return {"signal": self.signal, "row": self.row, "time": self.time, "rows": self.rows, "anomaly": self.score}
+        return {
+            "signal": self.signal,
+            "row": self.row,
+            "time": self.time,
+            "rows": self.rows,
+            "anomaly": self.score,
+            "why": self.why,
+        }
 
 
 class AlarmList:
     """The alarms of a whole log: how many each signal raised, and when the highest of them were.
 
-    They are gathered from blocks of rows in order. Consecutive rows in alarm are one.
+    They are gathered from blocks of rows in order. Consecutive rows in alarm are one, and the row with the highest
+    score says why.
 
     Args:
         signals: The signals, in the order of the columns.
 
     >>> alarms = AlarmList(["x"])
-    >>> alarms.add(10, np.array([[1.0], [4.5], [6.0], [0.5]]), np.array([[False], [True], [True], [False]]), None)
+    >>> alarms.add(10, np.array([[1.0], [4.5], [6.0], [0.5]]), np.array([[0], [3], [1], [0]]), None)
     >>> alarms.counts()
     {'x': {'alarms': 1, 'alarm_rows': 2}}
-    >>> [(alarm["row"], alarm["rows"], alarm["anomaly"]) for alarm in alarms.highest()]
-    [(11, 2, 6.0)]
+    >>> [(alarm["row"], alarm["rows"], alarm["anomaly"], alarm["why"]) for alarm in alarms.highest()]
+    [(11, 2, 6.0, 'too high')]
     """
 
     def __init__(self, signals: Sequence[str]) -> None:
@@ -325,18 +420,27 @@ class AlarmList:
         self._highest: list[_Alarm] = []
 
     def add(
-        self, start: int, anomaly: NDArray[np.float64], alarm: NDArray[np.bool_], time: NDArray[np.float64] | None
+        self, start: int, anomaly: NDArray[np.float64], why: NDArray[np.integer[Any]], time: NDArray[np.float64] | None
     ) -> None:
-        """The next rows (B, S), from ``start`` on, and their times (B,)."""
+        """Add the next rows.
+
+        Args:
+            start: The number of the first of them.
+            anomaly: The scores (B, S).
+            why: The reasons of the alarms (B, S), 0 where there is none.
+            time: The times (B,).
+        """
         for c, name in enumerate(self._signals):
-            for t in np.flatnonzero(alarm[:, c]).tolist():
-                latest, score = self._latest.get(name), float(anomaly[t, c])
+            for t in np.flatnonzero(why[:, c]).tolist():
+                latest, score, reason = self._latest.get(name), float(anomaly[t, c]), WHY[int(why[t, c]) - 1]
                 if latest is None or start + t > latest.row + latest.rows:
                     self._list(latest)
                     self._counts[name]["alarms"] += 1
-                    latest = _Alarm(score, start + t, name, float("nan") if time is None else float(time[t]))
+                    latest = _Alarm(score, start + t, name, float("nan") if time is None else float(time[t]), reason)
                     self._latest[name] = latest
-                latest.score, latest.rows = max(latest.score, score), latest.rows + 1
+                if score > latest.score:
+                    latest.score, latest.why = score, reason
+                latest.rows += 1
                 self._counts[name]["alarm_rows"] += 1
 
     def _list(self, alarm: _Alarm | None) -> None:
@@ -354,7 +458,54 @@ class AlarmList:
         return [alarm.facts() for alarm in sorted(self._highest, key=lambda alarm: (alarm.row, alarm.signal))]
 
 
+def write_reasons(why: NDArray[np.int8]) -> pa.Array:
+    """The reasons of a signal's alarms (B,) as words, null where there is no alarm.
+
+    >>> write_reasons(np.array([0, 3], np.int8)).to_pylist()
+    [None, 'stuck']
+    """
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(why - 1, pa.int8(), mask=why == 0), pa.array(WHY))
+
+
+def read_reasons(words: pa.ChunkedArray) -> NDArray[np.int8]:
+    """The numbers of the reasons that ``write_reasons`` wrote."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers: NDArray[np.int8] = pc.index_in(words.cast(pa.string()), pa.array(WHY)).fill_null(-1).to_numpy()
+    return (numbers + 1).astype(np.int8)
+
+
 # ---------------------------------------------------------------------- both
+
+
+def find_phases(time: Array, step: float) -> NDArray[np.int64]:
+    """The phases (B, 2) of rows in a short and in a long cycle of the calendar; −1 where a time is missing.
+
+    Args:
+        time: Seconds since 1970 (B,), NaN where missing.
+        step: The usual seconds from row to row: rows finer than a day have an hour of the day and of the week, others
+            a day of the week and a month. Rows of more than three days have no day of the week.
+
+    >>> find_phases(np.array([0.0, 90_000.0, np.nan]), 3600.0).tolist()  # 1970 began on a Thursday
+    [[0, 72], [1, 97], [-1, -1]]
+    >>> find_phases(np.array([0.0, 32.0 * 86_400.0]), 86_400.0).tolist()
+    [[3, 0], [0, 1]]
+    """
+    known = np.abs(time) < _LATEST
+    seconds = np.where(known, time, 0.0)
+    hours = np.floor(seconds / 3600.0).astype(np.int64)
+    days = hours // 24
+    if not step >= 0.9 * 86_400.0:
+        phases = np.stack([hours % 24, (hours + 72) % 168], axis=1)
+    else:
+        months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12
+        weekdays = (days + 3) % 7 if step <= 3 * 86_400.0 else np.full(len(days), -1)
+        phases = np.stack([weekdays, months], axis=1)
+    phases[~known] = -1
+    return phases
 
 
 class Derived:
@@ -367,9 +518,12 @@ class Derived:
         horde: The horde.
         coverage: The share of returns that are to fall inside their intervals.
         false_alarm_rate: The number of false alarms per row and signal that is tolerated.
+        dated: Whether times are seconds since 1970, so that rows have a time of day and of week.
     """
 
-    def __init__(self, horde: Horde, coverage: float, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
+    def __init__(
+        self, horde: Horde, coverage: float, false_alarm_rate: float = FALSE_ALARM_RATE, dated: bool = False
+    ) -> None:
         gamma = horde.gamma
         self.questions = np.array(
             [
@@ -380,7 +534,8 @@ class Derived:
             np.int64,
         )
         signals = [horde.signals.index(horde.questions[q].cumulant) for q in self.questions]
-        self.intervals = Intervals(signals, gamma[self.questions], coverage)
+        self._dated, self._step = dated, math.nan if horde.step is None else float(horde.step)
+        self.intervals = Intervals(signals, gamma[self.questions], coverage, CYCLES if dated else (0, 0))
         self.alarms = Alarms(signals, gamma[self.questions], false_alarm_rate)
         self.signals = tuple(horde.signals[c] for c in self.alarms.places.tolist())
         self._Q, self._all = len(gamma), len(self.questions) == len(gamma)
@@ -394,7 +549,12 @@ class Derived:
             )
 
     def __call__(
-        self, predictions: Array, readings: Array, gap: NDArray[np.bool_], guarded: Array | None = None
+        self,
+        predictions: Array,
+        readings: Array,
+        gap: NDArray[np.bool_],
+        time: Array | None = None,
+        guarded: Array | None = None,
     ) -> dict[str, NDArray[Any]]:
         """What is derived at the next B rows, by kind.
 
@@ -402,18 +562,20 @@ class Derived:
             predictions: The predictions (B, Q).
             readings: The readings (B, S) of all signals, NaN where missing: alarms are raised about these.
             gap: The rows (B,) that do not follow the row before.
+            time: The times (B,) of the rows, NaN where missing.
             guarded: The readings to learn intervals from, by a ``ReadingGuard``; by default ``readings``.
 
         Returns:
-            ``low`` and ``high`` (B, Q), NaN where a question has no interval; ``anomaly`` and ``alarm`` (B, S), a
-            column for each of ``signals``.
+            ``low`` and ``high`` (B, Q), NaN where a question has no interval; ``anomaly``, ``alarm`` and ``why``
+            (B, S), a column for each of ``signals``.
         """
         plain = predictions if self._all else predictions[:, self.questions]
-        low, high = self.intervals(plain, readings if guarded is None else guarded, gap)
+        phase = find_phases(time, self._step) if self._dated and time is not None else None
+        low, high = self.intervals(plain, readings if guarded is None else guarded, gap, phase)
         if not self._all:
             low, high = self._spread(low), self._spread(high)
-        anomaly, alarm = self.alarms(plain, readings, gap)
-        return {"low": low, "high": high, "anomaly": anomaly, "alarm": alarm}
+        anomaly, why = self.alarms(plain, readings, gap)
+        return {"low": low, "high": high, "anomaly": anomaly, "alarm": why > 0, "why": why}
 
     def _spread(self, ends: Array) -> Array:
         """Ends of intervals with a column for every question."""
@@ -421,9 +583,14 @@ class Derived:
         columns[:, self.questions] = ends
         return columns
 
-    def columns(self, derived: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def columns(self, derived: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any] | pa.Array]:
         """The columns of ``predictions.parquet``, by name."""
-        return {name: np.ascontiguousarray(derived[kind][:, place]) for name, kind, place in self.names}
+        return {
+            name: write_reasons(derived[kind][:, place])
+            if kind == "why"
+            else np.ascontiguousarray(derived[kind][:, place])
+            for name, kind, place in self.names
+        }
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What is saved with the horde."""

@@ -844,12 +844,12 @@ def learn_log(
 
 def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> Derived:
     """Intervals and alarms as they are after the rows that parts have been written of."""
-    derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate)
+    derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate, log.table.dated)
     for begin in store.starts("readings"):
         rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
         table = store.read("predictions", begin)
         predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
-        derived(predictions, rows.values, rows.gap, rows.guarded)
+        derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
     return derived
 
 
@@ -976,7 +976,8 @@ class _PartWriter:
         if rows.time is not None:
             columns["time"] = _stamps(rows.time, table.zone) if table.dated else rows.time
         columns |= dict(zip(self._names, predictions.T, strict=True))
-        columns |= self._derived.columns(self._derived(predictions, rows.values, rows.gap, rows.guarded))
+        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
+        columns |= self._derived.columns(derived)
         self._store.write("readings", begin, rows.columns())
         self._store.write("predictions", begin, columns)
 

@@ -29,7 +29,7 @@ from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, Derived
+from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
 from emphatic.nexting.learning import make_guard, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
@@ -53,7 +53,7 @@ from emphatic.tables.pipe import (
 from emphatic.tables.text import LOOK_LINES, is_nested
 
 __all__ = ["ENDS", "ENGINE", "OF_A_SIGNAL", "Every", "LineFormat", "Live", "Outcome", "Prediction", "Predictor"]
-__all__ += ["PersistenceWarmUp", "format_lines", "question_keys"]
+__all__ += ["WHY", "PersistenceWarmUp", "format_lines", "question_keys"]
 
 logger = logging.getLogger("emphatic.nexting")
 
@@ -126,11 +126,15 @@ def question_keys(questions: Iterable[GVF]) -> list[tuple[str, str]]:
     return list(keys)
 
 
+#: The reasons of alarms as they stand in a line.
+_REASONS = ("null", *(f'"{reason}"' for reason in WHY))
+
+
 class LineFormat:
     """The form of a line of predictions: {"step": …, "time": …, "predictions": {signal: {horizon: value}}, …}.
 
-    Then follow "low" and "high", the ends of the predictions' intervals, of the same form; and "anomaly" and "alarm",
-    {signal: value} for each of ``signals``.
+    Then follow "low" and "high", the ends of the predictions' intervals, of the same form; and "anomaly", "alarm" and
+    "why", {signal: value} for each of ``signals``.
 
     Args:
         questions: The questions, in the order of the predictions.
@@ -164,7 +168,10 @@ class LineFormat:
                 for kind in (*ENDS, *OF_A_SIGNAL)
             }
             arrays += [*(self._ordered(kinds[kind]) for kind in ENDS), kinds["anomaly"]]
-            alarms = [["true" if raised else "false" for raised in row] for row in kinds["alarm"].tolist()]
+            alarms = [
+                [*("true" if raised else "false" for raised in row), *(_REASONS[reason] for reason in reasons)]
+                for row, reasons in zip(kinds["alarm"].tolist(), kinds["why"].tolist(), strict=True)
+            ]
         values = np.hstack(arrays)
         texts, width = _texts(values.reshape(-1)), values.shape[1]
         lines = []
@@ -191,7 +198,7 @@ class Prediction(NamedTuple):
         seconds: The time as a number.
         gap: Whether the reading does not follow the one before it.
         derived: What ``emphatic.nexting.intervals`` derived from them, by kind: "low" and "high", a value for each
-            question, "anomaly" and "alarm", a value for each signal that is predicted; empty in the warm-up.
+            question, "anomaly", "alarm" and "why", a value for each signal that is predicted; empty in the warm-up.
     """
 
     step: int
@@ -371,7 +378,8 @@ class _Model(NamedTuple):
 
     @classmethod
     def of(cls, horde: Horde, settings: Settings, notation: Notation) -> _Model:
-        derived = Derived(horde, settings.coverage, settings.false_alarm_rate)
+        dated = notation.time is not None and notation.time.dated
+        derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated)
         parser = RowParser(horde.makers[0].signals, horde.categories, notation)
         return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals))
 
@@ -571,13 +579,13 @@ class Predictor:
             self._follow(waiting, clock)
         self.guard = guard
         self.readings += len(waiting)
-        low, high, anomaly, alarm = derived(predictions, block.values, block.gap, block.guarded).values()
+        kinds = derived(predictions, block.values, block.gap, block.time, block.guarded)
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
-                kinds = {"low": low[i], "high": high[i], "anomaly": anomaly[i], "alarm": alarm[i]}
+                here = {kind: values[i] for kind, values in kinds.items()}
                 outcomes[reading.place] = Prediction(
-                    self.step, row.time_text, predictions[i], form, row.values, row.time, bool(block.gap[i]), kinds
+                    self.step, row.time_text, predictions[i], form, row.values, row.time, bool(block.gap[i]), here
                 )
             self.step += 1
 
@@ -671,7 +679,7 @@ class Predictor:
         for block in table.blocks(horde.block_rows, clock=clock):
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
-            derived = model.derived(predictions, block.values, block.gap, block.guarded)
+            derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded)
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)

@@ -183,7 +183,7 @@ class NextingPage:
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
-    - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows`` and ``anomaly``;
+    - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows``, ``anomaly``, ``why``;
       ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
     - ``reading``: how the table was read, as ``summary.json`` has it.
     - ``files``: the files beside the page and what they hold; ``command``: how to go on live.
@@ -398,6 +398,7 @@ def _alarms(page: NextingPage) -> Row | None:
         Column("when", "when"),
         Column("rows", "rows", amount, hint="how long it lasted"),
         Column("score", "anomaly", amount),
+        Column("why", "why"),
     ]
     rows = [{**alarm, "signal": page.link(alarm["signal"])} for alarm in page.alarms]
     return {

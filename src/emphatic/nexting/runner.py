@@ -187,7 +187,7 @@ def run(
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
-        false_alarm_rate: The target number of false alarms per row and signal; default: 0.0001.
+        false_alarm_rate: The target number of false alarms per row and signal; default: 0.0005.
         config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
             mapping or the path of a TOML file; the other arguments override it.
         resume: Whether to continue the run that was interrupted in ``out``.

@@ -32,7 +32,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
-from emphatic.nexting.intervals import AlarmList
+from emphatic.nexting.intervals import AlarmList, read_reasons
 from emphatic.nexting.learning import Learned, LogRows, Progress, make_features, shares
 from emphatic.scores.baselines import ROOM, FirstHalf, HindsightFit, PlainAnswers, find_baselines
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
@@ -372,8 +372,8 @@ class _Hindsight(NamedTuple):
 class _Rows(NamedTuple):
     """Consecutive rows: the readings as they are, and of all signals (B, S) with the last one held where one is
     missing, those to compare with and those that are learned from; the returns, those that the offline fit learns
-    from, and where they are known (Q, B); predictions and the ends of their intervals (B, Q); anomaly scores and alarms
-    of the signals predicted (B, C); component answers (Q, B) by name."""
+    from, and where they are known (Q, B); predictions and the ends of their intervals (B, Q); anomaly scores and
+    reasons of alarms of the signals predicted (B, C); component answers (Q, B) by name."""
 
     start: int
     readings: LogRows
@@ -387,7 +387,7 @@ class _Rows(NamedTuple):
     low: Array = np.empty((0, 0))
     high: Array = np.empty((0, 0))
     anomaly: Array = np.empty((0, 0))
-    alarm: NDArray[np.bool_] = np.empty((0, 0), np.bool_)
+    why: NDArray[np.int8] = np.empty((0, 0), np.int8)
     answers: Mapping[str, Array] = {}
 
 
@@ -461,8 +461,8 @@ class _Passes:
         G, known = self._returns(values, np.isnan(values), readings.gap)
         return G[:Q], G[-Q:], known[:Q] & (np.arange(begin, begin + len(readings)) >= self._plain.first_rows)
 
-    def _predicted(self, table: pa.Table) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
-        """Predictions and ends of intervals (B, Q), anomaly scores and alarms (B, C)."""
+    def _predicted(self, table: pa.Table) -> tuple[Array, Array, Array, Array, NDArray[np.int8]]:
+        """Predictions and ends of intervals (B, Q), anomaly scores and reasons of alarms (B, C)."""
 
         def stack(names: Sequence[str], kind: str) -> NDArray[Any]:
             return np.stack([table.column(f"{name}{kind}").to_numpy() for name in names], axis=1)
@@ -473,7 +473,7 @@ class _Passes:
             stack(names, ".low"),
             stack(names, ".high"),
             stack(predict, ".anomaly"),
-            stack(predict, ".alarm"),
+            np.stack([read_reasons(table.column(f"{name}.why")) for name in predict], axis=1),
         )
 
     def _component_answers(self, reader: PartReader, begin: int, end: int, predictions: Array) -> dict[str, Array]:
@@ -513,7 +513,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         begins = float(time[0]) if begins is None and time is not None else begins
         worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
-        alarms.add(rows.start, rows.anomaly, rows.alarm, time)
+        alarms.add(rows.start, rows.anomaly, rows.why, time)
         fitted = {} if fits is None else fits.add(rows)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
         scores.add(rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known)
@@ -607,7 +607,7 @@ class _Sketches:
         for c, sketch in enumerate(self._sketches):
             q = slice(c * self._H, c * self._H + self._H)
             predictions, low, high = (list(array[:, q].T) for array in (rows.predictions, rows.low, rows.high))
-            marked = np.where(rows.alarm[:, c], held[:, c], np.nan)
+            marked = np.where(rows.why[:, c] > 0, held[:, c], np.nan)
             sketch.add(rows.start, x, held[:, c], predictions, list(truth[q]), low, high, marked)
 
     def plots(self) -> list[SignalPlot]:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, LineFormat, Outcome, Prediction, Predictor, format_lines
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.journal import Journal
@@ -267,6 +267,8 @@ class RecentRows:
         rows = {"step": steps.tolist(), "time": times, "t": _or_null(seconds), "reading": _or_null(reading), "gap": gap}
         for kind, columns in by_horizon.items():
             rows[kind] = {horizon: _or_null(column) for horizon, column in columns.items()}
+        if "why" in by_signal:
+            rows["why"] = [None if reason == 0 else WHY[reason - 1] for reason in by_signal.pop("why").tolist()]
         return rows | {kind: _or_null(column) for kind, column in by_signal.items()}
 
 

@@ -173,7 +173,7 @@
       const written = many.time && many.time[i];
       // Unix time, of 2001 to 2099, is a date however it is written.
       dated = (typeof written === "string" && Number.isNaN(Number(written))) || (c.t[at] >= 978307200 && c.t[at] < 4102444800);
-      if (c.alarm[at]) alarm(at, written);
+      if (c.alarm[at]) alarm(at, written, many.why && many.why[i]);
     });
     draw();
   }
@@ -219,12 +219,13 @@
     $("state").className = `state ${kind}`;
   }
 
-  function alarm(at, written) {
+  function alarm(at, written, why) {
     const item = document.createElement("li"), c = rows.columns;
     const score = Number.isNaN(c.anomaly[at]) ? "" : `, score ${short(c.anomaly[at])}`;
     const known = !Number.isNaN(c.t[at]);
     const when = typeof written === "string" ? written : known && dated ? stamp(c.t[at]) : known ? short(c.t[at]) : `step ${c.step[at]}`;
-    item.textContent = `${when}: reading ${short(c.x[at])}${score}`;
+    const reading = Number.isNaN(c.x[at]) ? "" : `reading ${short(c.x[at])}`, reason = typeof why === "string" ? why : "";
+    item.textContent = `${when}: ${[reason, reading].filter(Boolean).join(", ")}${score}`;
     $("list").prepend(item);
     while ($("list").childElementCount > LISTED) $("list").lastChild.remove();
     $("alarms").hidden = false;
