@@ -109,16 +109,17 @@ class Combination:
 
     G, the return, is not known yet: what is missing of it is replaced by the prediction p at the last row, and moves
     with it. With d_t = (1 − γ) x_{t+1} + γ p_{t+1} − p_t the return of each row s ≤ t moves by γ^(t−s) d_t, and so R
-    follows from sums alone. Means forget: a step's weight grows with its number. There are three mixtures c_k = Σ w_i v_i:
+    follows from sums alone. Means forget: a step's weight grows with its number. There are three mixtures
+    c_k = Σ w_i v_i:
 
     1. w_i ∝ R_ii^−k with k = min(8, 0.2 · the horizons seen): about equally good answers are averaged;
     2. w ≥ 0, Σ w = 1 that minimise wᵀRw with a ridge towards the first, of 60 horizons' worth of evidence;
     3. Σ w = 1 that minimise it with a ridge towards the second, of 20 horizons' worth.
 
     The prediction is p = Σ share_k c_k, share_k ∝ (mean of (G − c_k)²)^−k; the shares of the second and the third count
-    less while there are fewer than some 200 horizons. A mixture may be much better than every answer that it is made of,
-    or much worse; but its share rests on what it predicted before it knew. Weights and shares are found every 16 steps
-    that are learned from, or every h/8 if those are more.
+    less while there are fewer than some 200 horizons. A mixture may be much better than every answer that it is made
+    of, or much worse; but its share rests on what it predicted before it knew. Weights and shares are found every 16
+    steps that are learned from, or every h/8 if those are more.
 
     What limits the harm that an answer can do:
 
@@ -144,8 +145,8 @@ class Combination:
         self.mixtures = np.zeros((Q, _OF_MIXTURES, _MIXTURES))
         #: R of each question, its lower half
         self.errors = np.zeros((Q, N, N))
-        #: The bounds (B, Q, 2) that held at each row of the last call: the lowest and the highest reading where readings
-        #: have been there ten times, −∞ and ∞ otherwise. Neither predictions nor intervals may pass them.
+        #: The bounds (B, Q, 2) that held at each row of the last call: the lowest and the highest reading so far where
+        #: readings have been there ten times, −∞ and ∞ otherwise. Neither predictions nor intervals may pass them.
         self.bounds = np.zeros((0, Q, 2))
 
     def __call__(self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None) -> tuple[Array, Array]:

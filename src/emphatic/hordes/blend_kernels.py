@@ -40,9 +40,9 @@ REACHED = 10.0
 #: How far beyond the range of the trace answers may lie, in its width.
 ROOM = 0.5
 #: What an answer may deviate in one row and recently, squared and in terms of its usual deviation.
-FAR, FAR_RECENTLY = 100.0, 30.0
+FAR, FAR_RECENTLY = 16.0, 6.0
 #: How fast the largest deviation so far grows, once exceeded.
-GROWTH = 1.5
+GROWTH = 4.0
 #: The rows after which an answer's usual deviation is known, and the fewest rows of a recent one.
 WARM, FEWEST = 32.0, 4.0
 #: The largest and the least weight of an answer in what others are compared with.
@@ -153,8 +153,8 @@ def renew(i: int, a: Floats, W: Floats, R: Floats) -> None:
     for j in range(N):
         R[max(i, j), min(i, j)] = R[max(best, j), min(best, j)]
     R[i, i] = R[best, best]
-    for k in range(len(a)):
-        a[k, i] = a[k, best] if k == OPEN_ERROR or k == ERROR else 1.0 if k == TRUST else 0.0
+    for k in range(len(a)):  # OPEN_ERROR and ERROR are the best's
+        a[k, i] = a[k, best] if k <= ERROR else 1.0 if k == TRUST else 0.0
     for k in range(len(W)):
         W[k, best] += W[k, i]
         W[k, i] = 0.0
