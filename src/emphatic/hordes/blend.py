@@ -112,7 +112,7 @@ class Combination:
     follows from sums alone. Means forget: a step's weight grows with its number. There are three mixtures
     c_k = Σ w_i v_i:
 
-    1. w_i ∝ R_ii^−k with k = min(8, 0.2 · the horizons seen): about equally good answers are averaged;
+    1. w_i ∝ R_ii^−k with k = min(8, 0.3 · the horizons seen): about equally good answers are averaged;
     2. w ≥ 0, Σ w = 1 that minimise wᵀRw with a ridge towards the first, of 60 horizons' worth of evidence;
     3. Σ w = 1 that minimise it with a ridge towards the second, of 20 horizons' worth.
 

@@ -32,7 +32,7 @@ SHARE, SQUARE, OPEN_OWN, OWN = range(4)
 LARGEST = 1e100
 
 #: The largest power of errors in the weights, and the power for each horizon that was learned from.
-STEEPEST, STEEPER = 8.0, 0.2
+STEEPEST, STEEPER = 8.0, 0.3
 #: The horizons' worth of evidence that the convex weights, the free weights and the prior of these two count for.
 CONVEX_PRIOR, FREE_PRIOR, MIXTURE_PRIOR = 60.0, 20.0, 200.0
 #: How often readings reach a bound before it is one.
@@ -243,8 +243,9 @@ def add_errors(s: Floats, a: Floats, R: Floats, mixture: Floats, d: float, g: fl
     for i in range(len(R)):
         y[i] = keep * g * y[i] + step * e[i]
     for i in range(len(R)):
+        error, both = step * e[i], d * (y[i] + moved)
         for j in range(i + 1):
-            R[i, j] = keep * R[i, j] + step * e[i] * e[j] + d * (y[i] + y[j]) + d * moved
+            R[i, j] = keep * R[i, j] + error * e[j] + (both + d * y[j])
     for i in range(len(R)):
         y[i] += moved
     for k in range(mixture.shape[1]):
