@@ -412,7 +412,8 @@ class Group:
             raise ValueError(f"its learner is {learner!r}")
         fill_in("base", self.base, arrays["horde.base"])
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
-        self.blend.restore({name: arrays[f"blend.{name}"] for name in self.blend.arrays()})
+        blend = {name.removeprefix("blend."): array for name, array in arrays.items() if name.startswith("blend.")}
+        self.blend.restore(blend)
         if self.ridges is not None:
             self.ridges.base[:] = self.base[self._blended]
             self.ridges.restore({name: arrays[f"ridges.{name}"] for name in self.ridges.arrays()})
