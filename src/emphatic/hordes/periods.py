@@ -34,6 +34,8 @@ _RISE, _CYCLES = 0.1, 3.0
 _QUANTILE, _AROUND = 0.25, 12.0
 #: The shortest period within this share of the best strength is taken; multiples that are tried.
 _WITHIN, _MULTIPLES = 0.88, 8
+#: By how much a multiple is stronger than a line's own period, in standard deviations of a correlation.
+_GAIN = 4.0
 #: The strength that a line's own period needs to be taken together with its multiple.
 _BOTH = 0.3
 #: The share of the strength of a new period at which a similar or an earlier one is kept.
@@ -151,11 +153,14 @@ def _candidates(rest: Array, exact: Sequence[float]) -> tuple[list[_Candidate], 
             if multiple > 1 and not _is_harmonic(new, longer, n, _HARMONIC).any():
                 continue
             half = max(0.6, (0.6 if multiple == 1 else 0.3) * longer * longer / n)
-            strength, place = _comb(correlation, np.linspace(max(2.0, longer - half), longer + half, _steps(half, n, longer)))
+            strength, place = _comb(
+                correlation, np.linspace(max(2.0, longer - half), longer + half, _steps(half, n, longer))
+            )
             period = round(place)
             strength = min(strength, float(correlation[period]))
             own = Period(period, strength) if multiple == 1 else own
-            if correlation[period] - lowest[period] > _RISE:
+            gains = multiple == 1 or strength - own.strength > _GAIN / math.sqrt(n)
+            if gains and correlation[period] - lowest[period] > _RISE:
                 candidates.append(_Candidate(period, strength, place, own))
     return candidates, correlation
 

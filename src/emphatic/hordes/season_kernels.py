@@ -22,6 +22,7 @@ _f2, _f3, _f4 = (types.Array(types.float64, ndim, "C") for ndim in (2, 3, 4))
 _r1, _r2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
 _w1, _w2 = (types.Array(types.int64, ndim, "C") for ndim in (1, 2))
+_u2 = types.Array(types.uint8, 2, "C")
 _b1, _b2 = (types.Array(types.boolean, ndim, "C", readonly=True) for ndim in (1, 2))
 _flags = types.Array(types.boolean, 3, "C")
 
@@ -161,7 +162,7 @@ def look(
         features[f] = features[f + 1] = features[f + 2] = 0.0
         if 0 < P < n:
             K = min(P, int(HORIZONS * h) + 1)
-            if renew:
+            if renew or n == P + 1:
                 sums[i] = sum_path(ring, n, P, g, K)
             else:  # the path moves on by one row
                 sums[i] = (sums[i] - ring[(n - 1 - P) % size]) / g + g ** (K - 1) * ring[(n - 1 - P + K) % size]
@@ -174,8 +175,8 @@ def look(
 
 
 @jit_for((
-    _r2, _b2, _b1, _i1, _i1, types.int64, types.int64, types.int64, types.int64, _i1, _i1, _r1, _r1, _i2, _f2, _w2, _w1, _f2, _f2,
-    _f2, _f2, _f3, _f2, _f2, _f3, _f3, _f3, _f3, _w2, _f3, _flags,
+    _r2, _b2, _b1, _i1, _i1, types.int64, types.int64, types.int64, types.int64, _i1, _i1, _r1, _r1, _i2, _f2, _u2, _w1,
+    _f2, _f2, _f2, _f2, _f3, _f2, _f2, _f3, _f3, _f3, _f3, _w2, _f3, _flags,
 ), fastmath=False)  # fmt: skip
 def rows(
     X: Floats, known: Flags, follows: Flags, cell: Integers, skipped: Integers, begin: int, end: int, count: int,
@@ -187,9 +188,9 @@ def rows(
     """Answer at rows from ``begin`` to ``end``, (B, Q, SEASONS + strengths), and learn from them; returns all rows.
 
     Rows are readings (B, C), the last one held where one is not ``known``, the ``cell`` of the calendar (−1 for none)
-    and how many rows were ``skipped`` before. ``count`` rows, with those skipped, came before, and ``earlier`` ones that
-    the ring no longer has. The questions of signal c are ``members`` from ``starts[c]`` on. A ring has the last readings of a signal, ``flags`` whether they were
-    known, and ``codes`` 2 · (cell + 1) + whether the row follows.
+    and how many rows were ``skipped`` before. ``count`` rows, with those skipped, came before, and ``earlier`` ones
+    that the ring no longer has. The questions of signal c are ``members`` from ``starts[c]`` on. A ring has the last
+    readings of a signal, ``flags`` whether they were known, and ``codes`` 2 · (cell + 1) + whether the row follows.
     """
     C, size, M, S = X.shape[1], ring.shape[1], cells.shape[2], len(strengths)
     v, prior, answers, n = np.zeros(FEATURES), np.zeros(FEATURES), np.zeros(SEASONS), count

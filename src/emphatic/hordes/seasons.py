@@ -77,7 +77,7 @@ class Seasons:
         self._cell = _HOUR if step is None or step < 0.75 * _DAY else _DAY
         M = 0 if step is None or not 0.0 < step < 1.5 * _DAY else int(7 * _DAY / self._cell)
         self.period, self.strength = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SEASONS))
-        self.ring, self.flags = np.zeros((C, SPAN)), np.zeros((C, SPAN), np.int64)
+        self.ring, self.flags = np.zeros((C, SPAN)), np.zeros((C, SPAN), np.uint8)
         self.signals, self.changed = np.zeros((C, _SIGNAL)), np.zeros((C, _SEASONS), np.int64)
         self.questions, self.squares, self.sums = np.zeros((Q, 5)), np.zeros((Q, F)), np.zeros((Q, _SEASONS))
         self.A, self.b, self.z = np.zeros((Q, F, F)), np.zeros((Q, F)), np.zeros((Q, F))
@@ -138,9 +138,22 @@ class Seasons:
     ) -> int:
         """The kernel on some of the rows; returns the number of rows so far."""
         constants = *self._members, self.gamma, self._strengths, period
-        state = self.ring, self.flags, self.codes, self.signals, self.questions, self.squares, self.sums, self.A, self.b
-        state += self.z, self.cross, self.cells, self.theta, self.effect, self.changed
-        return int(_kernel()(*inputs, begin, end, int(self.counts[0]), earlier, *constants, *state, out, fresh))
+        of_signals = self.ring, self.flags, self.codes, self.signals
+        of_questions = (getattr(self, name) for name in _OF_QUESTION)
+        rows = _kernel()(
+            *inputs,
+            begin,
+            end,
+            int(self.counts[0]),
+            earlier,
+            *constants,
+            *of_signals,
+            *of_questions,
+            self.changed,
+            out,
+            fresh,
+        )
+        return int(rows)
 
     def _held(self, X: Array, known: Flags) -> Array:
         """Readings with the last one held where one is missing, 0 before the first."""
@@ -195,8 +208,13 @@ class Seasons:
         shadow.counts[1] = np.inf
         codes, B = self.codes[rows], len(rows)
         inputs = self.ring[c, rows][:, None], (self.flags[c, rows] > 0)[:, None], codes % 2 > 0, codes // 2 - 1
-        out, fresh = np.empty((B, len(questions), _SEASONS + len(STRENGTHS))), np.empty((B, len(questions), _SEASONS), bool)
-        shadow._run((*map(np.ascontiguousarray, inputs), np.zeros(B, np.int64)), 0, B, self.period[c : c + 1], out, fresh, n - B)
+        out, fresh = (
+            np.empty((B, len(questions), _SEASONS + len(STRENGTHS))),
+            np.empty((B, len(questions), _SEASONS), bool),
+        )
+        shadow._run(
+            (*map(np.ascontiguousarray, inputs), np.zeros(B, np.int64)), 0, B, self.period[c : c + 1], out, fresh, n - B
+        )
         self.signals[c] = shadow.signals[0]
         for name in _OF_QUESTION:
             getattr(self, name)[questions] = getattr(shadow, name)
@@ -215,9 +233,12 @@ class Seasons:
             if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"the array {name!r} of the seasons does not fit")
             array[:] = stored
-        cells = self.cells.shape[2]
-        if not (((self.period >= 0) & (self.period < SPAN)).all() and (self.codes >= 0).all() and (self.codes < 2 * cells + 2).all()):
-            raise ValueError("the periods of the seasons do not fit")
+        places = 2 * self.cells.shape[2] + 2
+        if (
+            not ((self.period >= 0) & (self.period < SPAN)).all()
+            or not ((self.codes >= 0) & (self.codes < places)).all()
+        ):
+            raise ValueError("the periods or rows of the seasons do not fit")
 
     def join(self, seasons: Sequence[Seasons]) -> None:
         """Join the states of seasons of the same rows that have these questions between them, in order."""
