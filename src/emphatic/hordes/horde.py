@@ -58,7 +58,7 @@ _SQUARE = LARGEST**2
 #: The feature makers that belong to a Horde.
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
-_NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "horde."), "horde.more."
+_NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "seasons.", "horde."), "horde.more."
 #: Placeholder in a file for what no file can hold.
 _FUNCTION = "function"
 

@@ -147,7 +147,7 @@ def look(
     s: Floats, ring: Floats, n: int, period: Integers, g: float, sums: Floats, renew: bool, features: Floats,
     answers: Floats,
 ) -> None:  # fmt: skip
-    """The features of one question after n rows, and the answers of its seasons."""
+    """The features of one question after n rows, and the answers of its seasons, NaN where there is none."""
     size, x, h, f = len(ring), s[LAST], 1.0 / (1.0 - g), 1
     features[0] = 1.0
     for k in range(len(TRACES)):
@@ -158,7 +158,7 @@ def look(
         f += 1
     for i in range(SEASONS):
         P = period[i]
-        answers[i] = x
+        answers[i] = math.nan
         features[f] = features[f + 1] = features[f + 2] = 0.0
         if 0 < P < n:
             K = min(P, int(HORIZONS * h) + 1)
@@ -213,9 +213,6 @@ def rows(
                 renew = state[STALE] > 0.0 or skipped[t] > 0 or n % max(1, int(RENEWED / (1.0 - g))) == 0
                 state[STALE] = 0.0
                 look(s, ring[c], n, P, g, sums[q], renew, v, answers)
-                for i in range(SEASONS):
-                    out[t, q, i] = answers[i]
-                    fresh[t, q, i] = changed[c, i] > 0
                 for k in range(1, FEATURES):
                     square = v[k] * v[k]
                     if squares[q, k] == 0.0:
@@ -226,7 +223,7 @@ def rows(
                         squares[q, k] += (square - squares[q, k]) / min(float(n), MEMORY)
                 for k in range(S):
                     p = answers[1] if P[1] > P[0] else answers[0]
-                    if state[SOLVED] > 0.0:
+                    if state[SOLVED] > 0.0 or math.isnan(p):
                         p = x
                         for j in range(FEATURES):
                             p += theta[q, k, j] * v[j]
@@ -234,6 +231,9 @@ def rows(
                             p += effect[q, k, cell[t]]
                     out[t, q, SEASONS + k] = p
                 p = out[t, q, SEASONS + S // 2]
+                for i in range(SEASONS):
+                    out[t, q, i] = p if math.isnan(answers[i]) else answers[i]
+                    fresh[t, q, i] = changed[c, i] > 0
                 if not (learns and follows[t]):
                     z[q] = 0.0
                     cells[q, 2] = 0.0

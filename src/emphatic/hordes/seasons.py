@@ -6,7 +6,8 @@ The *seasons* of a signal are up to two periods, found from its readings (``emph
     s = Σ_{k<P} (1 − γ) γᵏ x_{t−P+1+k} / (1 − γᴾ),   and with the rise u of a period, s + u / (1 − γᴾ)
 
 where u is the mean of x_t − x_{t−P} over about two periods. Where there is one period, the second answer is the first
-without its rise; where there is none, both are the reading.
+without its rise; where there is none, both repeat the drift answer below: a copy of a poor answer, such as the
+reading of a noise, would count twice.
 
 The *drift* answer is x + θ·f + e_c, a ridge regression of G − x on differences f: of the reading from its traces over
 4 to 1024 rows, from the readings one and two rows before, and of both seasons s − x, x_t − x_{t−P}, and u; with an

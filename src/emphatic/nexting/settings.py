@@ -517,7 +517,7 @@ def default_features(
 
 
 def _calendar(table: Table, rows: int) -> list[Part]:
-    """Time of day and of week where rows are finer than these, and of year where the rows span two or more."""
+    """Time of day and of week where rows are finer than these, and of year where they are and span two or more."""
     from emphatic import features as f
     from emphatic.features.parts import DAY, YEAR
 
@@ -526,10 +526,10 @@ def _calendar(table: Table, rows: int) -> list[Part]:
     parts: list[Part] = []
     if step < 0.75 * DAY:
         parts += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
-        parts += [f.TimeOfWeek(bins=bins) for bins in (28, 168)]
-    elif step < 6.0 * DAY:
+        parts.append(f.TimeOfWeek(bins=28))
+    elif step < 1.5 * DAY:
         parts.append(f.TimeOfWeek(bins=7))
-    if rows * step >= 2.0 * YEAR:
+    if step < 8.0 * DAY and rows * step >= 2.0 * YEAR:
         parts.append(f.TimeOfYear(bins=12))
     return parts
 
