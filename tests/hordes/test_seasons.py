@@ -187,14 +187,11 @@ def test_a_level_added_to_all_readings_is_added_to_the_answers() -> None:
 def test_without_learning_only_readings_are_remembered() -> None:
     rows, state = Rows(), Rows().seasons()
     rows.run(end=600, state=state)
-    before = {name: getattr(state, name).copy() for name in ("A", "b", "cells", "cross", "theta", "effect")}
+    learned = ("A", "own", "b", "cross", "own_cross", "weights", "theta", "effect")
+    before = {name: getattr(state, name).copy() for name in learned}
     state(rows.x[600:640], np.zeros(40, bool), rows.seconds[600:640], learn=False)
     for name, array in before.items():
-        if name == "cells":
-            array, now = array[:, :2], state.cells[:, :2]  # the trace is forgotten
-            np.testing.assert_array_equal(now, array)
-        else:
-            np.testing.assert_array_equal(getattr(state, name), array)
+        np.testing.assert_array_equal(getattr(state, name), array)
     assert state.counts[0] == 645.0
 
 
@@ -284,3 +281,5 @@ def test_the_names_of_the_answers_are_those_of_the_kernel() -> None:
     assert state.signals.shape[1] == season_kernels.TRACE + len(season_kernels.TRACES)
     assert seasons._STALE == season_kernels.STALE
     assert seasons._SEASONS == season_kernels.SEASONS
+    assert seasons._SHARED == season_kernels.SHARED
+    assert seasons._SCALE == season_kernels.SCALE

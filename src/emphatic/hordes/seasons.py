@@ -48,14 +48,17 @@ SPAN = 8192
 #: Rows before periods are looked for, and the factor by which they grow until the next time.
 _FIRST, _GROWTH = 40, 1.25
 #: Of ``season_kernels``.
-_SEASONS, _STALE, _FEATURES, _SIGNAL = 2, 4, 14, 8
+_SEASONS, _SHARED, _SIGNAL, _STALE, _SCALE = 2, 12, 11, 1, 2
+_FEATURES = _SHARED + _SEASONS
+#: Horizons after which the weights of a path are below rounding errors.
+_HORIZONS = 37.0
 #: A reading beyond this is not used.
 _LARGEST = 1e100
 #: In seconds. 1970-01-05 was a Monday.
 _HOUR, _DAY, _MONDAY = 3600.0, 86_400.0, 4 * 86_400.0
 #: What a signal and a question carry, and what is the same for all.
-_OF_SIGNAL = ("period", "strength", "ring", "flags", "signals", "changed")
-_OF_QUESTION = ("questions", "squares", "sums", "A", "b", "z", "cross", "cells", "theta", "effect")
+_OF_SIGNAL = ("period", "strength", "ring", "flags", "changed", "signals", "squares", "A", "cross", "weights")
+_OF_QUESTION = ("questions", "own_squares", "sums", "own", "b", "z", "own_cross", "cells", "theta", "effect")
 _OF_ALL = ("codes", "counts")
 
 
@@ -79,15 +82,19 @@ class Seasons:
         M = 0 if step is None or not 0.0 < step < 1.5 * _DAY else int(7 * _DAY / self._cell)
         self.period, self.strength = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SEASONS))
         self.ring, self.flags = np.zeros((C, SPAN)), np.zeros((C, SPAN), np.uint8)
-        self.signals, self.changed = np.zeros((C, _SIGNAL)), np.zeros((C, _SEASONS), np.int64)
-        self.questions, self.squares, self.sums = np.zeros((Q, 5)), np.zeros((Q, F)), np.zeros((Q, _SEASONS))
-        self.A, self.b, self.z = np.zeros((Q, F, F)), np.zeros((Q, F)), np.zeros((Q, F))
-        self.cross, self.cells = np.zeros((Q, F, M)), np.zeros((Q, 3, M))
+        self.changed, self.signals = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SIGNAL))
+        self.squares, self.A = np.zeros((C, _SHARED - 1)), np.zeros((C, _SHARED, _SHARED))
+        self.cross, self.weights = np.zeros((C, _SHARED, M)), np.zeros((C, M))
+        self.questions, self.own_squares = np.zeros((Q, 4)), np.zeros((Q, _SEASONS))
+        self.sums, self.own = np.zeros((Q, _SEASONS)), np.zeros((Q, _SEASONS, F))
+        self.b, self.z = np.zeros((Q, F)), np.zeros((Q, F))
+        self.own_cross, self.cells = np.zeros((Q, _SEASONS, M)), np.zeros((Q, 3, M))
         self.theta, self.effect = np.zeros((Q, S, F)), np.zeros((Q, S, M))
         self.codes = np.zeros(SPAN, np.int64)
         #: Rows so far with those that were skipped, rows of the next search, and the last time.
         self.counts = np.array([0.0, _FIRST, 0.0])
-        self.questions[:, _STALE] = 1.0
+        self.questions[:, _STALE] = self.questions[:, _SCALE] = 1.0
+        self._scales = np.zeros((Q, _SEASONS, 4))
         self._strengths = np.array(STRENGTHS)
 
     @property
@@ -116,45 +123,32 @@ class Seasons:
             X = self._held(X, known)
         known &= learn
         cell, skipped = self._calendar(seconds, follows)
-        out, fresh = np.empty((B, Q, _SEASONS + len(STRENGTHS))), np.empty((B, Q, _SEASONS), bool)
+        out, fresh = np.empty((B, Q, len(ANSWERS))), np.empty((B, Q, _SEASONS), bool)
         inputs = X, known, np.ascontiguousarray(follows), cell, skipped
         rows, begin = self.counts[0] + np.cumsum(1 + skipped), 0
         while begin < B:
             end = min(B, int(np.searchsorted(rows, self.counts[1])) + 1)
-            self.counts[0] = self._run(inputs, begin, end, self.period, out, fresh)
+            self.counts[0] = self._run(inputs, begin, end, out, fresh)
             begin = end
             if self.counts[0] >= self.counts[1]:
                 self._search()
         return out, fresh
 
-    def _run(
-        self,
-        inputs: tuple[Any, ...],
-        begin: int,
-        end: int,
-        period: NDArray[np.int64],
-        out: Array,
-        fresh: Flags,
-        earlier: int = 0,
-    ) -> int:
+    def _run(self, inputs: tuple[Any, ...], begin: int, end: int, out: Array, fresh: Flags, earlier: int = 0) -> int:
         """The kernel on some of the rows; returns the number of rows so far."""
-        constants = *self._members, self.gamma, self._strengths, period
-        of_signals = self.ring, self.flags, self.codes, self.signals
+        places = begin, end, int(self.counts[0]), earlier
+        constants = *self._members, self.gamma, self._strengths, self.period, self._scales
+        of_signals = self.ring, self.flags, self.codes, self.signals, self.squares, self.A, self.cross, self.weights
         of_questions = (getattr(self, name) for name in _OF_QUESTION)
-        rows = _kernel()(
-            *inputs,
-            begin,
-            end,
-            int(self.counts[0]),
-            earlier,
-            *constants,
-            *of_signals,
-            *of_questions,
-            self.changed,
-            out,
-            fresh,
-        )
-        return int(rows)
+        return int(_kernel()(*inputs, *places, *constants, *of_signals, *of_questions, self.changed, out, fresh))
+
+    def _scale(self) -> None:
+        """What the sums over paths of these periods are multiplied by: see the kernel."""
+        period, g = self.period[self.signal], self.gamma[:, None]
+        rows = np.minimum(period, (_HORIZONS / (1.0 - g)).astype(np.int64) + 1)
+        with np.errstate(all="ignore"):
+            scales = rows, g ** (rows - 1), (1.0 - g) / (1.0 - g**rows), 1.0 / (1.0 - g**period)
+        self._scales[:] = np.where(period[:, :, None] > 0, np.stack(scales, axis=2), 0.0)
 
     def _held(self, X: Array, known: Flags) -> Array:
         """Readings with the last one held where one is missing, 0 before the first."""
@@ -199,24 +193,21 @@ class Seasons:
             self.strength[c] = [p.strength for p in found]
             if (period != self.period[c]).any():
                 self.period[c] = period
+                self._scale()
                 self._learn_anew(c, rows, n)
                 self.changed[c] = changed
 
     def _learn_anew(self, c: int, rows: NDArray[np.intp], n: int) -> None:
         """Learn signal c anew from these rows of its ring, the last of n."""
         questions = np.flatnonzero(self.signal == c)
-        shadow = Seasons(self.gamma[questions], np.zeros(len(questions), np.int64), self.step)
-        shadow.counts[1] = np.inf
-        codes, B = self.codes[rows], len(rows)
+        shadow, B = Seasons(self.gamma[questions], np.zeros(len(questions), np.int64), self.step), len(rows)
+        shadow.period[0], shadow._scales[:] = self.period[c], self._scales[questions]
+        codes = self.codes[rows]
         inputs = self.ring[c, rows][:, None], (self.flags[c, rows] > 0)[:, None], codes % 2 > 0, codes // 2 - 1
-        out, fresh = (
-            np.empty((B, len(questions), _SEASONS + len(STRENGTHS))),
-            np.empty((B, len(questions), _SEASONS), bool),
-        )
-        shadow._run(
-            (*map(np.ascontiguousarray, inputs), np.zeros(B, np.int64)), 0, B, self.period[c : c + 1], out, fresh, n - B
-        )
-        self.signals[c] = shadow.signals[0]
+        out, fresh = np.empty((B, len(questions), len(ANSWERS))), np.empty((B, len(questions), _SEASONS), bool)
+        shadow._run((*map(np.ascontiguousarray, inputs), np.zeros(B, np.int64)), 0, B, out, fresh, n - B)
+        for name in ("signals", "squares", "A", "cross", "weights"):
+            getattr(self, name)[c] = getattr(shadow, name)[0]
         for name in _OF_QUESTION:
             getattr(self, name)[questions] = getattr(shadow, name)
         self.questions[questions, _STALE] = 1.0
@@ -240,6 +231,7 @@ class Seasons:
             or not ((self.codes >= 0) & (self.codes < places)).all()
         ):
             raise ValueError("the periods or rows of the seasons do not fit")
+        self._scale()
 
     def join(self, seasons: Sequence[Seasons]) -> None:
         """Join the states of seasons of the same rows that have these questions between them, in order."""
