@@ -391,8 +391,9 @@ class Group:
         blended = self._blended
         V, x = by_rate[:, :, blended].transpose(0, 2, 1), x[:, blended]
         if isinstance(self.blend, Combination):
-            ridges, seasons = beside
-            V = np.concatenate([V, *(a for a in (ridges, seasons and seasons[0]) if a is not None)], axis=2)
+            V = V if beside[0] is None else np.concatenate([V, beside[0]], axis=2)
+            if beside[1] is not None:
+                V = np.concatenate([V, _filled(beside[1][0], V)], axis=2)
             answers, self._single = self.blend(V, x, follows)
         else:
             answers = self.blend(V, x, follows, ends)
@@ -529,6 +530,19 @@ def fill_in(name: str, array: NDArray[Any], stored: NDArray[Any], finite: bool =
     if stored.shape != array.shape or stored.dtype != array.dtype or (finite and not np.isfinite(stored).all()):
         raise ValueError(f"its {name!r} does not fit")
     array[:] = stored
+
+
+def _filled(seasons: Array, V: Array) -> Array:
+    """The answers of seasons, with the last answers of V where a signal has no season.
+
+    These are the most cautious ones. A copy of the reading, or no answer at all, would harm a combination more.
+    """
+    E = V.shape[2]
+    for i in range(2):
+        none = np.isnan(seasons[:, :, i])
+        if none.any():
+            seasons[:, :, i] = np.where(none, V[:, :, max(0, E - 1 - i)], seasons[:, :, i])
+    return seasons
 
 
 def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:

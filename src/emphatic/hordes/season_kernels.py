@@ -55,7 +55,7 @@ WITHIN, MEMORY = 5.0, 256.0
 #: least between two.
 FEWEST, GROWTH, MOST, LEAST = 32.0, 0.15, 1000.0, 8.0
 #: The evidence, in rows, that the regression's prior counts for besides its strength.
-PRIOR_ROWS = 3.0
+PRIOR_ROWS = 10.0
 #: The traces of cells are brought up to date when they have decayed so far.
 DECAYED = 1e-3
 
@@ -283,7 +283,7 @@ def rows(
                     out[t, q, SEASONS + k] = p
                 p = out[t, q, SEASONS + S // 2]
                 for i in range(SEASONS):
-                    out[t, q, i] = p if math.isnan(answers[i]) else answers[i]
+                    out[t, q, i] = answers[i]
                     fresh[t, q, i] = changed[c, i] > 0
                 if not (learns and follows[t]):
                     z[q] = 0.0

@@ -6,15 +6,14 @@ The *seasons* of a signal are up to two periods, found from its readings (``emph
     s = Σ_{k<P} (1 − γ) γᵏ x_{t−P+1+k} / (1 − γᴾ),   and with the rise u of a period, s + u / (1 − γᴾ)
 
 where u is the mean of x_t − x_{t−P} over about two periods. Where there is one period, the second answer is the first
-without its rise; where there is none, both repeat the drift answer below: a copy of a poor answer, such as the
-reading of a noise, would count twice.
+without its rise; where there is none, there is no answer (NaN).
 
 The *drift* answer is x + θ·f + e_c, a ridge regression of G − x on differences f: of the reading from its traces over
 4 to 1024 rows, from the readings one and two rows before, and of both seasons s − x, x_t − x_{t−P}, and u; with an
 effect e_c of the hour of the week c (of the weekday, where rows are days) if rows have times. A constant added to all
 readings is added to the answer: it follows a level that drifts. The ridge shrinks θ towards the answer of the longer
-season, or to the reading where there is none, in units of each feature's own mean square. Later rows weigh more, in
-proportion to their number. What is not known of a return yet is replaced by the prediction, as in ``ridges``:
+season, or to the reading where there is none, by 0.001 + 10/rows of each feature's own mean square. Later rows weigh
+more, in proportion to their number. What is not known of a return yet is replaced by the prediction, as in ``ridges``:
 
     z_t = γ z_{t−1} + t f_t,   b += d z_{t−1},   d = (1 − γ) x_t + γ v_t − v_{t−1}
 
@@ -40,7 +39,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 #: The shares of each feature's mean square that are added to it.
-STRENGTHS = (0.001, 0.1)
+STRENGTHS = (0.001,)
 #: The names of the answers.
 ANSWERS = ("short season", "long season", *(f"drift {strength:g}" for strength in STRENGTHS))
 #: Rows that a signal remembers: a period is at most a third of them.
@@ -108,7 +107,7 @@ class Seasons:
     def __call__(
         self, x: Array, follows: Flags, seconds: Array | None = None, learn: bool = True
     ) -> tuple[Array, Flags]:
-        """The answers at B rows, (B, Q, 2 + strengths), and which season is a new one there, (B, Q, 2).
+        """The answers at B rows, (B, Q, 3), NaN where there is no season, and which season is a new one, (B, Q, 2).
 
         Args:
             x: The readings (B, Q), NaN where missing.
