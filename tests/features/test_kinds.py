@@ -30,6 +30,7 @@ PARTS: dict[str, list[f.Part]] = {
     ],
     "time_of_day": [f.TimeOfDay(), f.TimeOfDay(bins=5)],
     "time_of_week": [f.TimeOfWeek()],
+    "time_of_year": [f.TimeOfYear(), f.TimeOfYear(bins=5)],
     "one_hot": [f.OneHot("turn"), f.OneHot("S3", categories=[0.0, 1.5])],
     "missing": [f.Missing(["S3", "S1"]), f.Missing("*")],
 }

@@ -1,65 +1,43 @@
-"""The combination of answers: a plain version, any cut, hostile readings, and that it does not lose to its parts."""
+"""The combination of answers: a plain version, any cut, hostile answers and readings, bounds, and older states."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic.hordes.blend import CONSTANTS, Combination
+from emphatic.hordes import blend_kernels as constants
+from emphatic.hordes.blend import Combination
+from emphatic.scores import known_return
 
 Array = NDArray[np.float64]
 Truth = NDArray[np.bool_]
 
 
-def plain(V: Array, readings: Array, follows: Truth, gamma: float) -> Array:
-    """One question's predictions, from the description, with averages as sums over all steps so far."""
-    steepest, steeper, least, *kappas = CONSTANTS
-    T, h = len(V), 1 / (1 - gamma)
-    present, x = np.isfinite(readings), readings.copy()
-    for t in range(1, T):
-        x[t] = x[t] if present[t] else x[t - 1]
-    E = V.shape[1] + 2
-    M = E + len(kappas)
-    shares, weights, out = np.zeros(M), np.zeros((len(kappas), E)), np.zeros(T)
-    seen: list[float] = []
-    uu, gu, pu, dd, weight = np.zeros((M, M)), np.zeros(M), 0.0, 0.0, 0.0
-    z, z_own, u, p, m, learned, trace = np.zeros(M), 0.0, np.zeros(M), 0.0, 0.0, 0, float(x[0])
+def errors_of(V: Array, x: Array, follows: Truth, gamma: float, p: Array) -> Array:
+    """R of the last row from its definition, for readings that are all there: each return is followed to the end."""
+    T = len(x)
+    answers, trace = np.empty((T, V.shape[1] + 3)), float(x[0])
     for t in range(T):
-        u_, p_, m_ = u, p, m
-        if present[t]:
-            seen.append(x[t])
-        m, trace = float(np.mean(seen)), trace + (x[t] - trace) / h
-        low, high = x[: t + 1].min(), x[: t + 1].max()
-        bounds = low - (high - low) / 2, high + (high - low) / 2
-        single = np.array([*np.clip(V[t], *bounds), x[t], trace]) - m
-        u = np.array([*single, *(np.clip(m + weights @ single, *bounds) - m)])
-        p = out[t] = np.clip(m + shares @ u, *bounds)
-        if not (present[t] and follows[t]):
-            z, z_own = np.zeros(M), 0.0
+        trace += (1 - gamma) * (x[t] - trace)
+        answers[t] = [*V[t], x[t], trace, x[: t + 1].mean()]
+    R, total, step = np.zeros((answers.shape[1],) * 2), 0.0, 0
+    for s in range(T - 1):
+        if not follows[s + 1]:
             continue
-        if t == 0:
-            continue
-        d = (1 - gamma) * x[t] + gamma * p - p_
-        learned += 1
-        z, z_own = gamma * z + u_, gamma * z_own + p_ - m_
-        weight, uu = weight + learned, uu + learned * np.outer(u_, u_)
-        gu = gu + learned * (d * z + (p_ - m_) * u_)  # Σ (G − m) u
-        pu += learned * ((p_ - m_) ** 2 + 2 * d * z_own)  # Σ (G − m)² − (G − p)²
-        dd += learned * d * d
-        if learned % max(16, int(h / 8)) == 0:
-            C, b, noise = uu / weight, gu / weight, dd / weight / (1 - gamma**2) + 1e-250
-            errors = np.append(noise + pu / weight + np.diag(C) - 2 * b, noise + pu / weight)
-            errors = np.maximum(errors, least * noise)
-            power = errors ** -min(steepest, steeper * learned / h)
-            shares = power[:-1] / power.sum()
-            for j, kappa in enumerate(kappas):
-                towards = shares[:E] / shares[:E].sum()
-                ridge = kappa * noise / (learned / h) + 1e-9 * np.trace(C[:E, :E])
-                A = C[:E, :E] + ridge * np.eye(E)
-                weights[j] = towards + np.linalg.solve(A, b[:E] - C[:E, :E] @ towards)
-    return out
+        G, discount, t = 0.0, 1.0, s + 1
+        while t < T and follows[t]:
+            G += discount * (1 - gamma) * x[t]
+            discount *= gamma
+            t += 1
+        G += discount * p[t - 1]
+        step += 1
+        total += step
+        R += step * np.outer(G - answers[s], G - answers[s])
+    return R / total
 
 
 def stream(T: int = 400) -> tuple[Array, Array, Truth]:
@@ -74,46 +52,224 @@ def stream(T: int = 400) -> tuple[Array, Array, Truth]:
     return V, x, follows
 
 
-@pytest.mark.parametrize("gamma", [0.5, 0.95])
-def test_predictions_are_those_of_the_description(gamma: float) -> None:
-    V, x, follows = stream()
-    made, single = Combination(np.full(2, gamma), 3)(V, x, follows)
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.95])
+def test_products_of_errors_are_those_of_the_definition(gamma: float) -> None:
+    """Telescoped from row to row, they are the means over all rows with returns that are followed to the last one."""
+    V, x, follows = stream(300)
+    x = np.where(np.isfinite(x), x, 4.0)
+    V = np.clip(V, x.min(), x.max())
+    combination = Combination(np.full(2, gamma), 3)
+    p, single = combination(V, x, follows)
     for q in range(2):
-        want = plain(V[:, q], x[:, q], follows, gamma)
-        assert np.abs(made[:, q] - want).max() < 1e-7
-    assert single.shape == (400, 2, 5)
-    present = np.isfinite(x)
-    assert np.array_equal(single[:, :, 3][present], x[present])
+        R = errors_of(single[:, q, :3], x[:, q], follows, gamma, p[:, q])
+        assert np.abs(np.tril(combination.errors[q]) - np.tril(R)).max() < 1e-9 * np.abs(R).max()
+    assert single.shape == (300, 2, 5)
+    assert np.array_equal(single[:, :, 3], x)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_minimise_what_they_are_said_to(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    error = rng.normal(size=(50, 6)) * rng.uniform(0.5, 3.0, 6)
+    R, W, mixture, h, learned = error.T @ error / 50, np.full((3, 6), 1 / 6), np.ones((4, 3)), 4.0, 800.0
+    constants.weigh(learned, R, W, mixture, h)
+    evidence, least = learned / h, R.diagonal().min()
+    power = min(constants.STEEPEST, constants.STEEPER * evidence)
+    assert np.allclose(W[0], R.diagonal() ** -power / (R.diagonal() ** -power).sum())
+    assert np.allclose(W.sum(axis=1), 1.0)
+    assert W[1].min() >= -1e-9
+
+    def convex(w: Array) -> float:
+        return float(w @ R @ w + least * constants.CONVEX_PRIOR / evidence * ((w - W[0]) ** 2).sum())
+
+    def free(w: Array) -> float:
+        return float(w @ R @ w + least * constants.FREE_PRIOR / evidence * ((w - W[1]) ** 2).sum())
+
+    for _ in range(200):
+        w = rng.dirichlet(np.full(6, 0.5))
+        assert convex(W[1]) <= convex(0.99 * W[1] + 0.01 * w) + 1e-6 * least
+        direction = rng.normal(size=6) * 0.01
+        assert free(W[2]) <= free(W[2] + direction - direction.mean()) + 1e-9 * least
 
 
 def test_bits_do_not_depend_on_blocks_and_the_state_can_be_restored() -> None:
     V, x, follows = stream()
+    V[150:, :, 2] = V[150, :, 2]  # an answer that is doubted
     gamma = np.array([0.5, 0.95])
-    whole, _ = Combination(gamma, 3)(V, x, follows)
-    parts, other = Combination(gamma, 3), Combination(gamma, 3)
-    made = [parts(V[a:b], x[a:b], follows[a:b])[0] for a, b in ((0, 1), (1, 17), (17, 333))]
-    other.restore({name: array.copy() for name, array in parts.arrays().items()})
-    made.append(other(V[333:], x[333:], follows[333:])[0])
-    assert np.array_equal(np.concatenate(made), whole)
-    with pytest.raises(ValueError, match="'blends' of the combination"):
-        other.restore(parts.arrays() | {"blends": np.full_like(parts.blends, np.nan)})
+    fresh = np.zeros(V.shape, bool)
+    fresh[[90, 200], :, 1] = True
+    combination = Combination(gamma, 3)
+    whole, _ = combination(V, x, follows, fresh)
+    bounds = combination.bounds
+    blocks, resumed = Combination(gamma, 3), Combination(gamma, 3)
+    rows = [slice(a, b) for a, b in ((0, 1), (1, 17), (17, 333))]
+    answers = [blocks(V[r], x[r], follows[r], fresh[r])[0] for r in rows]
+    resumed.restore({name: array.copy() for name, array in blocks.arrays().items()})
+    answers.append(resumed(V[333:], x[333:], follows[333:], fresh[333:])[0])
+    assert np.array_equal(np.concatenate(answers), whole)
+    assert np.array_equal(resumed.bounds, bounds[333:])
+    for name, array in combination.arrays().items():
+        assert np.array_equal(array, resumed.arrays()[name])
+    with pytest.raises(ValueError, match="'errors' of the combination"):
+        resumed.restore(blocks.arrays() | {"errors": np.full_like(blocks.errors, np.nan)})
 
 
-def test_hostile_answers_and_readings_do_no_harm() -> None:
+def test_hostile_readings_do_no_harm() -> None:
     V, x, follows = stream()
-    V[:, :, 1], V[100:, :, 2] = np.nan, 1e300
+    V[:, :, 1], V[100:, :, 2], V[120::7, :, 0] = np.nan, 1e300, -np.inf
     x[200] = 1e200
-    made, single = Combination(np.array([0.5, 0.95]), 3)(V, x, follows)
-    assert np.isfinite(made).all()
+    combination = Combination(np.array([0.5, 0.95]), 3)
+    answers, single = combination(V, x, follows)
+    assert np.isfinite(answers).all()
     assert np.isfinite(single).all()
+    assert all(np.isfinite(array).all() for array in combination.arrays().values())
     x[:] = np.nan
-    made, _ = Combination(np.array([0.5, 0.95]), 3)(V, x, follows)
-    assert np.isfinite(made).all()
+    answers, _ = Combination(np.array([0.5, 0.95]), 3)(V, x, follows)
+    assert np.isfinite(answers).all()
     for constant in (0.0, 3.0):
         still, _ = Combination(np.array([0.9]), 1)(
             np.full((300, 1, 1), 7.0), np.full((300, 1), constant), follows[:300]
         )
         assert np.abs(still - constant).max() < 1e-9
+
+
+def sine(rng: np.random.Generator, T: int) -> Array:
+    return np.sin(np.arange(T) / 15) + 0.3 * rng.normal(size=T)
+
+
+def walk(rng: np.random.Generator, T: int) -> Array:
+    return rng.normal(size=T).cumsum()
+
+
+def counts(rng: np.random.Generator, T: int) -> Array:
+    return rng.poisson(np.maximum(2 * np.sin(np.arange(T) / 40), 0.02)).astype(float)
+
+
+def autoregression(rng: np.random.Generator, T: int) -> Array:
+    x = rng.normal(size=T)
+    for t in range(1, T):
+        x[t] += 0.9 * x[t - 1]
+    return x
+
+
+Signal = Callable[[np.random.Generator, int], Array]
+SIGNALS = [sine, walk, counts, autoregression]
+GAMMA = np.array([0.5, 0.9])
+
+
+def honest(make: Signal, seed: int, T: int = 3000) -> tuple[Array, Array, Array, Truth]:
+    """Readings (T, 2), two honest answers with errors of their own, the returns, and where they are scored."""
+    rng = np.random.default_rng(seed)
+    x = np.repeat(make(rng, T)[:, None], 2, axis=1)
+    G, known = np.empty(x.shape), np.empty(x.shape, bool)
+    no = np.zeros(T, bool)
+    for q, gamma in enumerate(GAMMA):
+        G[:, q], known[:, q] = known_return(x[:, q], no, no, gamma)
+    known[: T // 2] = False
+    G = np.where(np.isfinite(G), G, x.mean(axis=0))
+    answers = G[:, :, None] + G.std(axis=0)[:, None] * rng.normal(size=(T, 2, 2)) * [0.5, 0.8]
+    return x, answers, G, known
+
+
+def explained(p: Array, G: Array, known: Truth) -> Array:
+    rows = [known[:, q] for q in range(p.shape[1])]
+    return np.array([1 - np.mean((G[r, q] - p[r, q]) ** 2) / np.var(G[r, q]) for q, r in enumerate(rows)])
+
+
+HOSTILE: dict[str, tuple[float, Callable[[np.random.Generator, Array, Array, Array], Array]]] = {
+    "noise": (0.02, lambda rng, x, G, good: x.mean() + x.std() * rng.normal(size=x.shape)),
+    "loud noise": (0.02, lambda rng, x, G, good: x.mean() + 10 * x.std() * rng.normal(size=x.shape)),
+    "spikes": (0.02, lambda rng, x, G, good: good + 100 * x.std() * (rng.random(x.shape) < 0.01)),
+    "spikes of both signs": (
+        0.02,
+        lambda rng, x, G, good: x.mean() + 100 * x.std() * rng.choice([-1, 0, 1], x.shape, p=[0.005, 0.99, 0.005]),
+    ),
+    "stuck": (0.1, lambda rng, x, G, good: after(good, x.max())),
+    "perfect, then stuck": (0.1, lambda rng, x, G, good: after(G, x.max())),
+    "no number": (0.02, lambda rng, x, G, good: after(good, np.nan)),
+    "diverged": (0.02, lambda rng, x, G, good: after(good, np.inf)),
+}
+
+
+def after(answer: Array, value: float) -> Array:
+    """The answer, and the value from 60% of the rows on."""
+    return np.where(np.arange(len(answer))[:, None] < 0.6 * len(answer), answer, value)
+
+
+@pytest.mark.parametrize("make", SIGNALS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_answer_costs_little(kind: str, make: Signal) -> None:
+    limit, hostile = HOSTILE[kind]
+    for seed in range(3):
+        x, answers, G, known = honest(make, seed)
+        follows = np.ones(len(x), bool)
+        alone, _ = Combination(GAMMA, 2)(answers, x, follows)
+        worse = hostile(np.random.default_rng(seed + 10), x, G, answers[:, :, 0])
+        beside, _ = Combination(GAMMA, 3)(np.concatenate([answers, worse[:, :, None]], axis=2), x, follows)
+        cost = explained(alone, G, known) - explained(beside, G, known)
+        assert cost.max() <= limit, (seed, cost)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_bound_that_was_reached_ten_times_is_never_passed(sign: float) -> None:
+    rng = np.random.default_rng(5)
+    x = sign * np.maximum(rng.normal(size=(600, 2)), 0.0)
+    x[::11, 1] = np.nan
+    V = sign * rng.normal(size=(600, 2, 3)) * [1.0, 10.0, 1e6] - sign
+    combination = Combination(GAMMA, 3)
+    p, single = combination(V, x, np.ones(600, bool))
+    reached = (x == 0.0).cumsum(axis=0) >= 10
+    low, high = combination.bounds[..., 0], combination.bounds[..., 1]
+    bound, outer = (low, high) if sign > 0 else (-high, -low)
+    assert np.array_equal(bound, np.where(reached, 0.0, -np.inf))
+    assert np.array_equal(outer, np.full(outer.shape, np.inf))
+    assert (sign * p[reached]).min() >= 0.0
+    assert (sign * single[reached]).min() >= 0.0
+    # a reading beyond it is a new bound, which has not been reached ten times
+    combination(V[:1], np.full((1, 2), -sign), np.ones(1, bool))
+    assert np.isinf(combination.bounds).all()
+
+
+def test_a_fresh_answer_takes_over_what_is_known_of_the_best() -> None:
+    """An answer that was poor and is perfect from a row on gains weight sooner where that is said."""
+    x, answers, G, known = honest(sine, 0)
+    renewed = np.where(np.arange(len(x))[:, None] < 1500, 5.0, G)
+    V, follows = np.concatenate([answers, renewed[:, :, None]], axis=2), np.ones(len(x), bool)
+    fresh = np.zeros(V.shape, bool)
+    fresh[1500, :, 2] = True
+    unaware, aware = Combination(GAMMA, 3), Combination(GAMMA, 3)
+    known[:1500], known[1900:] = False, False
+    without, with_fresh = unaware(V, x, follows)[0], aware(V, x, follows, fresh)[0]
+    gain = explained(with_fresh, G, known) - explained(without, G, known)
+    assert gain.min() > 0.02
+    assert np.array_equal(without[:1500], with_fresh[:1500])
+
+
+def test_a_state_of_the_former_combination_is_translated() -> None:
+    """It had u = v − m, b = mean of (G − m) u and C = mean of u uᵀ: R follows; anything else is refused."""
+    rng = np.random.default_rng(3)
+    N, gamma = 6, np.array([0.5, 0.9])
+    u, above = rng.normal(size=(2, 40, N - 1)), rng.normal(size=(2, 40))
+    C = np.einsum("qti,qtj->qij", u, u) / 40
+    b = np.einsum("qti,qt->qi", u, above) / 40
+    scalars = np.zeros((2, 12))
+    scalars[:, :9] = [50.0, 1.0, 1.5, -3.0, 4.0, 2.0, 49.0, 0.2, 1.1]
+    error = 0.2 / (1 - gamma**2)
+    scalars[:, 11] = (above**2).mean(axis=1) - error
+    vectors = np.zeros((2, 5, N + 1))
+    vectors[:, 0, : N - 1], vectors[:, 3, : N - 1] = 0.1, b
+    former = {"scalars": scalars, "vectors": vectors, "blends": np.zeros((2, 2, N - 1)), "products": np.tril(C)}
+    combination = Combination(gamma, N - 3)
+    combination.restore(former)
+    e = np.concatenate([above[:, :, None] - u, above[:, :, None]], axis=2)
+    R = np.einsum("qti,qtj->qij", e, e) / 40
+    assert np.allclose(combination.errors, R)
+    assert np.allclose(combination.weights.sum(axis=2), 1.0)
+    x = rng.normal(size=(100, 2))
+    p, _ = combination(rng.normal(size=(100, 2, N - 3)), x, np.ones(100, bool))
+    assert np.isfinite(p).all()
+    with pytest.raises(ValueError, match="'products' of the combination"):
+        combination.restore(former | {"products": C[:, :2]})
 
 
 def test_predictions_do_not_lose_to_the_best_single_answer() -> None:

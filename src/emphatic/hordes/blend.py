@@ -35,13 +35,13 @@ Flags = NDArray[np.bool_]
 
 #: How many horizons' worth of evidence the prior p = m counts for.
 KAPPA = 5.0
-#: The largest k, k for each horizon seen, the least share of the error of p that an answer's is taken for; and the
-#: horizons' worth of evidence that the blends' ridges count for.
-CONSTANTS = (8.0, 0.3, 0.05, 20.0, 100.0)
-#: The numbers that a question carries in a ``Blend`` and in a ``Combination``: see the kernels.
-_BLENDED, _COMBINED = 10, 12
-#: The blends among the answers of a ``Combination``.
-_BLENDS = 2
+#: The numbers that a question carries in a ``Blend`` and in a ``Combination``, and those of each answer and each
+#: mixture of the latter: see the kernels.
+_BLENDED, _COMBINED, _OF_ANSWERS, _OF_MIXTURES = 10, 15, 11, 4
+#: The mixtures of a ``Combination``: by power of the errors, convex, and free.
+_MIXTURES = 3
+#: The answers that a ``Combination`` adds to those it is called with: reading, trace and mean.
+_SAFE = 3
 
 
 class Blend:
@@ -99,75 +99,131 @@ class Blend:
 
 
 class Combination:
-    """Combines several answers to one question into one that does not lose to the best of them.
+    """Combines several answers to one question into one that no bad answer among them can fool.
 
     The answers v_i to a question are those of its learners, one for each rate; those of its ridges, one for each
-    strength (``emphatic.hordes.ridges``); the present reading; and its trace over the horizon. Two more are made of
-    these: blends p_j = m + Σ_i w_i (v_i − m), m being the running mean of the readings, whose weights minimise the mean
-    of (G − p_j)² with a ridge towards the shares below, of 20 or of 100 horizons' worth of evidence. The prediction is
+    strength (``emphatic.hordes.ridges``); and three safe ones, which need no learning: the present reading, its trace
+    over the horizon, and the mean of the readings. All follows from the mean products of their errors,
 
-        p = Σ share_i v_i,   share_i ∝ (mean of (G − v_i)²)^−k,   k = min(8, 0.3 · the horizons seen)
+        R_ij = mean of (G − v_i) (G − v_j)
 
-    over all of them and m. A blend may be much better than every answer that it is made of, or much worse where there
-    is little evidence; but its share rests on what it predicted before it knew, as that of every other answer does. As
-    k is not large, answers that are about equally good are averaged, which is better than any of them, and one that was
-    best by chance does not win all.
+    G, the return, is not known yet: what is missing of it is replaced by the prediction p at the last row, and moves
+    with it. With d_t = (1 − γ) x_{t+1} + γ p_{t+1} − p_t the return of each row s ≤ t moves by γ^(t−s) d_t, and so R
+    follows from sums alone. Means forget: a step's weight grows with its number. There are three mixtures
+    c_k = Σ w_i v_i:
 
-    G, the return, is not known yet, but differences of errors are, from TD errors, for they telescope. With u = v − m,
+    1. w_i ∝ R_ii^−k with k = min(8, 0.3 · the horizons seen): about equally good answers are averaged;
+    2. w ≥ 0, Σ w = 1 that minimise wᵀRw with a ridge towards the first, of 60 horizons' worth of evidence;
+    3. Σ w = 1 that minimise it with a ridge towards the second, of 20 horizons' worth.
 
-        d_t = (1 − γ) x_{t+1} + γ p_{t+1} − p_t,    z_t = γ z_{t−1} + u_t,    Σ_t (G_t − p_t) u_t ≈ Σ_t d_t z_t
-        (G − v)² − (G − m)² = u² − 2 (G − m) u,     E (G − p)² ≈ E d² / (1 − γ²)
+    The prediction is p = Σ share_k c_k, share_k ∝ (mean of (G − c_k)²)^−k; the shares of the second and the third count
+    less while there are fewer than some 200 horizons. A mixture may be much better than every answer that it is made
+    of, or much worse; but its share rests on what it predicted before it knew. Weights and shares are found every 16
+    steps that are learned from, or every h/8 if those are more.
 
-    Averages forget: a step's weight grows with its number. Shares and weights are found every 16 steps that are learned
-    from, or every h/8 if those are more. Every v_i, and p, is kept within the readings so far and half their range
-    beyond. Where a reading is missing, or does not follow the row before, nothing is learned and z starts again.
+    What limits the harm that an answer can do:
+
+    - Every v_i, c_k and p is kept within the range of the trace and half its width beyond, or the present reading.
+    - A bound that readings have reached ten times, as 0 is by meters and counts, is passed by none: see ``bounds``.
+    - An answer that is suddenly far from all others, measured by how far it usually is, or that repeats itself exactly,
+      is pulled towards the others for as long. Its error is that of what it said.
+
+    Where a reading is missing, or does not follow the row before, nothing is learned, and earlier returns stay as they
+    are. Before the first reading the answer is that of the middle learner.
 
     Args:
         gamma: γ of each of the Q questions, (Q,).
-        E: The number of answers that are combined, besides the reading and its trace.
+        E: The number of answers that are combined, besides the safe ones.
     """
 
     def __init__(self, gamma: Array, E: int) -> None:
-        Q, E = len(gamma), E + 2
+        Q, N = len(gamma), E + _SAFE
         self.gamma = np.ascontiguousarray(gamma, np.float64)
         self.scalars = np.zeros((Q, _COMBINED))
-        #: share, u, z, b and the mean of u² of each answer
-        self.vectors = np.zeros((Q, 5, E + _BLENDS))
-        self.blends = np.zeros((Q, _BLENDS, E))
-        self.products = np.zeros((Q, E, E))
-        self._constants = np.array(CONSTANTS)
+        self.vectors = np.zeros((Q, _OF_ANSWERS, N))
+        self.weights = np.zeros((Q, _MIXTURES, N))
+        self.mixtures = np.zeros((Q, _OF_MIXTURES, _MIXTURES))
+        #: R of each question, its lower half
+        self.errors = np.zeros((Q, N, N))
+        #: The bounds (B, Q, 2) that held at each row of the last call: the lowest and the highest reading so far where
+        #: readings have been there ten times, −∞ and ∞ otherwise. Neither predictions nor intervals may pass them.
+        self.bounds = np.zeros((0, Q, 2))
 
-    def __call__(self, V: Array, x: Array, follows: Flags) -> tuple[Array, Array]:
+    def __call__(self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None) -> tuple[Array, Array]:
         """The predictions (B, Q) at B rows, and the single answers (B, Q, E + 2), within bounds.
 
         Args:
             V: The answers to be combined, (B, Q, E).
             x: The readings (B, Q), NaN where missing.
             follows: The rows (B,) that follow the row before.
+            fresh: Where an answer is another one from this row on, (B, Q, E): what was known of it no longer holds, and
+                it is taken for as good as the best of the others. None: nowhere.
         """
-        out, single = np.empty(x.shape), np.empty((*x.shape, self.products.shape[1]))
+        E = self.errors.shape[1] - _SAFE
+        out, single, self.bounds = np.empty(x.shape), np.empty((*x.shape, E + 2)), np.empty((*x.shape, 2))
         _kernel("combine")(
             np.ascontiguousarray(V, np.float64),
+            np.zeros((*x.shape, 0), bool) if fresh is None else np.ascontiguousarray(fresh, np.bool_),
             np.ascontiguousarray(x, np.float64),
             np.ascontiguousarray(follows),
             self.gamma,
-            self._constants,
             self.scalars,
             self.vectors,
-            self.blends,
-            self.products,
+            self.weights,
+            self.mixtures,
+            self.errors,
             out,
             single,
+            self.bounds,
         )
         return out, single
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
-        return {"scalars": self.scalars, "vectors": self.vectors, "blends": self.blends, "products": self.products}
+        return {
+            "scalars": self.scalars,
+            "vectors": self.vectors,
+            "weights": self.weights,
+            "mixtures": self.mixtures,
+            "errors": self.errors,
+        }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned; ValueError if it does not fit."""
-        _overwrite(self.arrays(), arrays, "combination")
+        """Restore what ``arrays`` returned; ValueError if it does not fit.
+
+        A state with ``blends``, of the combination that was there before this one, has what R is made of: that and the
+        statistics of the readings are taken over, weights and shares are found from them, and the rest starts anew.
+        """
+        _overwrite(self.arrays(), self._translated(arrays) if "blends" in arrays else arrays, "combination")
+
+    def _translated(self, saved: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The arrays of a state with ``blends``: u = v − m, b = mean of (G − m) u, C = mean of u uᵀ."""
+        Q, N = len(self.gamma), self.errors.shape[1]
+        shapes = {"scalars": (Q, 12), "vectors": (Q, 5, N + 1), "blends": (Q, 2, N - 1), "products": (Q, N - 1, N - 1)}
+        for name, shape in shapes.items():
+            if name not in saved or saved[name].shape != shape or not np.isfinite(saved[name]).all():
+                raise ValueError(f"its {name!r} of the combination do not fit")
+        old, b, C = saved["scalars"], saved["vectors"][:, 3, : N - 1], saved["products"]
+        arrays = {name: np.zeros_like(array) for name, array in self.arrays().items()}
+        arrays["scalars"][:, :9] = old[:, :9]  # what was seen and learned; the names are those of the kernels
+        arrays["scalars"][:, 12:14] = old[:, 3:5]  # the range of the readings for that of the trace
+        error = old[:, 7] / (1.0 - self.gamma**2)  # mean of (G − p)²
+        R = arrays["errors"]
+        R[:] = (error + old[:, 11])[:, None, None]  # mean of (G − m)²
+        R[:, : N - 1] -= b[:, :, None]
+        R[:, :, : N - 1] -= b[:, None, :]
+        R[:, : N - 1, : N - 1] += np.tril(C) + np.tril(C, -1).transpose(0, 2, 1)
+        diagonal = np.arange(N)
+        R[:, diagonal, diagonal] = np.maximum(R[:, diagonal, diagonal], 0.05 * error[:, None])
+        arrays["weights"][:] = 1.0 / N
+        shares = saved["vectors"][:, 0, : N - 1]
+        known = shares.sum(axis=1) > 0.0
+        arrays["weights"][known, :, N - 1] = 0.0
+        arrays["weights"][known, :, : N - 1] = (shares / np.maximum(shares.sum(axis=1), 1e-9)[:, None])[known, None]
+        arrays["mixtures"][:, 0] = 1.0 / _MIXTURES
+        arrays["mixtures"][:, 1] = error[:, None]
+        arrays["vectors"][:, 9] = 1.0  # trusted
+        return arrays
 
 
 def _overwrite(state: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], what: str) -> None:

@@ -19,10 +19,36 @@ if TYPE_CHECKING:
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _b1 = types.Array(types.boolean, 1, "C")
 
-# What a question carries; the last two in ``combine`` only.
-SEEN, MEAN, TRACE, LOWEST, HIGHEST, LAST, LEARNED, NOISE, BEFORE, ABOVE, OWN_TRACE, OWN_GAIN = range(12)
+_b3 = types.Array(types.boolean, 3, "C")
+
+# What a question carries; NOISE and ABOVE in ``blend`` only, those from FLOOR on in ``combine`` only.
+SEEN, MEAN, TRACE, LOWEST, HIGHEST, LAST, LEARNED, NOISE, BEFORE, ABOVE = range(10)
+FLOOR, ROOF, TRACE_LOWEST, TRACE_HIGHEST, OPEN_WEIGHT = range(10, 15)
+# What each answer of a question carries in ``combine``: see ``add_errors`` and ``doubt``.
+OPEN_ERROR, ERROR, RECENT, USUAL, FARTHEST, HIGHEST_RECENT, REPEATS, LONGEST, AGE, TRUST, PREVIOUS = range(11)
+# What each of the three mixtures carries.
+SHARE, SQUARE, OPEN_OWN, OWN = range(4)
 #: What is beyond is no number to count with: a square would not be finite.
 LARGEST = 1e100
+
+#: The largest power of errors in the weights, and the power for each horizon that was learned from.
+STEEPEST, STEEPER = 8.0, 0.3
+#: The horizons' worth of evidence that the convex weights, the free weights and the prior of these two count for.
+CONVEX_PRIOR, FREE_PRIOR, MIXTURE_PRIOR = 60.0, 20.0, 200.0
+#: How often readings reach a bound before it is one.
+REACHED = 10.0
+#: How far beyond the range of the trace answers may lie, in its width.
+ROOM = 0.5
+#: What an answer may deviate in one row and recently, squared and in terms of its usual deviation.
+FAR, FAR_RECENTLY = 16.0, 6.0
+#: How fast the largest deviation so far grows, once exceeded.
+GROWTH = 4.0
+#: The rows after which an answer's usual deviation is known, and the fewest rows of a recent one.
+WARM, FEWEST = 32.0, 4.0
+#: The largest and the least weight of an answer in what others are compared with.
+WEIGHTIEST, LIGHTEST = 0.1, 0.02
+#: The safe answers: reading, trace and mean.
+SAFE = 3
 
 
 @register_jitable
@@ -89,103 +115,291 @@ def td_error(s: Floats, x: float, p: float, g: float) -> tuple[float, float]:
 
 
 @register_jitable
-def shrink_towards(C: Floats, b: Floats, weights: Floats, ridge: float) -> Floats:
-    """argmin wᵀCw − 2 bᵀw + ridge |w − weights|², of a symmetric C whose lower half is read."""
-    E = len(b)
-    A, rest = C.copy(), b.copy()
-    for i in range(E):
-        A[i, i] += ridge
-        for j in range(E):
-            rest[i] -= (C[i, j] if j <= i else C[j, i]) * weights[j]
-    return weights + solve(A, rest)
+def add_to_range(s: Floats, x: float, known: bool, h: float) -> tuple[float, float, float]:
+    """As ``add_reading``, with bounds from the range of the trace: a return is a mean of readings, as the trace is."""
+    if not known:
+        x = s[LAST]
+    if s[SEEN] == 0.0:
+        s[TRACE] = s[LOWEST] = s[HIGHEST] = s[TRACE_LOWEST] = s[TRACE_HIGHEST] = x
+    s[LAST] = x
+    if known:
+        s[SEEN] += 1.0
+        s[MEAN] += (x - s[MEAN]) / s[SEEN]
+        if x <= s[LOWEST]:
+            s[FLOOR] = s[FLOOR] + 1.0 if x == s[LOWEST] else 1.0
+        if x >= s[HIGHEST]:
+            s[ROOF] = s[ROOF] + 1.0 if x == s[HIGHEST] else 1.0
+        s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
+    s[TRACE] += (x - s[TRACE]) / h
+    trace = s[TRACE]
+    s[TRACE_LOWEST], s[TRACE_HIGHEST] = min(s[TRACE_LOWEST], trace), max(s[TRACE_HIGHEST], trace)
+    room = ROOM * (s[TRACE_HIGHEST] - s[TRACE_LOWEST])
+    low, high = min(s[TRACE_LOWEST] - room, x), max(s[TRACE_HIGHEST] + room, x)
+    if s[FLOOR] >= REACHED:
+        low = max(low, s[LOWEST])
+    if s[ROOF] >= REACHED:
+        high = min(high, s[HIGHEST])
+    return x, low, high
 
 
 @register_jitable
-def weigh(
-    s: Floats, share: Floats, b: Floats, square: Floats, C: Floats, W: Floats, g: float, h: float, constants: Floats
-) -> None:
-    """The shares of the answers, and the weights of the blends among them."""
-    (J, E), steepest, steeper, least = W.shape, constants[0], constants[1], constants[2]
-    error = s[NOISE] / (1.0 - g * g) + 1e-250  # E (G − p)²
-    evidence = s[LEARNED] / h
-    power = min(steepest, steeper * evidence)
-    # E (G − v)² = E (G − p)² + what p gains over the mean − what v gains over it
-    of_mean = max(error + s[OWN_GAIN], least * error)
-    lowest = of_mean
-    for i in range(E + J):
-        share[i] = max(error + s[OWN_GAIN] + square[i] - 2.0 * b[i], least * error)
-        lowest = min(lowest, share[i])
-    total = (lowest / of_mean) ** power
-    for i in range(E + J):
-        share[i] = (lowest / share[i]) ** power
-        total += share[i]
-    alone, trace = 0.0, 0.0
-    for i in range(E + J):
-        share[i] /= total
-        if i < E:
-            alone += share[i]
-            trace += C[i, i]
-    for j in range(J):
-        ridge = constants[3 + j] * error / evidence + 1e-9 * trace + 1e-200
-        W[j] = shrink_towards(C, b[:E], share[:E] / max(alone, 1e-9), ridge)
+def renew(i: int, a: Floats, W: Floats, R: Floats) -> None:
+    """Answer i is another one from here on: take over what is known of the best of the others, and its weight."""
+    N = len(R)
+    best = N - 1
+    for j in range(N):
+        if j != i and R[j, j] < R[best, best]:
+            best = j
+    for j in range(N):
+        R[max(i, j), min(i, j)] = R[max(best, j), min(best, j)]
+    R[i, i] = R[best, best]
+    for k in range(len(a)):  # OPEN_ERROR and ERROR are the best's
+        a[k, i] = a[k, best] if k <= ERROR else 1.0 if k == TRUST else 0.0
+    for k in range(len(W)):
+        W[k, best] += W[k, i]
+        W[k, i] = 0.0
 
 
-@jit_for((_f3, _f2, _b1, _f1, _f1, _f2, _f3, _f3, _f3, _f2, _f3), fastmath=False)
-def combine(
-    V: Floats, X: Floats, follows: NDArray[np.bool_], gamma: Floats, constants: Floats, scalars: Floats,
-    vectors: Floats, blends: Floats, products: Floats, out: Floats, single: Floats,
+@register_jitable
+def doubt(
+    v: Floats, raw: Floats, a: Floats, weights: Floats, x: float, known: bool, h: float, error: float, used: Floats
 ) -> None:  # fmt: skip
-    """p of each row and question, and the E single answers, E − 2 of them from V; see ``combination``."""
-    E, J = products.shape[1], blends.shape[1]
-    new = np.empty(E + J)
+    """The answers v as they are used: one that is suddenly far from all others is pulled towards those.
+
+    An answer's deviation from the mean of the others is compared with what is usual for it, in this row and on average
+    over half a horizon. What is within the error of the prediction does not matter. An answer that repeats itself
+    exactly, for longer than twice what it did before, is stuck.
+    """
+    N = len(v)
+    total, value = 0.0, 0.0
+    for i in range(N):
+        used[i] = (min(weights[i], WEIGHTIEST) + LIGHTEST) * a[TRUST, i]
+        total += used[i]
+        value += used[i] * v[i]
+    trusted, trusted_value = 0.0, 0.0
+    doubted = False
+    for i in range(N):
+        trust = 1.0
+        if i < N - SAFE:
+            deviation = v[i] - (value - used[i] * v[i]) / (total - used[i])
+            square = deviation * deviation
+            limit = max(FAR * a[USUAL, i], max(a[FARTHEST, i], error))
+            limit_recently = max(FAR_RECENTLY * a[USUAL, i], max(a[HIGHEST_RECENT, i], error))
+            exact = min(max(raw[i], -LARGEST), LARGEST) if raw[i] == raw[i] else LARGEST
+            if exact != a[PREVIOUS, i]:
+                a[LONGEST, i] = max(a[LONGEST, i], a[REPEATS, i])
+                a[REPEATS, i] = 0.0
+            elif v[i] != x:
+                a[REPEATS, i] += 1.0
+            a[PREVIOUS, i] = exact
+            warm = a[AGE, i] >= WARM
+            if known:
+                a[RECENT, i] += (square - a[RECENT, i]) / min(max(FEWEST, 0.5 * h), a[AGE, i] + 1.0)
+            far, far_recently = warm and square > limit, warm and a[RECENT, i] > limit_recently
+            if warm and a[REPEATS, i] > 2.0 * a[LONGEST, i]:
+                trust = 0.0
+            else:
+                if far:
+                    trust = math.sqrt(limit / square)
+                if far_recently:
+                    trust *= limit_recently / a[RECENT, i]
+            if known:
+                step = 2.0 / (a[AGE, i] + 2.0)
+                a[USUAL, i] += step * ((limit if far else square) - a[USUAL, i])
+                a[AGE, i] += 1.0
+                # A limit grows once for each time that it is exceeded, not for each row: what stays far stays doubted.
+                if not far:
+                    a[FARTHEST, i] = max(a[FARTHEST, i] * (1.0 - 0.25 * step), square)
+                elif a[TRUST, i] == 1.0:
+                    a[FARTHEST, i] = GROWTH * limit
+                if not far_recently:
+                    a[HIGHEST_RECENT, i] = max(a[HIGHEST_RECENT, i] * (1.0 - 0.25 * step), a[RECENT, i])
+                elif a[TRUST, i] == 1.0:
+                    a[HIGHEST_RECENT, i] = GROWTH * limit_recently
+            a[TRUST, i] = trust
+        weight = (min(weights[i], WEIGHTIEST) + LIGHTEST) * trust
+        trusted += weight
+        trusted_value += weight * v[i]
+        doubted = doubted or trust < 1.0
+    for i in range(N):
+        used[i] = v[i]
+        if doubted and a[TRUST, i] < 1.0:
+            used[i] = trusted_value / trusted + a[TRUST, i] * (v[i] - trusted_value / trusted)
+
+
+@register_jitable
+def add_errors(s: Floats, a: Floats, R: Floats, mixture: Floats, d: float, g: float) -> None:
+    """Add the row before to the mean products R of errors, and d, which moves the returns of all rows before.
+
+    The return of a row that is j rows older moves by γʲ d. The sums of errors and of weights, discounted by γʲ and by
+    γ²ʲ (OPEN_ERROR, OPEN_WEIGHT), are all that R needs to follow.
+    """
+    s[LEARNED] += 1.0
+    step = 2.0 / (s[LEARNED] + 1.0)
+    keep = 1.0 - step
+    s[OPEN_WEIGHT] = keep * g * g * s[OPEN_WEIGHT] + step
+    moved = d * s[OPEN_WEIGHT]
+    y, e = a[OPEN_ERROR], a[ERROR]
+    for i in range(len(R)):
+        y[i] = keep * g * y[i] + step * e[i]
+    for i in range(len(R)):
+        error, both = step * e[i], d * (y[i] + moved)
+        for j in range(i + 1):
+            R[i, j] = keep * R[i, j] + error * e[j] + (both + d * y[j])
+    for i in range(len(R)):
+        y[i] += moved
+    for k in range(mixture.shape[1]):
+        own = mixture[OWN, k]
+        mixture[OPEN_OWN, k] = keep * g * mixture[OPEN_OWN, k] + step * own
+        mixture[SQUARE, k] = keep * mixture[SQUARE, k] + step * own * own + 2.0 * d * mixture[OPEN_OWN, k] + d * moved
+        mixture[OPEN_OWN, k] += moved
+
+
+@register_jitable
+def least_convex(A: Floats, b: Floats, w: Floats) -> None:
+    """argmin wᵀAw − 2 bᵀw, w ≥ 0, Σ w = 1: move weight from the steepest to the flattest, pair by pair, from w on."""
+    N = len(w)
+    slope = -b
+    for i in range(N):
+        for j in range(N):
+            slope[i] += A[i, j] * w[j]
+    for _ in range(60):
+        low, high = 0, -1
+        for i in range(N):
+            if slope[i] < slope[low]:
+                low = i
+            if w[i] > 1e-9 and (high < 0 or slope[i] > slope[high]):
+                high = i
+        fall = slope[high] - slope[low]
+        if not fall > 1e-6 * abs(slope[low]):
+            break
+        step = min(w[high], fall / max(A[low, low] + A[high, high] - 2.0 * A[low, high], 1e-300))
+        w[low] += step
+        w[high] -= step
+        for i in range(N):
+            slope[i] += step * (A[i, low] - A[i, high])
+
+
+@register_jitable
+def powers(errors: Floats, power: float, shares: Floats) -> float:
+    """shares ∝ errors^−power; returns the least error."""
+    least = 1e300
+    for i in range(len(errors)):
+        least = min(least, errors[i])
+    least = max(least, 1e-250)
+    total = 0.0
+    for i in range(len(errors)):
+        shares[i] = (least / max(errors[i], least)) ** power
+        total += shares[i]
+    for i in range(len(errors)):
+        shares[i] /= total
+    return least
+
+
+@register_jitable
+def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> None:
+    """The three weights of the answers, W, and the shares of the three mixtures."""
+    N = len(R)
+    evidence = learned / h
+    power = min(STEEPEST, STEEPER * evidence)
+    A, b, ones = np.empty((N, N)), np.empty(N), np.ones(N)
+    for i in range(N):
+        b[i] = R[i, i]
+        for j in range(i + 1):
+            A[i, j] = A[j, i] = R[i, j]
+    least = powers(b, power, W[0])
+    ridge = least * CONVEX_PRIOR / evidence
+    for i in range(N):
+        A[i, i] += ridge
+        b[i] = ridge * W[0, i]
+    least_convex(A, b, W[1])
+    ridge = least * (FREE_PRIOR / evidence + 1e-10)
+    for i in range(N):
+        b[i] = 0.0
+        A[i, i] = R[i, i]
+        for j in range(N):
+            b[i] += A[i, j] * W[1, j]
+    for i in range(N):
+        A[i, i] += ridge
+    towards_one = solve(A.copy(), ones)
+    total = towards_one.sum()
+    W[2] = W[1]
+    if total > 0.0:
+        fall = solve(A, b)
+        W[2] += fall.sum() / total * towards_one - fall
+    powers(mixture[SQUARE], power, mixture[SHARE])
+    total = mixture[SHARE, 0]
+    for k in range(1, len(W)):  # the first needs least evidence
+        mixture[SHARE, k] *= evidence / (evidence + MIXTURE_PRIOR)
+        total += mixture[SHARE, k]
+    for k in range(len(W)):
+        mixture[SHARE, k] /= total
+
+
+@jit_for((_f3, _b3, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3, _f3), fastmath=False)
+def combine(
+    V: Floats, fresh: NDArray[np.bool_], X: Floats, follows: NDArray[np.bool_], gamma: Floats, scalars: Floats,
+    vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats, bounds: Floats,
+) -> None:  # fmt: skip
+    """p of each row and question, the E + 2 single answers, and the bounds that were reached; see ``Combination``."""
+    E, N, K = V.shape[2], errors.shape[1], weights.shape[1]
+    v, used, mixed = np.empty(N), np.empty(N), np.empty(K)
     for t in range(V.shape[0]):
         for q in range(V.shape[1]):
-            g, x, s, C, W = gamma[q], X[t, q], scalars[q], products[q], blends[q]
-            share, u, z, b, square = vectors[q, 0], vectors[q, 1], vectors[q, 2], vectors[q, 3], vectors[q, 4]
+            g, x, s, R, W = gamma[q], X[t, q], scalars[q], errors[q], weights[q]
+            a, mixture = vectors[q], mixtures[q]
             h = 1.0 / (1.0 - g)
             known = abs(x) <= LARGEST
             first = s[SEEN] == 0.0
+            bounds[t, q, 0], bounds[t, q, 1] = -np.inf, np.inf
             if first and not known:  # nothing was ever read
-                p = V[t, q, (E - 2) // 2]
+                p = V[t, q, E // 2]
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
                 single[t, q] = out[t, q]
                 continue
-            x, low, high = add_reading(s, x, known, h)
-            mean = s[MEAN]
-            p = mean
+            x, low, high = add_to_range(s, x, known, h)
+            if s[FLOOR] >= REACHED:
+                bounds[t, q, 0] = s[LOWEST]
+            if s[ROOF] >= REACHED:
+                bounds[t, q, 1] = s[HIGHEST]
+            if first:
+                W[:] = 1.0 / N
+                mixture[SHARE] = 1.0 / K
+                a[TRUST] = 1.0
             for i in range(E):
-                v = x if i == E - 2 else s[TRACE] if i == E - 1 else within(V[t, q, i], low, high, mean)
-                single[t, q, i] = v
-                new[i] = v - mean
-                p += share[i] * new[i]
-            for j in range(J):
-                v = mean
-                for i in range(E):
-                    v += W[j, i] * new[i]
-                new[E + j] = within(v, low, high, mean) - mean
-                p += share[E + j] * new[E + j]
-            p = within(p, low, high, mean)
+                v[i] = within(V[t, q, i], low, high, s[MEAN])
+            v[E], v[E + 1], v[E + 2] = x, s[TRACE], s[MEAN]
+            for i in range(E + 2):
+                single[t, q, i] = v[i]
+            for i in range(fresh.shape[2]):
+                if fresh[t, q, i]:
+                    renew(i, a, W, R)
+            error = mixture[SQUARE, 0]
+            for k in range(1, K):
+                error = min(error, mixture[SQUARE, k])
+            doubt(v, V[t, q], a, W[0], x, known, h, error, used)
+            p = 0.0
+            for k in range(K):
+                mixed[k] = 0.0
+                for i in range(N):
+                    mixed[k] += W[k, i] * used[i]
+                mixed[k] = within(mixed[k], low, high, s[MEAN])
+                p += mixture[SHARE, k] * mixed[k]
+            p = within(p, low, high, s[MEAN])
             out[t, q] = p
             if not (known and follows[t]):
-                z[:] = 0.0
-                s[OWN_TRACE] = 0.0
-            elif not first:  # u, BEFORE and ABOVE are still those of the row before
-                d, a = td_error(s, x, p, g)
-                for i in range(E + J):
-                    z[i] = g * z[i] + u[i]
-                    b[i] += a * (d * z[i] + s[ABOVE] * u[i] - b[i])
-                    square[i] += a * (u[i] * u[i] - square[i])
-                for i in range(E):
-                    for j in range(i + 1):
-                        C[i, j] += a * (u[i] * u[j] - C[i, j])
-                s[OWN_TRACE] = g * s[OWN_TRACE] + s[ABOVE]
-                gain = s[ABOVE] * s[ABOVE] + 2.0 * d * s[OWN_TRACE]
-                s[OWN_GAIN] += a * (gain - s[OWN_GAIN])
+                a[OPEN_ERROR] = 0.0
+                mixture[OPEN_OWN] = 0.0
+                s[OPEN_WEIGHT] = 0.0
+            elif not first:  # ERROR, OWN and BEFORE are still those of the row before
+                add_errors(s, a, R, mixture, (1.0 - g) * x + g * p - s[BEFORE], g)
                 if s[LEARNED] % max(16.0, math.floor(h / 8.0)) == 0.0:
-                    weigh(s, share, b, square, C, W, g, h, constants)
-            for i in range(E + J):
-                u[i] = new[i]
-            s[BEFORE], s[ABOVE] = p, p - mean
+                    weigh(s[LEARNED], R, W, mixture, h)
+            for i in range(N):
+                a[ERROR, i] = p - v[i]
+            for k in range(K):
+                mixture[OWN, k] = p - mixed[k]
+            s[BEFORE] = p
 
 
 @jit_for((_f3, _f2, _b1, _b1, _f1, types.float64, _f2, _f3, _f3, _f2), fastmath=False)

@@ -18,6 +18,7 @@ from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination
+from emphatic.hordes.periods import Period
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
 from emphatic.hordes.seasons import ANSWERS, Seasons
 from emphatic.learning.inputs import Active, make_unchecked, parameters
@@ -175,6 +176,15 @@ class Group:
             answers[name] = np.full((len(self._single), len(self.questions)), np.nan)
             answers[name][:, self._blended] = self._single[:, :, i]
         return answers
+
+    @property
+    def periods(self) -> dict[int, list[Period]]:
+        """The periods of the signal that each blended question of the horde is about."""
+        if self.seasons is None:
+            return {}
+        periods = self.seasons.periods
+        questions = self.questions[self._blended].tolist()
+        return {q: periods[c] for q, c in zip(questions, self.seasons.signal.tolist(), strict=True)}
 
     def _combination(self) -> Combination:
         """Before the first row: the combination of all answers that there are."""
@@ -392,9 +402,15 @@ class Group:
         V, x = by_rate[:, :, blended].transpose(0, 2, 1), x[:, blended]
         if isinstance(self.blend, Combination):
             V = V if beside[0] is None else np.concatenate([V, beside[0]], axis=2)
+            fresh = None
             if beside[1] is not None:
-                V = np.concatenate([V, _filled(beside[1][0], V)], axis=2)
-            answers, self._single = self.blend(V, x, follows)
+                seasons, changed = beside[1]
+                V = np.concatenate([V, _filled(seasons, V)], axis=2)
+                if changed.any():
+                    fresh = np.zeros(V.shape, bool)
+                    begin = V.shape[2] - seasons.shape[2]
+                    fresh[:, :, begin : begin + changed.shape[2]] = changed
+            answers, self._single = self.blend(V, x, follows, fresh)
         else:
             answers = self.blend(V, x, follows, ends)
         if self._all_blended:
@@ -438,7 +454,8 @@ class Group:
             self.blend = self._combination()
         if self.seasons is not None:
             self.seasons.restore({name: arrays[f"seasons.{name}"] for name in self.seasons.arrays()})
-        self.blend.restore({name: arrays[f"blend.{name}"] for name in self.blend.arrays()})
+        blend = {name.removeprefix("blend."): array for name, array in arrays.items() if name.startswith("blend.")}
+        self.blend.restore(blend)
         if self.ridges is not None:
             self.ridges.base[:] = self.base[self._blended]
             self.ridges.restore({name: arrays[f"ridges.{name}"] for name in self.ridges.arrays()})

@@ -24,6 +24,7 @@ from emphatic.common.names import show
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
+from emphatic.hordes.periods import Period
 from emphatic.learning import checkpoint
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner, join
@@ -363,6 +364,17 @@ class Horde(BlockLearner):
         one_hot = [kind.of for maker in self.makers for kind in maker.parts if isinstance(kind, OneHot)]
         known = self.categories if self.is_warm else ()
         return {*known, *one_hot, *(column for column in policies if column is not None)}
+
+    @property
+    def periods(self) -> dict[str, list[Period]]:
+        """With ``least_squares``: the periods found so far of each signal or formula that questions are about."""
+        periods: dict[str, list[Period]] = {}
+        for group in self._groups:
+            for question, found in group.periods.items():
+                cumulant = self.questions[question].cumulant
+                if isinstance(cumulant, str):
+                    periods[cumulant] = found
+        return periods
 
     @property
     def answers(self) -> dict[str, Array]:
