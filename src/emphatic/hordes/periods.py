@@ -14,13 +14,13 @@ before the second is looked for. A period that was found before is kept while it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Period", "find_periods"]
+__all__ = ["Period", "describe_periods", "find_periods"]
 
 Array = NDArray[np.float64]
 
@@ -56,6 +56,23 @@ class Period(NamedTuple):
 
     rows: int
     strength: float
+
+
+def describe_periods(periods: Mapping[str, Sequence[Period]]) -> str:
+    """The periods of signals in words; empty if there are none.
+
+    Args:
+        periods: The periods of each signal by its name.
+
+    >>> describe_periods({"volume": [Period(24, 0.7), Period(168, 0.812)], "rain": []})
+    'volume every 24 (strength 0.70) and 168 (0.81) rows'
+    """
+    texts = []
+    for name, found in periods.items():
+        if found:
+            numbers = [f"{rows} ({'' if i else 'strength '}{strength:.2f})" for i, (rows, strength) in enumerate(found)]
+            texts.append(f"{name} every {' and '.join(numbers)} rows")
+    return ", ".join(texts)
 
 
 def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
