@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
-from emphatic.learning.inputs import refusal
 from emphatic.hordes.periods import describe_periods
+from emphatic.learning.inputs import refusal
 from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import (
