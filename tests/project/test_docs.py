@@ -201,7 +201,7 @@ def test_public_names_are_there_and_documented() -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    newest = re.search(r"^## \[(\d.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert newest is not None
     assert project["version"] == emphatic.__version__ == newest[1]
     assert f"\nversion: {emphatic.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
