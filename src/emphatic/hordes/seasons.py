@@ -167,7 +167,9 @@ class Seasons:
         else:
             since = np.where(timed, seconds, _MONDAY) - _MONDAY
             cell = np.where(timed, np.floor(since / self._cell) % cells, -1).astype(np.int64)
-        before = np.concatenate([self.counts[2:], seconds[:-1]])
+        times = np.concatenate([[self.counts[2] or np.nan], seconds])
+        latest = np.maximum.accumulate(np.where(timed, np.arange(1, B + 1), 0))
+        before = times[np.concatenate([[0], latest[:-1]])]
         skipped = np.zeros(B, np.int64)
         if not follows.all():
             with np.errstate(all="ignore"):
@@ -175,8 +177,8 @@ class Seasons:
             skips = ~follows & (missing > 0.0)
             skips[0] &= self.counts[0] > 0.0
             skipped[skips] = np.minimum(missing[skips], SPAN).astype(np.int64)
-        if timed[-1]:
-            self.counts[2] = seconds[-1]
+        if latest[-1]:
+            self.counts[2] = times[latest[-1]]
         return cell, skipped
 
     def _search(self) -> None:
