@@ -183,7 +183,8 @@ def test_a_horde_has_ridges_where_it_is_asked_for_them() -> None:
     plain, combined, table = horde(least_squares=False), horde(), log()
     before, after = plain.run(table), combined.run(table)
     assert plain.answers == {}
-    names = ["rate 0.1", "rate 0.3", "rate 1", "ridge 30", "ridge 300", "ridge 3000", "reading", "trace"]
+    names = ["rate 0.1", "rate 0.3", "rate 1", "ridge 30", "ridge 300", "ridge 3000"]
+    names += ["short season", "long season", "drift 0.001", "reading", "trace"]
     assert list(combined.answers) == names
     assert all(values.shape == after.shape and np.isfinite(values).all() for values in combined.answers.values())
     assert before.shape == after.shape

@@ -12,7 +12,8 @@ import emphatic
 from emphatic.nexting.predictor import Predictor
 
 Array = NDArray[np.float64]
-NAMES = ["rate 0.1", "rate 0.3", "rate 1", "ridge 30", "ridge 300", "ridge 3000", "reading", "trace"]
+NAMES = ["rate 0.1", "rate 0.3", "rate 1", "ridge 30", "ridge 300", "ridge 3000"]
+NAMES += ["short season", "long season", "drift 0.001", "reading", "trace"]
 
 
 def log(rows: int = 1600) -> dict[str, Array]:

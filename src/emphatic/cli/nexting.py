@@ -271,6 +271,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from emphatic.hordes.periods import describe_periods
     from emphatic.nexting.runner import ingest_lines
     from emphatic.report.page import NONE
 
@@ -301,6 +302,8 @@ def _show(result: NextingResult, folder: Path) -> None:
         print(f"{frozen} of {learners} learners are frozen after diverging.")
     for line in ingest_lines(result.reading):
         print(line)
+    if periods := describe_periods(result.model.periods):
+        print(f"Periods: {periods}.")
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 

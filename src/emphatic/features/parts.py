@@ -29,10 +29,11 @@ from emphatic.features.sources import Change, Names, Record, Smoothed, Trace, as
 from emphatic.learning.inputs import refusal, whole
 
 __all__ = ["KINDS", "Bias", "FeatureRow", "Function", "Missing", "OneHot", "Part", "SoftBins", "Tiles", "TimeOfDay"]
-__all__ += ["TimeOfWeek", "check_kind", "from_config"]
+__all__ += ["TimeOfWeek", "TimeOfYear", "check_kind", "from_config"]
 
 #: In seconds.
 DAY = 86_400.0
+YEAR = 365.2425 * DAY
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 Source = str | Change | Trace
@@ -322,6 +323,22 @@ class TimeOfWeek(CyclicPart):
         return f"week {_WEEKDAYS[number]}"
 
 
+@dataclass(frozen=True, repr=False)
+class TimeOfYear(CyclicPart):
+    """Soft bins around the year of 365.2425 days, which starts at midnight before 1 January.
+
+    Args:
+        bins: The number of centres, 2 or more.
+    """
+
+    kind: ClassVar[str] = "time_of_year"
+    period: ClassVar[float] = YEAR
+    bins: int = field(default=12, kw_only=True)
+
+    def day(self, number: int) -> str:
+        return f"year, day {number + 1}"
+
+
 # ------------------------------------------------------------------ categories, missing values, functions
 
 
@@ -486,7 +503,7 @@ class Function(Part):
 
 #: The kinds by their names in TOML.
 KINDS: dict[str, type[Part]] = {
-    kind.kind: kind for kind in (Bias, Function, Missing, OneHot, SoftBins, Tiles, TimeOfDay, TimeOfWeek)
+    kind.kind: kind for kind in (Bias, Function, Missing, OneHot, SoftBins, Tiles, TimeOfDay, TimeOfWeek, TimeOfYear)
 }
 
 

@@ -18,7 +18,9 @@ from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination
+from emphatic.hordes.periods import Period
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
+from emphatic.hordes.seasons import ANSWERS, Seasons
 from emphatic.learning.inputs import Active, make_unchecked, parameters
 from emphatic.learning.learner import Learner, RecordedLearner
 from emphatic.learning.returns import UndiscountedWarning
@@ -32,6 +34,8 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Times = NDArray[Any] | None
 Labels = Mapping[str, Any]
+#: The answers of ridges and of seasons, the latter with which of them are new ones.
+Beside = tuple[Array | None, tuple[Array, Flags] | None]
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
 
@@ -136,8 +140,12 @@ class Group:
         self.ridges: Ridges | None = None
         if setup.least_squares and features.n <= LIMIT and self._any_blended:
             self.ridges = Ridges(gamma, self.base[self._blended], features.n, features.active)
-        count = E + (len(STRENGTHS) if self.ridges is not None else 0)
-        self.blend: Blend | Combination = Combination(gamma, count) if setup.least_squares else Blend(gamma, E)
+        #: The answers from the past of each signal, if there are any.
+        self.seasons: Seasons | None = None
+        if setup.least_squares and self._any_blended:
+            _, subjects = np.unique(evaluator.subject[questions][self._blended], return_inverse=True)
+            self.seasons = Seasons(gamma, subjects.reshape(-1).astype(np.int64), evaluator.step)
+        self.blend: Blend | Combination = self._combination() if setup.least_squares else Blend(gamma, E)
         self._single: Array | None = None  # the single answers of the blended questions at the last rows
         #: φ of the last row; None after a cut.
         self.phi: Active | None = None
@@ -162,11 +170,26 @@ class Group:
             return {}
         names = [f"rate {rate:g}" for rate in self.setup.rates]
         names += [] if self.ridges is None else [f"ridge {strength:g}" for strength in STRENGTHS]
+        names += [] if self.seasons is None else ANSWERS
         answers = {}
         for i, name in enumerate((*names, "reading", "trace")):
             answers[name] = np.full((len(self._single), len(self.questions)), np.nan)
             answers[name][:, self._blended] = self._single[:, :, i]
         return answers
+
+    @property
+    def periods(self) -> dict[int, list[Period]]:
+        """The periods of the signal that each blended question of the horde is about."""
+        if self.seasons is None:
+            return {}
+        periods = self.seasons.periods
+        questions = self.questions[self._blended].tolist()
+        return {q: periods[c] for q, c in zip(questions, self.seasons.signal.tolist(), strict=True)}
+
+    def _combination(self) -> Combination:
+        """Before the first row: the combination of all answers that there are."""
+        count = self._E + (0 if self.ridges is None else len(STRENGTHS)) + (0 if self.seasons is None else len(ANSWERS))
+        return Combination(self.gamma[self._blended], count)
 
     def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> FeatureColumns:
         """The input of φ for rows (B, C), checked: invalid input raises here, and nothing changes."""
@@ -181,7 +204,8 @@ class Group:
             # One row that follows: the way of a transition, without the checks of a whole run.
             phi = self.features.activate(columns)
             ridges = None if self.ridges is None else self.ridges(phi, targets.x[:, blended], follows)
-            return self._learn_steps(phi, targets, False, ridges, is_row=True)
+            seasons = None if self.seasons is None else self.seasons(targets.x[:, blended], follows, columns.seconds)
+            return self._learn_steps(phi, targets, False, (ridges, seasons), is_row=True)
         V = np.empty((B, self.learner.K or 1))
         ridges = np.empty((B, len(self.blend.gamma), 0 if self.ridges is None else len(STRENGTHS)))
         edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]
@@ -198,7 +222,10 @@ class Group:
                 if self.phi is not None or self.open:
                     self._forget()  # first, for it may change the last bit of a prediction
                 V[sequence] = self.learner.predict(phi)
-        return self._answers(V, targets.x, follows, ridges=ridges)
+        seasons = None
+        if self.seasons is not None:
+            seasons = self.seasons(targets.x[:, blended], follows, columns.seconds, learn)
+        return self._answers(V, targets.x, follows, beside=(ridges, seasons))
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
@@ -284,7 +311,7 @@ class Group:
         self.phi = None
 
     def _learn_steps(
-        self, phi: Active, targets: Targets, terminated: bool, ridges: Array | None = None, is_row: bool = False
+        self, phi: Active, targets: Targets, terminated: bool, beside: Beside = (None, None), is_row: bool = False
     ) -> Array:
         """Steps that follow one another, to these φ; only the last may have terminated.
 
@@ -320,7 +347,7 @@ class Group:
         if terminated:
             ends = np.zeros(T, bool)
             ends[-1] = True
-        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, ridges)
+        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, beside)
         return np.zeros_like(answers[-1:]) if terminated else answers[-1:]
 
     # ------------------------------------------------------------------ inside
@@ -361,9 +388,9 @@ class Group:
         return R, targets.gamma, rho, np.where(steady, 1.0, I), factor
 
     def _answers(
-        self, V: Array, x: Array, follows: Flags, ends: Flags | None = None, ridges: Array | None = None
+        self, V: Array, x: Array, follows: Flags, ends: Flags | None = None, beside: Beside = (None, None)
     ) -> Array:
-        """One answer to each question, (B, Q), from its learners' V (B, K), and the ``ridges`` of those blended."""
+        """One answer to each question, (B, Q), from its learners' V (B, K), and the answers ``beside`` these."""
         B, Q, E, setup = len(V), len(self.gamma), self._E, self.setup
         if self._direct:
             return V
@@ -374,8 +401,16 @@ class Group:
         blended = self._blended
         V, x = by_rate[:, :, blended].transpose(0, 2, 1), x[:, blended]
         if isinstance(self.blend, Combination):
-            V = V if ridges is None else np.concatenate([V, ridges], axis=2)
-            answers, self._single = self.blend(V, x, follows)
+            V = V if beside[0] is None else np.concatenate([V, beside[0]], axis=2)
+            fresh = None
+            if beside[1] is not None:
+                seasons, changed = beside[1]
+                V = np.concatenate([V, _filled(seasons, V)], axis=2)
+                if changed.any():
+                    fresh = np.zeros(V.shape, bool)
+                    begin = V.shape[2] - seasons.shape[2]
+                    fresh[:, :, begin : begin + changed.shape[2]] = changed
+            answers, self._single = self.blend(V, x, follows, fresh)
         else:
             answers = self.blend(V, x, follows, ends)
         if self._all_blended:
@@ -398,6 +433,8 @@ class Group:
         arrays |= {f"blend.{name}": array for name, array in self.blend.arrays().items()}
         if self.ridges is not None:
             arrays |= {f"ridges.{name}": array for name, array in self.ridges.arrays().items()}
+        if self.seasons is not None:
+            arrays |= {f"seasons.{name}": array for name, array in self.seasons.arrays().items()}
         arrays |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
         if self.phi is not None:
             arrays |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
@@ -412,6 +449,11 @@ class Group:
             raise ValueError(f"its learner is {learner!r}")
         fill_in("base", self.base, arrays["horde.base"])
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
+        if self.seasons is not None and "seasons.counts" not in arrays:  # saved by a version without them
+            self.seasons = None
+            self.blend = self._combination()
+        if self.seasons is not None:
+            self.seasons.restore({name: arrays[f"seasons.{name}"] for name in self.seasons.arrays()})
         blend = {name.removeprefix("blend."): array for name, array in arrays.items() if name.startswith("blend.")}
         self.blend.restore(blend)
         if self.ridges is not None:
@@ -432,6 +474,8 @@ class Group:
         self.blend.restore({name: np.concatenate([blend[name] for blend in arrays]) for name in arrays[0]})
         if self.ridges is not None:
             self.ridges.join([group.ridges for group in groups if group.ridges is not None])
+        if self.seasons is not None:
+            self.seasons.join([group.seasons for group in groups if group.seasons is not None])
 
 
 class Groups:
@@ -503,6 +547,19 @@ def fill_in(name: str, array: NDArray[Any], stored: NDArray[Any], finite: bool =
     if stored.shape != array.shape or stored.dtype != array.dtype or (finite and not np.isfinite(stored).all()):
         raise ValueError(f"its {name!r} does not fit")
     array[:] = stored
+
+
+def _filled(seasons: Array, V: Array) -> Array:
+    """The answers of seasons, with the last answers of V where a signal has no season.
+
+    These are the most cautious ones. A copy of the reading, or no answer at all, would harm a combination more.
+    """
+    E = V.shape[2]
+    for i in range(2):
+        none = np.isnan(seasons[:, :, i])
+        if none.any():
+            seasons[:, :, i] = np.where(none, V[:, :, max(0, E - 1 - i)], seasons[:, :, i])
+    return seasons
 
 
 def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:

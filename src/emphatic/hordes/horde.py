@@ -24,6 +24,7 @@ from emphatic.common.names import show
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
+from emphatic.hordes.periods import Period
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join
@@ -58,7 +59,7 @@ _SQUARE = LARGEST**2
 #: The feature makers that belong to a Horde.
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
-_NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "horde."), "horde.more."
+_NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "seasons.", "horde."), "horde.more."
 #: Placeholder in a file for what no file can hold.
 _FUNCTION = "function"
 
@@ -385,6 +386,17 @@ class Horde(BlockLearner):
         one_hot = [kind.of for maker in self.makers for kind in maker.parts if isinstance(kind, OneHot)]
         known = self.categories if self.is_warm else ()
         return {*known, *one_hot, *(column for column in policies if column is not None)}
+
+    @property
+    def periods(self) -> dict[str, list[Period]]:
+        """With ``least_squares``: the periods found so far of each signal or formula that questions are about."""
+        periods: dict[str, list[Period]] = {}
+        for group in self._groups:
+            for question, found in group.periods.items():
+                cumulant = self.questions[question].cumulant
+                if isinstance(cumulant, str):
+                    periods[cumulant] = found
+        return periods
 
     @property
     def answers(self) -> dict[str, Array]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
+from emphatic.hordes.periods import describe_periods
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
 from emphatic.questions.durations import format_duration
@@ -139,6 +140,8 @@ def _quality(scored: Scored) -> dict[str, Any]:
     unreadable = zip(table.names, counts.unreadable, counts.infinite, strict=True)
     quality["unreadable"] = {name: texts + infinite for name, texts, infinite in unreadable if texts + infinite}
     quality["constant"] = scored.constant
+    if periods := describe_periods(learned.horde.periods):
+        quality["periods found"] = periods
     quality["ignored columns"] = table.ignored | learned.unused_columns()
     if table.broken:
         quality["malformed lines skipped"] = table.broken

@@ -314,7 +314,9 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
             writers[0].write_table(table)
 
         scored = _score(_Plain(learned), learned, offline, _Meter(learned.log.rows, progress), write)
+    periods = learned.horde.periods
     for score in scored.summary:
+        score["periods"] = [period._asdict() for period in periods.get(score["signal"], [])]
         if not score["answers"]:
             score["reasons"]["answers"] = learned.without_answers
         elif not any(name.startswith("ridge") for name in score["answers"]):

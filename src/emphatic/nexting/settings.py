@@ -27,6 +27,7 @@ from emphatic.common.settings import (
 )
 
 if TYPE_CHECKING:
+    from emphatic.features import Part
     from emphatic.questions.gvf import GVF
     from emphatic.tables import Table
 
@@ -297,11 +298,12 @@ class Settings:
             predict=tuple(predict),
             horizons=tuple(horizons),
             related=self._related(table),
-            features=self.features or tuple(default_features(table, longest, warm, every=self.related is not None)),
+            features=self.features
+            or tuple(default_features(table, longest, warm, rows, every=self.related is not None)),
             time=False if self.time is False else table.time,
         )
         if self.features is None and self.related is None and is_large(settings, len(table.names)):
-            every = tuple(default_features(table, longest, warm, every=True))
+            every = tuple(default_features(table, longest, warm, rows, every=True))
             settings = replace(settings, features=every, related=choose_related(table, warm))
         for question in settings.gvfs():
             _check(question, table, step)
@@ -486,12 +488,14 @@ def _written(s: float) -> str:
     return f"{s * 1e3:g}ms"
 
 
-def default_features(table: Table, longest: float, warm: int = 500, every: bool = False) -> list[dict[str, Any]]:
-    """Soft bins of every signal and of its traces up to twice the longest horizon, time of day, categories, missing.
+def default_features(
+    table: Table, longest: float, warm: int = 500, rows: int = 0, every: bool = False
+) -> list[dict[str, Any]]:
+    """Soft bins of every signal and of its traces up to twice the longest horizon, the calendar, categories, missing.
 
     A signal that does not vary in the first ``warm`` rows is left out: it carries no information and would only take a
     share of the step size (unless ``every`` one is wanted). The same holds for text, and for text with more than 50
-    different words in those rows.
+    different words in those rows. The time of year is used where the ``rows`` of the table span two years or more.
     """
     import numpy as np
 
@@ -507,11 +511,29 @@ def default_features(table: Table, longest: float, warm: int = 500, every: bool 
     features: list[f.Part] = [f.Bias(), f.SoftBins(signals, bins=10)]
     features.append(f.SoftBins(f.Trace(signals, steps=steps), bins=10))
     if table.dated:
-        features += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
+        features += _calendar(table, rows)
     words = {name: set(block.labels[name].tolist()) - {None} for name in table.categories}
     features += [f.OneHot(name) for name, values in words.items() if 2 <= len(values) <= WORDS]
     features.append(f.Missing("*"))
     return [feature.config() for feature in features]
+
+
+def _calendar(table: Table, rows: int) -> list[Part]:
+    """Time of day and of week where rows are finer than these, and of year where they are and span two or more."""
+    from emphatic import features as f
+    from emphatic.features.parts import DAY, YEAR
+
+    clock = table.clock()
+    step = clock.step if clock is not None and clock.step > 0 else DAY  # no time has passed: NaN, 0
+    parts: list[Part] = []
+    if step < 0.75 * DAY:
+        parts += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
+        parts.append(f.TimeOfWeek(bins=28))
+    elif step < 1.5 * DAY:
+        parts.append(f.TimeOfWeek(bins=7))
+    if step < 8.0 * DAY and rows * step >= 2.0 * YEAR:
+        parts.append(f.TimeOfYear(bins=12))
+    return parts
 
 
 def _plain(value: Any) -> Any:

@@ -98,7 +98,10 @@ class Evaluator:
         self.signals, self.categories = tuple(signals), tuple(categories)
         if not rule.interest and any(q.interest not in (None, 1.0) for q in questions):
             raise refusal("interest", "GVF", f"be left out for rule {rule.name!r}, which has none", "one")
-        self.chances = chances
+        self.chances, self.step = chances, step
+        subjects = [q.cumulant if isinstance(q.cumulant, str) else q for q in questions]
+        #: For each question, the first that is about the same signal or formula.
+        self.subject = np.array([subjects.index(subject) for subject in subjects], np.int64)
         constants = [question.constant_gamma(step) for question in questions]
         #: The questions whose γ is 1 everywhere.
         self.endless = [q.name for q, g in zip(questions, constants, strict=True) if g == 1.0]

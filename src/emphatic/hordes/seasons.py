@@ -1,0 +1,256 @@
+"""Answers from a signal's own past: as one period ago, and a regression in differences.
+
+The *seasons* of a signal are up to two periods, found from its readings (``emphatic.hordes.periods``) after the first
+40 rows, and again whenever the rows have grown by a quarter. A season answers that the path of the last period repeats,
+
+    s = Σ_{k<P} (1 − γ) γᵏ x_{t−P+1+k} / (1 − γᴾ),   and with the rise u of a period, s + u / (1 − γᴾ)
+
+where u is the mean of x_t − x_{t−P} over about two periods. Where there is one period, the second answer is the first
+without its rise; where there is none, there is no answer (NaN).
+
+The *drift* answer is x + θ·f + e_c, a ridge regression of G − x on differences f: of the reading from its traces over
+4 to 1024 rows, from the readings one and two rows before, and of both seasons s − x, x_t − x_{t−P}, and u; with an
+effect e_c of the hour of the week c (of the weekday, where rows are days) if rows have times. A constant added to all
+readings is added to the answer: it follows a level that drifts. The ridge shrinks θ towards the answer of the longer
+season, or to the reading where there is none, by 0.001 + 10/rows of each feature's own mean square. Later rows weigh
+more, in proportion to their number. What is not known of a return yet is replaced by the prediction, as in ``ridges``:
+
+    z_t = γ z_{t−1} + t f_t,   b += d z_{t−1},   d = (1 − γ) x_t + γ v_t − v_{t−1}
+
+When a period changes, everything is learned anew from the last 8,192 rows, as if it had been known before. Rows that
+are missing in time count for the phase: they are filled in as one period ago. A missing reading is held, and nothing is
+learned from its row. Bits do not depend on how rows are cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.hordes.periods import Period, find_periods
+
+__all__ = ["ANSWERS", "Seasons"]
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+#: The shares of each feature's mean square that are added to it.
+STRENGTHS = (0.001,)
+#: The names of the answers.
+ANSWERS = ("short season", "long season", *(f"drift {strength:g}" for strength in STRENGTHS))
+#: Rows that a signal remembers: a period is at most a third of them.
+SPAN = 8192
+#: Rows before periods are looked for, and the factor by which they grow until the next time.
+_FIRST, _GROWTH = 40, 1.25
+#: Of ``season_kernels``.
+_SEASONS, _SHARED, _SIGNAL, _STALE, _SCALE = 2, 12, 11, 1, 2
+_FEATURES = _SHARED + _SEASONS
+#: Horizons after which the weights of a path are below rounding errors.
+_HORIZONS = 37.0
+#: A reading beyond this is not used.
+_LARGEST = 1e100
+#: In seconds. 1970-01-05 was a Monday.
+_HOUR, _DAY, _MONDAY = 3600.0, 86_400.0, 4 * 86_400.0
+#: What a signal and a question carry, and what is the same for all.
+_OF_SIGNAL = ("period", "strength", "ring", "flags", "changed", "signals", "squares", "A", "cross", "weights")
+_OF_QUESTION = ("questions", "own_squares", "sums", "own", "b", "z", "own_cross", "cells", "theta", "effect")
+_OF_ALL = ("codes", "counts")
+
+
+class Seasons:
+    """The answers of Q questions with constant γ about C signals, and their state.
+
+    Args:
+        gamma: γ of each question, (Q,).
+        signal: The signal that each question is about, (Q,): 0 to C − 1, each with a question.
+        step: The usual step in seconds; None where rows have no times.
+    """
+
+    def __init__(self, gamma: Array, signal: NDArray[np.int64], step: float | None) -> None:
+        Q, C, S, F = len(gamma), int(signal.max(initial=-1)) + 1, len(STRENGTHS), _FEATURES
+        self.gamma, self.signal, self.step = np.ascontiguousarray(gamma), signal, step
+        self._first = np.array([int(np.argmax(signal == c)) for c in range(C)], np.intp)
+        members = np.argsort(signal, kind="stable").astype(np.int64)
+        self._members = members, np.searchsorted(signal[members], np.arange(C + 1)).astype(np.int64)
+        #: The length of a cell of the calendar in seconds, and the number of cells.
+        self._cell = _HOUR if step is None or step < 0.75 * _DAY else _DAY
+        M = 0 if step is None or not 0.0 < step < 1.5 * _DAY else int(7 * _DAY / self._cell)
+        self.period, self.strength = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SEASONS))
+        self.ring, self.flags = np.zeros((C, SPAN)), np.zeros((C, SPAN), np.uint8)
+        self.changed, self.signals = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SIGNAL))
+        self.squares, self.A = np.zeros((C, _SHARED - 1)), np.zeros((C, _SHARED, _SHARED))
+        self.cross, self.weights = np.zeros((C, _SHARED, M)), np.zeros((C, M))
+        self.questions, self.own_squares = np.zeros((Q, 4)), np.zeros((Q, _SEASONS))
+        self.sums, self.own = np.zeros((Q, _SEASONS)), np.zeros((Q, _SEASONS, F))
+        self.b, self.z = np.zeros((Q, F)), np.zeros((Q, F))
+        self.own_cross, self.cells = np.zeros((Q, _SEASONS, M)), np.zeros((Q, 3, M))
+        self.theta, self.effect = np.zeros((Q, S, F)), np.zeros((Q, S, M))
+        self.codes = np.zeros(SPAN, np.int64)
+        #: Rows so far with those that were skipped, rows of the next search, and the last time.
+        self.counts = np.array([0.0, _FIRST, 0.0])
+        self.questions[:, _STALE] = self.questions[:, _SCALE] = 1.0
+        self._scales = np.zeros((Q, _SEASONS, 4))
+        self._strengths = np.array(STRENGTHS)
+
+    @property
+    def periods(self) -> list[list[Period]]:
+        """The periods of each signal, shortest first."""
+        return [
+            [Period(int(p), float(s)) for p, s in dict(zip(rows, strengths, strict=True)).items() if p > 0]
+            for rows, strengths in zip(self.period.tolist(), self.strength.tolist(), strict=True)
+        ]
+
+    def __call__(
+        self, x: Array, follows: Flags, seconds: Array | None = None, learn: bool = True
+    ) -> tuple[Array, Flags]:
+        """The answers at B rows, (B, Q, 3), NaN where there is no season, and which season is a new one, (B, Q, 2).
+
+        Args:
+            x: The readings (B, Q), NaN where missing.
+            follows: The rows (B,) that follow the row before.
+            seconds: The time of each row in seconds since 1970, NaN where it is not known; None for no times.
+            learn: Whether to learn from the rows.
+        """
+        B, Q = x.shape
+        X = np.ascontiguousarray(x[:, self._first])
+        known = np.abs(X) <= _LARGEST
+        if not known.all():
+            X = self._held(X, known)
+        known &= learn
+        cell, skipped = self._calendar(seconds, follows)
+        out, fresh = np.empty((B, Q, len(ANSWERS))), np.empty((B, Q, _SEASONS), bool)
+        inputs = X, known, np.ascontiguousarray(follows), cell, skipped
+        rows, begin = self.counts[0] + np.cumsum(1 + skipped), 0
+        while begin < B:
+            end = min(B, int(np.searchsorted(rows, self.counts[1])) + 1)
+            self.counts[0] = self._run(inputs, begin, end, out, fresh)
+            begin = end
+            if self.counts[0] >= self.counts[1]:
+                self._search()
+        return out, fresh
+
+    def _run(self, inputs: tuple[Any, ...], begin: int, end: int, out: Array, fresh: Flags, earlier: int = 0) -> int:
+        """The kernel on some of the rows; returns the number of rows so far."""
+        places = begin, end, int(self.counts[0]), earlier
+        constants = *self._members, self.gamma, self._strengths, self.period, self._scales
+        of_signals = self.ring, self.flags, self.codes, self.signals, self.squares, self.A, self.cross, self.weights
+        of_questions = (getattr(self, name) for name in _OF_QUESTION)
+        return int(_kernel()(*inputs, *places, *constants, *of_signals, *of_questions, self.changed, out, fresh))
+
+    def _scale(self) -> None:
+        """What the sums over paths of these periods are multiplied by: see the kernel."""
+        period, g = self.period[self.signal], self.gamma[:, None]
+        rows = np.minimum(period, (_HORIZONS / (1.0 - g)).astype(np.int64) + 1)
+        with np.errstate(all="ignore"):
+            scales = rows, g ** (rows - 1), (1.0 - g) / (1.0 - g**rows), 1.0 / (1.0 - g**period)
+        self._scales[:] = np.where(period[:, :, None] > 0, np.stack(scales, axis=2), 0.0)
+
+    def _held(self, X: Array, known: Flags) -> Array:
+        """Readings with the last one held where one is missing, 0 before the first."""
+        rows = np.where(known, np.arange(1, len(X) + 1)[:, None], 0)
+        before = np.vstack([self.signals[:, 0], X])
+        return np.ascontiguousarray(np.take_along_axis(before, np.maximum.accumulate(rows, axis=0), axis=0))
+
+    def _calendar(self, seconds: Array | None, follows: Flags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The cell of the calendar of each row, −1 for none, and how many rows were skipped before it."""
+        B = len(follows)
+        if seconds is None or len(seconds) != B or self.step is None or not self.step > 0.0:
+            return np.full(B, -1, np.int64), np.zeros(B, np.int64)
+        timed = np.isfinite(seconds)
+        cells = self.cells.shape[2]
+        if not cells:
+            cell = np.full(B, -1, np.int64)
+        else:
+            since = np.where(timed, seconds, _MONDAY) - _MONDAY
+            cell = np.where(timed, np.floor(since / self._cell) % cells, -1).astype(np.int64)
+        times = np.concatenate([[self.counts[2] or np.nan], seconds])
+        latest = np.maximum.accumulate(np.where(timed, np.arange(1, B + 1), 0))
+        before = times[np.concatenate([[0], latest[:-1]])]
+        skipped = np.zeros(B, np.int64)
+        if not follows.all():
+            with np.errstate(all="ignore"):
+                missing = np.rint((seconds - before) / self.step) - 1.0
+            skips = ~follows & (missing > 0.0)
+            skips[0] &= self.counts[0] > 0.0
+            skipped[skips] = np.minimum(missing[skips], SPAN).astype(np.int64)
+        if latest[-1]:
+            self.counts[2] = times[latest[-1]]
+        return cell, skipped
+
+    def _search(self) -> None:
+        """Find the periods of every signal; where they have changed, learn anew from the rows in its ring."""
+        n = int(self.counts[0])
+        self.counts[1] = max(n + 1, int(n * _GROWTH))
+        rows = np.arange(max(0, n - SPAN), n) % SPAN
+        for c in range(len(self.ring)):
+            found = find_periods(self.ring[c, rows], self.period[c].tolist())
+            found = found * 2 if len(found) == 1 else found or [Period(0, 0.0)] * 2
+            period = np.array([p.rows for p in found], np.int64)
+            changed = np.abs(period - self.period[c]) > 0.05 * period
+            self.strength[c] = [p.strength for p in found]
+            if (period != self.period[c]).any():
+                self.period[c] = period
+                self._scale()
+                self._learn_anew(c, rows, n)
+                self.changed[c] = changed
+
+    def _learn_anew(self, c: int, rows: NDArray[np.intp], n: int) -> None:
+        """Learn signal c anew from these rows of its ring, the last of n."""
+        questions = np.flatnonzero(self.signal == c)
+        shadow, B = Seasons(self.gamma[questions], np.zeros(len(questions), np.int64), self.step), len(rows)
+        shadow.period[0], shadow._scales[:] = self.period[c], self._scales[questions]
+        codes = self.codes[rows]
+        inputs = self.ring[c, rows][:, None], (self.flags[c, rows] > 0)[:, None], codes % 2 > 0, codes // 2 - 1
+        out, fresh = np.empty((B, len(questions), len(ANSWERS))), np.empty((B, len(questions), _SEASONS), bool)
+        shadow._run((*map(np.ascontiguousarray, inputs), np.zeros(B, np.int64)), 0, B, out, fresh, n - B)
+        for name in ("signals", "squares", "A", "cross", "weights"):
+            getattr(self, name)[c] = getattr(shadow, name)[0]
+        for name in _OF_QUESTION:
+            getattr(self, name)[questions] = getattr(shadow, name)
+        self.questions[questions, _STALE] = 1.0
+
+    # ------------------------------------------------------------------ saving
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        return {name: getattr(self, name) for name in (*_OF_SIGNAL, *_OF_QUESTION, *_OF_ALL)}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        for name, array in self.arrays().items():
+            stored = arrays[name]
+            if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
+                raise ValueError(f"the array {name!r} of the seasons does not fit")
+            array[:] = stored
+        places = 2 * self.cells.shape[2] + 2
+        if (
+            not ((self.period >= 0) & (self.period < SPAN)).all()
+            or not ((self.codes >= 0) & (self.codes < places)).all()
+        ):
+            raise ValueError("the periods or rows of the seasons do not fit")
+        self._scale()
+
+    def join(self, seasons: Sequence[Seasons]) -> None:
+        """Join the states of seasons of the same rows that have these questions between them, in order."""
+        shards = [shard.arrays() for shard in seasons]
+        arrays = {name: shards[0][name] for name in _OF_ALL}
+        for name in _OF_QUESTION:
+            arrays[name] = np.concatenate([shard[name] for shard in shards])
+        shard_of = np.repeat(np.arange(len(seasons)), [len(shard.signal) for shard in seasons])
+        local = np.concatenate([shard.signal for shard in seasons])
+        for name in _OF_SIGNAL:
+            arrays[name] = np.stack([shards[shard_of[q]][name][local[q]] for q in self._first])
+        self.restore(arrays)
+
+
+@cache
+def _kernel() -> Any:
+    """The kernel, called without a look at its arguments: ``Seasons`` makes all of them."""
+    from emphatic.engines.compiled import direct
+    from emphatic.hordes import season_kernels  # late: it imports numba
+
+    return direct(season_kernels.rows)
