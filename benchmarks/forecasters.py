@@ -49,17 +49,19 @@ class Seasons:
     grid: Array
 
     @classmethod
-    def find(cls, held: Array, time: Array | None, step: float | None, periods: tuple[int, ...] = ()) -> Seasons:
+    def find(
+        cls, held: Array, time: Array | None, step: float | None, periods: tuple[int, ...] | None = None
+    ) -> Seasons:
         """The seasons of a log.
 
         Args:
             held: Readings (T, C) without missing ones.
             time: Their stamps in seconds since 1970, or None.
             step: The usual seconds from row to row.
-            periods: The periods, where there are no stamps.
+            periods: The periods in steps, or None for those that the stamps suggest.
 
-        With stamps the periods are a day where rows are finer, a week where they are no coarser than a day, and a year
-        where they are no finer. Only periods of which more than two fit into the first half count.
+        Stamps suggest a day where rows are finer, a week where they are no coarser than a day, and a year where they are
+        no finer. Only periods of which two fit into the first half count.
         """
         T = len(held)
         steps = np.arange(T)
@@ -68,9 +70,10 @@ class Seasons:
             forward = np.rint(np.nan_to_num(np.diff(time, prepend=time[0])) / step).astype(np.int64)
             steps = np.cumsum(np.maximum(forward, 0))
             lengths = ((DAY, step <= DAY / 2), (7 * DAY, step <= DAY), (YEAR, step >= DAY))
-            periods = tuple(round(length / step) for length, counts in lengths if counts)
+            suggested = tuple(round(length / step) for length, counts in lengths if counts)
+            periods = suggested if periods is None else periods
         sparse = steps[-1] >= 10 * T  # gaps of years between seconds
-        periods = tuple(m for m in periods if m > 1 and 2 * m < steps[T // 2] and not sparse)
+        periods = tuple(m for m in periods or () if m > 1 and 2 * m <= steps[T // 2] and not sparse)
         if not periods:
             return cls((), np.arange(T), held)
         filled, rows = np.unique(steps, return_index=True)  # of rows with one stamp the first, which all of them know
@@ -362,8 +365,8 @@ def learn_with_river(log: ForecastLog) -> Array:
     from river import linear_model, optim, preprocessing
 
     names = [f"f{i}" for i in range(log.X.shape[1])]
-    scaler = preprocessing.StandardScaler()
-    models = [
+    scaler: Any = preprocessing.StandardScaler()
+    models: list[Any] = [
         preprocessing.TargetStandardScaler(
             linear_model.LinearRegression(
                 optim.SGD(RIVER_RATE), clip_gradient=RIVER_CLIP * math.sqrt(1.0 - log.gammas[h])
@@ -435,8 +438,8 @@ FORECASTERS: dict[str, tuple[Callable[[ForecastLog], Array | None], str]] = {
 
 def lag_features(held: Array, time: Array | None, seasons: Seasons, longest: float) -> Array:
     """Of every signal its last four readings, its means over the last 4, 16, 64, … rows up to twice the longest
-    horizon, and its reading a period before the next row; with stamps the time of day and year, as waves and as
-    numbers, and the day of the week.
+    horizon, and its reading a period before the next row; with stamps the time of day and of year, as waves and
+    as numbers, and the day of the week, where the first half has a whole day, year and week.
 
     Args:
         held: Readings (T, C) without missing ones.
@@ -455,7 +458,12 @@ def lag_features(held: Array, time: Array | None, seasons: Seasons, longest: flo
         begin = np.maximum(np.arange(1, T + 1) - window, 0)
         columns.append(held[0] + (sums[1:] - sums[begin]) / (np.arange(1, T + 1) - begin)[:, None])
     if time is not None:
-        day, year = (time / DAY)[:, None], (time / YEAR)[:, None]
-        angles = 2.0 * np.pi * np.concatenate([day, 2.0 * day, year, 2.0 * year], axis=1)
-        columns += [np.sin(angles), np.cos(angles), day % 1.0, np.floor(day) % 7.0, year % 1.0]
+        # A cycle that the first half has not seen whole is but a trend, on which a regression goes astray.
+        seen = time[T // 2] - time[0]
+        for cycle in (length for length in (DAY, YEAR) if seen >= length):
+            phase = (time / cycle % 1.0)[:, None]
+            angles = 2.0 * np.pi * phase * np.array([1.0, 2.0])
+            columns += [np.sin(angles), np.cos(angles), phase]
+        if seen >= 7 * DAY:
+            columns.append(np.floor(time / DAY % 7.0)[:, None])
     return np.nan_to_num(np.concatenate(columns, axis=1))

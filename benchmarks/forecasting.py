@@ -59,7 +59,7 @@ def run(
         tables: Logs of one's own, which come after the others.
         horizons: Those of the tables, steps or durations; by default found from each table.
     """
-    asked = horizons and tuple(int(h) if h.isdigit() else h for h in horizons)
+    asked = None if horizons is None else [int(text) if text.isdigit() else text for text in horizons]
     logs = development_logs()
     forecasts = [Forecasts(log.name, log.read, log.horizons, log.periods) for log in logs if is_installed(log.package)]
     if quick:
@@ -112,13 +112,13 @@ class Forecasts:
         name: What the table calls the log.
         read: Gives a path or a frame.
         horizons: Those that are asked for, or None for those found from the log.
-        periods: Those of a log without stamps, in rows.
+        periods: Its periods in rows, or None for those that its stamps suggest.
     """
 
     name: str
     read: Any
     horizons: Sequence[int | str] | None
-    periods: tuple[int, ...] = ()
+    periods: tuple[int, ...] | None = None
     scores: dict[str, Array | None] = field(default_factory=dict)
 
     @property
@@ -177,7 +177,9 @@ class Forecasts:
                 highest=True,
             )  # fmt: skip
         best = {name: None if scores is None else self.best_in(scores) for name, scores in self.scores.items()}
-        yield Score(section, f"best of {len(self.labels)} questions", (self.gate,), values=best, form=".0f")
+        yield Score(
+            section, f"best of {np.sum(~np.isnan(self.highest()))} questions", (self.gate,), values=best, form=".0f"
+        )
         seconds = {name: None if self.scores[name] is None else spent for name, spent in self.seconds.items()}
         yield Score(section, "CPU seconds", (self.gate,), values=seconds, form=",.2f")
 
@@ -211,7 +213,7 @@ def sum_up(logs: Sequence[Forecasts]) -> Iterator[Row]:
             continue
         theirs = np.concatenate([scores for _, scores in pairs])
         highest = np.concatenate([log.highest() for log, _ in pairs])
-        ours = np.concatenate([log.scores[OURS] for log, _ in pairs])  # type: ignore[misc]
+        ours = np.concatenate([log.scores[OURS] for log, _ in pairs])
         counts.setdefault("questions", {})[name] = float(np.sum(~np.isnan(theirs)))
         counts.setdefault("is the best", {})[name] = float(np.sum(theirs == highest))
         counts.setdefault("more than .05 below the best", {})[name] = float(np.sum(theirs < highest - 0.05))
@@ -270,13 +272,13 @@ class OtherForecasts:
         yield from ()
 
 
-def prepare(source: Any, result: Any, periods: tuple[int, ...] = ()) -> tuple[ForecastLog, Array, NDArray[np.bool_]]:
+def prepare(source: Any, result: Any, periods: tuple[int, ...] | None) -> tuple[ForecastLog, Array, NDArray[np.bool_]]:
     """The log as forecasters are given it; the returns and where they are known, (Q, T).
 
     Args:
         source: The path or the frame.
         result: Of ``emphatic.nexting.run`` on it.
-        periods: Those of a log without stamps, in rows.
+        periods: Its periods in rows, or None for those that its stamps suggest.
     """
     table = emphatic.streams.open_table(source)
     clock, signals = table.clock(), list(result.settings.predict)
