@@ -24,10 +24,10 @@ Array = NDArray[np.float64]
 RIDGE_FITS, TREE_FITS, AR_FITS, MSTL_FITS = 45, 7, 7, 10
 #: Ridge strengths, in rows.
 STRENGTHS = 10.0 ** np.arange(0, 7)
-#: The order of the autoregression, and the last rows that it and the level of MSTL are fitted on.
+#: The order of the autoregression, and the last rows that it is fitted on.
 ORDER, AR_ROWS = 10, 10_080
-#: MSTL decomposes the last so many of the longest period, and no fewer rows than ``AR_ROWS``.
-MSTL_PERIODS = 8
+#: MSTL decomposes the last so many rows, or of the longest period so many, and fits the level to the last rows alone.
+MSTL_ROWS, MSTL_PERIODS, LEVEL_ROWS = 5_040, 4, 2_016
 #: Leaves of a tree and the fewest rows in a leaf that are tried, and the most trees.
 TREE_SIZES, TREES = ((31, 20), (7, 5)), 200
 DAY, YEAR = 86_400.0, 365.2425 * 86_400.0
@@ -60,8 +60,8 @@ class Seasons:
             step: The usual seconds from row to row.
             periods: The periods in steps, or None for those that the stamps suggest.
 
-        Stamps suggest a day where rows are finer, a week where they are no coarser than a day, and a year where they are
-        no finer. Only periods of which two fit into the first half count.
+        Stamps suggest a day where rows are finer, a week where they are no coarser than a day, and a year where they
+        are no finer. Only periods of which two fit into the first half count.
         """
         T = len(held)
         steps = np.arange(T)
@@ -192,7 +192,7 @@ def fit_seasons(log: ForecastLog) -> Array | None:
     if not seasons.periods:
         return None
     out, H = np.full(log.labels.shape, np.nan), len(log.gammas)
-    rows = max(AR_ROWS, MSTL_PERIODS * max(seasons.periods))
+    rows = max(MSTL_ROWS, MSTL_PERIODS * max(seasons.periods))
     for c in range(log.held.shape[1]):
         x = seasons.grid[:, c]
         for a, b in log.fits(MSTL_FITS):
@@ -205,9 +205,12 @@ def fit_seasons(log: ForecastLog) -> Array | None:
 
 
 def loess_jumps(periods: tuple[int, ...]) -> dict[str, int]:
-    """LOESS at every tenth of the shortest period, interpolated between, much as R does: at each row it takes hours."""
-    jump = max(1, min(periods) // 10)
-    return {"seasonal_jump": 1, "trend_jump": jump, "low_pass_jump": jump}
+    """At how few rows a LOESS is evaluated, linear between them: a tenth of its window, as by default in R.
+
+    The windows are those of the shortest period, for MSTL takes one number for all; at each row fits would take hours.
+    """
+    shortest = min(periods)
+    return {"seasonal_jump": 2, "trend_jump": math.ceil(0.174 * shortest), "low_pass_jump": math.ceil(shortest / 10)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +231,7 @@ class SeasonalModel:
         from statsforecast.mstl import mstl
 
         parts = mstl(x, list(periods), stl_kwargs=loess_jumps(periods))
-        adjusted = (parts["trend"] + parts["remainder"]).to_numpy()[-AR_ROWS:]
+        adjusted = (parts["trend"] + parts["remainder"]).to_numpy()[-LEVEL_ROWS:]
         names = [name for name in parts.columns if name.startswith("seasonal")]
         components = tuple(parts[name].to_numpy()[-m:] for name, m in zip(names, sorted(periods), strict=True))
         if np.ptp(adjusted) <= 1e-9 * np.abs(adjusted).max():

@@ -192,7 +192,7 @@ def test_periods_that_a_user_would_know(time: Array, step: float, periods: tuple
 
 
 def test_the_grid_of_readings_holds_the_last_where_a_row_lacks() -> None:
-    time: Array = np.arange(300) * 1_800.0
+    time = np.arange(300, dtype=np.float64) * 1_800.0
     time[100:] += 3 * 1_800.0
     time[200] = time[199]
     time[201:] -= 1_800.0
