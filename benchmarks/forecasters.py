@@ -28,8 +28,8 @@ STRENGTHS = 10.0 ** np.arange(0, 7)
 ORDER, AR_ROWS = 10, 10_080
 #: MSTL decomposes the last so many rows, or of the longest period so many, and fits the level to the last rows alone.
 MSTL_ROWS, MSTL_PERIODS, LEVEL_ROWS = 5_040, 4, 2_016
-#: Leaves of a tree and the fewest rows in a leaf that are tried, and the most trees.
-TREE_SIZES, TREES = ((31, 20), (7, 5)), 200
+#: Leaves of a tree and the fewest rows in a leaf that are tried, the most trees, and on how many of the last rows.
+TREE_SIZES, TREES, TUNING_ROWS = ((31, 20), (7, 5)), 200, 10_000
 DAY, YEAR = 86_400.0, 365.2425 * 86_400.0
 #: River's step size, and at which gradient it is clipped at a horizon of one step, less with the root of the horizon:
 #: the best of some twenty pairs on the first third of the household's log, with hindsight. Without clipping it
@@ -205,7 +205,7 @@ def fit_seasons(log: ForecastLog) -> Array | None:
 
 
 def loess_jumps(periods: tuple[int, ...]) -> dict[str, int]:
-    """At how few rows a LOESS is evaluated, linear between them: a tenth of its window, as by default in R.
+    """After how many rows a LOESS is evaluated again, linear between them: a tenth of its window, as by default in R.
 
     The windows are those of the shortest period, for MSTL takes one number for all; at each row fits would take hours.
     """
@@ -306,8 +306,8 @@ def _solve(sums: Array, ridge: Array) -> Array:
 def fit_trees(log: ForecastLog) -> Array:
     """LightGBM on the lag features, fitted again and again on all labels known by then.
 
-    How it is set up is found once, at the half, as what is best for the last fifth of the labels known there: the size
-    of the trees, their number, and whether they predict the return or its difference from the present reading.
+    How it is set up is found once, at the half, as what is best for the last fifth of the labels known there (of the
+    last 10,000): the size of the trees, their number, and whether they predict the return or its difference from the present reading.
     """
     out = np.full(log.labels.shape, np.nan)
     for q, c, h in log.questions():
@@ -319,7 +319,8 @@ def fit_trees(log: ForecastLog) -> Array:
                 out[q, a:b] = log.held[a:b, c]
                 continue
             if setup is None:
-                setup = TreeSetup.find(X[rows], log.labels[q, rows], log.held[rows, c])
+                recent = rows[-TUNING_ROWS:]
+                setup = TreeSetup.find(X[recent], log.labels[q, recent], log.held[recent, c])
             base = log.held[:, c] if setup.difference else np.zeros(log.T)
             model, _ = setup.train(X[rows], log.labels[q, rows] - base[rows])
             out[q, a:b] = model.predict(X[a:b], num_threads=1) + base[a:b]
