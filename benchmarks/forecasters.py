@@ -307,7 +307,8 @@ def fit_trees(log: ForecastLog) -> Array:
     """LightGBM on the lag features, fitted again and again on all labels known by then.
 
     How it is set up is found once, at the half, as what is best for the last fifth of the labels known there (of the
-    last 10,000): the size of the trees, their number, and whether they predict the return or its difference from the present reading.
+    last 10,000): the size of the trees, their number, and whether they predict the return or its difference from the
+    present reading.
     """
     out = np.full(log.labels.shape, np.nan)
     for q, c, h in log.questions():
