@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -520,8 +521,26 @@ def test_a_horde_takes_a_mask_of_rows() -> None:
     predictions = one.run({"x": x}, first=first)
     assert np.array_equal(predictions, two.observe_many({"x": x}, gap=first))
     assert not np.array_equal(predictions, horde().warm_up({"x": x}).run({"x": x}))
-    with pytest.raises(ValueError, match="'first' parameter of run must be a mask of the table's rows"):
-        horde().warm_up({"x": x}).run({"x": x}, first=first[:100])
+
+
+@pytest.mark.parametrize("length", [0, 1, 599, 601, 1200])
+@pytest.mark.parametrize("form", ["columns", "csv"])
+def test_a_horde_learns_nothing_with_a_mask_of_another_length(length: int, form: str, tmp_path: Path) -> None:
+    """Nor is it warmed up: a file is counted before its first row is learned."""
+    x = np.sin(np.arange(600.0) / 3)
+    (tmp_path / "log.csv").write_text("x\n" + "\n".join(map(str, x)))
+    table: Any = {"x": x} if form == "columns" else tmp_path / "log.csv"
+    parts = [emphatic.features.Bias(), emphatic.features.SoftBins("x", bins=4)]
+    horde = emphatic.Horde([emphatic.GVF("x", horizon=5)], emphatic.features.Features(parts), rates=0.3)
+    horde.block_rows = 100
+    with pytest.raises(ValueError, match=r"'first' .* must be a mask of shape \(600,\), one entry per row"):
+        horde.run(table, first=np.zeros(length, bool))
+    assert not horde.is_warm
+    horde.warm_up(table)
+    with pytest.raises(ValueError, match="one entry per row of the table"):
+        horde.run(table, first=np.zeros(length, bool))
+    assert horde.rows == 0
+    assert horde.run(table, first=np.zeros(600, bool)).shape == (600, 1)
 
 
 @pytest.mark.parametrize(("K", "dtype"), [(None, "float64"), (3, "float64"), (3, "float32")])
