@@ -595,3 +595,46 @@ def test_a_stream_of_shards_warns_once(rule: str) -> None:
         for block in blocks:
             one.run(**block, first=np.zeros(10, bool))
         assert np.array_equal(theta, one.theta)
+
+
+# ------------------------------------------------------------------------------------------------ least squares
+
+
+@pytest.mark.parametrize("K", [None, 3])
+@pytest.mark.parametrize("lambda_", [0.6, 1.0])
+@pytest.mark.parametrize("emphasis", [False, True])
+def test_least_squares_take_a_mask(K: int | None, lambda_: float, emphasis: bool) -> None:
+    """The bits of ``cut``, with learners that share a matrix and without; probes and refusals as of ``Learner``."""
+    T, n = 60, 4
+    rng = np.random.default_rng(5)
+    Phi, Phi_next = rng.normal(size=(T, n)), rng.normal(size=(T, n))
+    Phi_next[:-1] = np.where(rng.random((T - 1, 1)) < 0.8, Phi[1:], 0.0)
+    R = rng.normal(size=T if K is None else (T, K))
+    gamma: Any = 0.9 if K is None else np.array([[0.5, 0.9, 0.95]])
+    probe = (np.eye(n), np.ones(n), np.ones(n))
+    for first in masks(rng, T):
+        one = emphatic.LeastSquares(n, K, emphatic=emphasis)
+        by_hand = emphatic.LeastSquares(n, K, emphatic=emphasis)
+        options: dict[str, Any] = {"lambda_": lambda_, "probe": probe, "probe_every": 7}
+        answers, errors = one.run(Phi, R, gamma, Phi_next=Phi_next, first=first, **options)
+        expected = []
+        for steps in pieces(first):
+            if first[steps.start]:
+                by_hand.cut()
+            length = steps.stop - steps.start
+            unmarked = np.zeros(length, bool)
+            expected.append(
+                by_hand.run(Phi[steps], R[steps], gamma, lambda_=lambda_, Phi_next=Phi_next[steps], first=unmarked)
+            )
+        assert np.array_equal(answers, np.concatenate(expected))
+        assert len(errors) == -(-T // 7)
+        for name in ("theta", "A", "b"):
+            assert np.array_equal(getattr(one, name), getattr(by_hand, name))
+    learner = emphatic.LeastSquares(n, K)
+    with pytest.raises(ValueError, match="'first' parameter of run must be a mask of shape"):
+        learner.run(Phi, R, gamma, Phi_next=Phi_next, first=np.zeros(T + 1, bool))
+    assert learner.steps == 0
+    log = {"Phi": Phi, "R": R, "gamma_next": gamma, "Phi_next": Phi_next, "lambda_": lambda_}
+    assert len(warned(learner, **log)) == 1
+    assert warned(learner, **log, first=np.zeros(T, bool)) == []
+    assert warned(learner, **log | {"gamma_next": 0.0}) == []
