@@ -157,7 +157,7 @@ def test_every_engine_that_runs_a_rule_gives_what_the_reference_gives(rule: Elem
     rng, T, n = np.random.default_rng(3), 60, 7
     active = Active(np.array([rng.permutation(n)[:2] for _ in range(T + 1)]), rng.choice([-1.0, 0.5, 2.0], (T + 1, 2)))
     R, gamma = 2.0 * rng.normal(size=T), np.where(rng.random(T) < 0.1, 0.0, 0.95)
-    theta: dict[str, Any] = {}
+    theta: dict[tuple[str, str], Any] = {}
     for engine in ("reference", "dense", "auto", *["sparse"] * rule.is_lazy):
         learner = Learner(rule, n, K, engine=engine)
         learner.theta = np.linspace(-1.0, 1.0, n)
