@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -520,8 +521,26 @@ def test_a_horde_takes_a_mask_of_rows() -> None:
     predictions = one.run({"x": x}, first=first)
     assert np.array_equal(predictions, two.observe_many({"x": x}, gap=first))
     assert not np.array_equal(predictions, horde().warm_up({"x": x}).run({"x": x}))
-    with pytest.raises(ValueError, match="'first' parameter of run must be a mask of the table's rows"):
-        horde().warm_up({"x": x}).run({"x": x}, first=first[:100])
+
+
+@pytest.mark.parametrize("length", [0, 1, 599, 601, 1200])
+@pytest.mark.parametrize("form", ["columns", "csv"])
+def test_a_horde_learns_nothing_with_a_mask_of_another_length(length: int, form: str, tmp_path: Path) -> None:
+    """Nor is it warmed up: a file is counted before its first row is learned."""
+    x = np.sin(np.arange(600.0) / 3)
+    (tmp_path / "log.csv").write_text("x\n" + "\n".join(map(str, x)))
+    table: Any = {"x": x} if form == "columns" else tmp_path / "log.csv"
+    parts = [emphatic.features.Bias(), emphatic.features.SoftBins("x", bins=4)]
+    horde = emphatic.Horde([emphatic.GVF("x", horizon=5)], emphatic.features.Features(parts), rates=0.3)
+    horde.block_rows = 100
+    with pytest.raises(ValueError, match=r"'first' .* must be a mask of shape \(600,\), one entry per row"):
+        horde.run(table, first=np.zeros(length, bool))
+    assert not horde.is_warm
+    horde.warm_up(table)
+    with pytest.raises(ValueError, match="one entry per row of the table"):
+        horde.run(table, first=np.zeros(length, bool))
+    assert horde.rows == 0
+    assert horde.run(table, first=np.zeros(600, bool)).shape == (600, 1)
 
 
 @pytest.mark.parametrize(("K", "dtype"), [(None, "float64"), (3, "float64"), (3, "float32")])
@@ -552,3 +571,70 @@ def test_shards_take_a_mask() -> None:
         with emphatic.cluster.local("td", 6, 4, shards=2, engine="reference", block=16) as learner:
             p: dict[str, Any] = stream.parameters()
             assert len(warned(learner, Phi=stream.Phi, Phi_next=stream.Phi_next, **p)) == 1
+
+
+@pytest.mark.parametrize("rule", ["td", "true_online_td_last"])
+def test_a_stream_of_shards_warns_once(rule: str) -> None:
+    """Not in every shard and block; not where blocks have a mask; never for rules that take any φ'."""
+    blocks = []
+    for seed in range(4):
+        log = two_sequences(n=6, T=10)
+        blocks.append(log | {"R": np.random.default_rng(seed).normal(size=10)})
+    with plain_python():
+        for first in (None, np.zeros(10, bool)):
+            given = blocks if first is None else [block | {"first": first} for block in blocks]
+            with emphatic.cluster.local(rule, 6, 4, shards=2, engine="reference") as learner:
+                with warnings.catch_warnings(record=True) as seen:
+                    warnings.simplefilter("always")
+                    for _ in learner.stream(given):
+                        pass
+                theta = learner.theta
+            assert [warning.category for warning in seen] == [SequenceWarning] * (first is None and rule == "td")
+            assert all(warning.filename == __file__ for warning in seen)
+        one = Learner(rule, 6, 4, engine="reference")
+        for block in blocks:
+            one.run(**block, first=np.zeros(10, bool))
+        assert np.array_equal(theta, one.theta)
+
+
+# ------------------------------------------------------------------------------------------------ least squares
+
+
+@pytest.mark.parametrize("K", [None, 3])
+@pytest.mark.parametrize("lambda_", [0.6, 1.0])
+@pytest.mark.parametrize("emphasis", [False, True])
+def test_least_squares_take_a_mask(K: int | None, lambda_: float, emphasis: bool) -> None:
+    """The bits of ``cut``, with learners that share a matrix and without; probes and refusals as of ``Learner``."""
+    T, n = 60, 4
+    rng = np.random.default_rng(5)
+    Phi, Phi_next = rng.normal(size=(T, n)), rng.normal(size=(T, n))
+    Phi_next[:-1] = np.where(rng.random((T - 1, 1)) < 0.8, Phi[1:], 0.0)
+    R = rng.normal(size=T if K is None else (T, K))
+    gamma: Any = 0.9 if K is None else np.array([[0.5, 0.9, 0.95]])
+    probe = (np.eye(n), np.ones(n), np.ones(n))
+    for first in masks(rng, T):
+        one = emphatic.LeastSquares(n, K, emphatic=emphasis)
+        by_hand = emphatic.LeastSquares(n, K, emphatic=emphasis)
+        options: dict[str, Any] = {"lambda_": lambda_, "probe": probe, "probe_every": 7}
+        answers, errors = one.run(Phi, R, gamma, Phi_next=Phi_next, first=first, **options)
+        expected = []
+        for steps in pieces(first):
+            if first[steps.start]:
+                by_hand.cut()
+            length = steps.stop - steps.start
+            unmarked = np.zeros(length, bool)
+            expected.append(
+                by_hand.run(Phi[steps], R[steps], gamma, lambda_=lambda_, Phi_next=Phi_next[steps], first=unmarked)
+            )
+        assert np.array_equal(answers, np.concatenate(expected))
+        assert len(errors) == -(-T // 7)
+        for name in ("theta", "A", "b"):
+            assert np.array_equal(getattr(one, name), getattr(by_hand, name))
+    learner = emphatic.LeastSquares(n, K)
+    with pytest.raises(ValueError, match="'first' parameter of run must be a mask of shape"):
+        learner.run(Phi, R, gamma, Phi_next=Phi_next, first=np.zeros(T + 1, bool))
+    assert learner.steps == 0
+    log = {"Phi": Phi, "R": R, "gamma_next": gamma, "Phi_next": Phi_next, "lambda_": lambda_}
+    assert len(warned(learner, **log)) == 1
+    assert warned(learner, **log, first=np.zeros(T, bool)) == []
+    assert warned(learner, **log | {"gamma_next": 0.0}) == []

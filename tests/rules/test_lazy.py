@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -156,7 +157,7 @@ def test_every_engine_that_runs_a_rule_gives_what_the_reference_gives(rule: Elem
     rng, T, n = np.random.default_rng(3), 60, 7
     active = Active(np.array([rng.permutation(n)[:2] for _ in range(T + 1)]), rng.choice([-1.0, 0.5, 2.0], (T + 1, 2)))
     R, gamma = 2.0 * rng.normal(size=T), np.where(rng.random(T) < 0.1, 0.0, 0.95)
-    theta: dict[str, Any] = {}
+    theta: dict[tuple[str, str], Any] = {}
     for engine in ("reference", "dense", "auto", *["sparse"] * rule.is_lazy):
         learner = Learner(rule, n, K, engine=engine)
         learner.theta = np.linspace(-1.0, 1.0, n)
@@ -338,3 +339,16 @@ def test_bounds_and_divisors() -> None:
     assert not (0.0 * (x / w)).is_safe
     with pytest.raises(ZeroDivisionError):
         x / (y - y)
+
+
+def test_the_reason_shows_two_different_numbers() -> None:
+    """Also where they differ in their last digits."""
+
+    def drifting(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+        new = s[1] * z[1] + p
+        return z[0] + s[0] * new + 1e-3, new
+
+    reason = make_rule(component=drifting).not_lazy_because
+    assert reason
+    value, due = re.search(r"gives (\S+) in place of (\S+) for 'theta'", reason).groups()  # type: ignore[union-attr]
+    assert float(value) - float(due) == pytest.approx(1e-3, rel=1e-3)

@@ -236,6 +236,21 @@ def test_second_parameters_reach_their_learners() -> None:
     assert len(np.unique(finals.round(9))) == 6
 
 
+@pytest.mark.parametrize("bounds", ["1, inf", [1, np.inf], [1, "inf"]])
+def test_a_parameter_that_may_be_infinite(bounds: Any, tmp_path: Path) -> None:
+    """``rho_bar`` without a bound is an axis of a sweep as 1 is; other parameters stay finite."""
+    axes = {"alpha": [0.01, 0.02], "lambda": [0.0, 0.5]}
+    swept = sweep("chain", {"rule": "vtrace", "rho_bar": bounds} | axes, runs=2, steps=200)
+    assert sorted(set(swept.parameters["rho_bar"])) == [1.0, np.inf]
+    unbounded = sweep("chain", {"rule": "vtrace"} | axes, runs=2, steps=200)
+    assert np.allclose(swept.mean[np.isinf(swept.parameters["rho_bar"])], unbounded.mean, rtol=1e-12)
+    assert ["rho_bar" in edge for edge in swept.edges] == [bound == 1.0 for bound in swept.parameters["rho_bar"]]
+    swept.write(tmp_path)
+    for bad in ({"alpha": "inf"}, {"rho_bar": [np.nan]}, {"rho_bar": [-np.inf]}, {"rho_bar": "1..inf"}):
+        with pytest.raises(ValueError, match=f"'{next(iter(bad))}' parameter of sweep"):
+            settings({"rule": "vtrace"} | axes | bad)
+
+
 def test_state_dependent_lambda_where_the_grid_has_none() -> None:
     chain = problems.chain()
     own = problems.MDP(chain.P, chain.R, chain.gamma, chain.pi, chain.mu, chain.Phi, lambda_=[0.1, 0.9, 0.3, 0.5, 0.0])

@@ -404,8 +404,7 @@ class ClusterLearner(Cluster):
         whole_log = {"R": R, "gamma_next": gamma_next} | parameters
         named = {name: _series(name, value, T, self.K) for name, value in whole_log.items()}
         if first is None and Phi_next is not None:
-            self._warn_of_sequences(Phi, Phi_next, gamma_next, T)
-        # (with a mask, no shard looks again for sequences that were not marked)
+            self._warn_of_sequences(Phi, Phi_next, gamma_next, T, stacklevel=4)
         breaks = np.zeros(T, bool) if first is None else mask("first", first, "run", T)
 
         def blocks() -> Iterator[Mapping[str, Any]]:
@@ -424,16 +423,17 @@ class ClusterLearner(Cluster):
             return None
         return np.concatenate(answers) if answers else np.empty((0, self.K), self.dtype)
 
-    def _warn_of_sequences(self, Phi: Any, Phi_next: Any, gamma_next: Any, T: int) -> None:
-        """Warn as ``Learner.run`` does, of the whole log: a shard sees blocks of it."""
+    def _warn_of_sequences(self, Phi: Any, Phi_next: Any, gamma_next: Any, T: int, stacklevel: int) -> bool:
+        """Warn as ``Learner.run`` does, here and not in every shard; returns whether there was something to warn of."""
         if self.rule.base.free_next:
-            return
+            return False
         read = partial(inputs.features, function="run", n=self.n, dtype=self.dtype)
         phi, phi_next, _ = inputs.log_features(read, Phi, Phi_next)
         gamma = inputs.series("run", T, self.K, self.rule, "gamma_next", gamma_next)
         t = inputs.first_discontinuity(phi, phi_next, gamma, self.n)
         if t >= 0:
-            inputs.warn_of_sequences(t, self.rule.base, stacklevel=4)
+            inputs.warn_of_sequences(t, self.rule.base, stacklevel)
+        return t >= 0
 
     def stream(
         self,
@@ -444,6 +444,8 @@ class ClusterLearner(Cluster):
     ) -> Iterator[Any]:
         """Learn from blocks as they come, each the arguments of ``Learner.run``; each one's predictions, in order.
 
+        Of sequences that nothing marks it warns once, with the step in the first block that has some.
+
         Args:
             blocks: Any iterable, in order, or a function of the first step's number that gives one, for a run that may
                 be resumed. None among them is a gap: ``cut``.
@@ -451,7 +453,7 @@ class ClusterLearner(Cluster):
             on_checkpoint: Called with a number of steps before the manifest moves on to it; what it returns, which JSON
                 must be able to hold, is then ``more``.
         """
-        parcels = (None if block is None else self._parcel(block) for block in numbered(blocks, self.position))
+        parcels = self._parcels(numbered(blocks, self.position))
         for answers in self._stream(parcels, predictions, on_checkpoint):
             yield np.concatenate(answers, axis=1) if predictions == "driver" else None
 
@@ -478,6 +480,22 @@ class ClusterLearner(Cluster):
     def __repr__(self) -> str:
         kind = f"K={self.K}, dtype={self.dtype!r}, engine={self.engine!r}, shards={self._shards}"
         return f"ClusterLearner({self.rule.base.name!r}, n={self.n}, {kind})"
+
+    def _parcels(self, blocks: Iterator[Mapping[str, Any] | None]) -> Iterator[Parcel | None]:
+        """Each block as it is sent, with a mask where shards would look for sequences that nothing marks."""
+        warned = False
+        for block in blocks:
+            if block is None:
+                yield None
+                continue
+            parcel = self._parcel(block)
+            shared = parcel.shared
+            if "Phi_next" in shared and "first" not in shared:
+                if not warned and "gamma_next" in block:
+                    arguments = (shared["Phi"], shared["Phi_next"], block["gamma_next"], parcel.rows)
+                    warned = self._warn_of_sequences(*arguments, stacklevel=8)  # (who iterates over ``stream``)
+                shared["first"] = np.zeros(parcel.rows, bool)
+            yield parcel
 
     def _parcel(self, block: Mapping[str, Any]) -> Parcel:
         """What all shards are sent, and each one's own columns."""

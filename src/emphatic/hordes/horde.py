@@ -147,7 +147,7 @@ class BlockLearner(ABC):
     def _run(self, table: object, stream: Stream, first: ArrayLike | None) -> Array:
         """The predictions (T, Q) at all rows of a table; warms up on its first rows if that has not been done."""
         source = self._open(table)
-        begins = None if first is None else mask("first", first, "run", np.size(np.asarray(first)))
+        begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
         if not self.is_warm:
             self.warm_up(source)
         predictions = [answers for _, answers in self._blocks(source, None, 0, stream, begins) if answers is not None]
@@ -174,9 +174,6 @@ class BlockLearner(ABC):
             for block in table.blocks(self.block_rows, start, clock):
                 if first is not None:
                     begins = first[block.row : block.row + len(block)]
-                    if len(begins) < len(block):
-                        wanted = "be a mask of the table's rows, one entry per row"
-                        raise refusal("first", "run", wanted, f"{len(first)} entries")
                     block.gap = block.gap | begins if len(block.gap) else begins
                 unanswered.append(block)
                 yield block

@@ -431,13 +431,13 @@ def log_features(
     return phi, phi_next, max(top, top_next)
 
 
-def mask(name: str, value: object, function: str, T: int) -> Flags:
-    """One truth value per step, (T,), on the host."""
+def mask(name: str, value: object, function: str, T: int, of: str = "step") -> Flags:
+    """One truth value per step, or per whatever it is a mask ``of``, (T,), on the host."""
     if hasattr(value, "detach"):  # a torch tensor, perhaps on a device
         value = value.detach().cpu()
     array = real_array(name, value, function)
     if array.shape != (T,):
-        raise refusal(name, function, f"be a mask of shape ({T},), one entry per step", f"shape {array.shape}")
+        raise refusal(name, function, f"be a mask of shape ({T},), one entry per {of}", f"shape {array.shape}")
     if array.dtype != np.bool_ and array.size and not ((array == 0) | (array == 1)).all():
         raise refusal(name, function, "be a mask of True and False", show(value))
     return np.ascontiguousarray(array, np.bool_)

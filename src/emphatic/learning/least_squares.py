@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -33,10 +34,10 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import rules
 from emphatic.common.guard import Guard
 from emphatic.common.names import refusal
-from emphatic.engines.base import Features, Rows, block
+from emphatic.engines.base import UNBROKEN, Features, Rows, block
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
-from emphatic.learning.inputs import Active, FeaturesLike, Numbers
+from emphatic.learning.inputs import Active, FeaturesLike, Numbers, SupportsDLPack
 from emphatic.learning.tensors import Stored, TensorPart
 
 __all__ = ["LIMIT", "LeastSquares"]
@@ -174,6 +175,7 @@ class LeastSquares:
         rho: Numbers = 1.0,
         I: Numbers = 1.0,
         Phi_next: FeaturesLike | None = None,
+        first: ArrayLike | SupportsDLPack | None = None,
         predictions: bool = True,
         probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
         probe_every: int = 1,
@@ -191,6 +193,7 @@ class LeastSquares:
             rho: The importance sampling ratios ρ.
             I: The interests.
             Phi_next: φ' of each step, (T, n), where that is not φ of the next step.
+            first: A mask (T,), True where a step begins a sequence: as if ``cut`` were called before that step.
             predictions: False returns None in their place.
             probe: (Phi_s, v, d): also returns the root mean square value error before each update.
             probe_every: The error is computed before each ``probe_every``-th update.
@@ -206,12 +209,20 @@ class LeastSquares:
             T, count = len(rows), self._K or 1
             goal = None if probe is None else inputs.probe(probe, self.n, self._K)
             every = inputs.whole("probe_every", probe_every, "run")
+            breaks = UNBROKEN if first is None else inputs.mask("first", first, "run", T)
             parameters, rewards = self._parameters("run", T, (gamma_next, lambda_, rho, I), R)
+            if first is None and Phi_next is not None:
+                t = inputs.first_discontinuity(rows, rows_next, parameters[0], self.n)
+                if t >= 0:
+                    inputs.warn_of_sequences(t, rules.get("etd" if self.emphatic else "td"), stacklevel=3)
             values = np.empty((T if predictions else 0, count))
             errors = np.empty((0 if goal is None else -(-T // every), count))
             size = max(1, _KEPT // (self.n * (1 if goal is None else count)))
-            for begin in range(0, T, size):
-                end, skip = min(begin + size, T), -begin % every
+            begins = sorted({*range(0, T, size), *np.flatnonzero(breaks).tolist()})
+            for begin, end in pairwise([*begins, T]):
+                if breaks[begin : begin + 1].any():
+                    self._start_sequence()
+                skip = -begin % every
                 due = range(begin + skip, end, every)
                 weights = np.empty((0 if goal is None else len(due), count, self.n))
                 steps = block(rows, begin, end), block(rows_next, begin, end), parameters[:, begin:end]
@@ -240,13 +251,8 @@ class LeastSquares:
 
     def cut(self) -> None:
         """Start a new sequence: forget the traces, and keep what has been learned."""
-        from emphatic.learning import least_squares_kernels as kernels
-
         with self._guard:
-            # What a cut leaves in A is −γ'eφ'ᵀ of each learner: where that is 0, S is still the matrix of all.
-            if self._is_common and self._phi_next.any() and kernels.has_trace(self._e, self._memory):
-                self._split()
-            self._e[:], self._Pe[:], self._memory[:] = 0.0, 0.0, 0.0
+            self._start_sequence()
 
     # ------------------------------------------------------------------ what it is
 
@@ -397,6 +403,14 @@ class LeastSquares:
             elif not telescopes if self._is_common else any(differ):
                 self._split()
         return np.stack([p[:, : len(self._e)] for p in series]), rewards
+
+    def _start_sequence(self) -> None:
+        from emphatic.learning import least_squares_kernels as kernels
+
+        # What a cut leaves in A is −γ'eφ'ᵀ of each learner: where that is 0, S is still the matrix of all.
+        if self._is_common and self._phi_next.any() and kernels.has_trace(self._e, self._memory):
+            self._split()
+        self._e[:], self._Pe[:], self._memory[:] = 0.0, 0.0, 0.0
 
     def _run(
         self,

@@ -292,7 +292,7 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
         topics=settings.topics,
     ).keep_first_rows(FIRST)
     try:
-        rows = _count_rows(table, progress)
+        rows = table.count_rows(lambda rows: progress("reading", rows, 0))
         if rows < 3:
             few = "1 row is" if rows == 1 else f"{rows} rows are"
             raise ValueError(f"{table.name}: {few} too few to learn from; at least 3 are needed.")
@@ -304,17 +304,6 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
     signals, horizons = settings.predict or (), settings.horizons or ()
     _log.info("%s: %d rows; predicting %s at %s", table.name, rows, ", ".join(signals), ", ".join(map(str, horizons)))
     return OpenedLog(source, table, rows, settings, time.perf_counter() - began)
-
-
-def _count_rows(table: Table, progress: Progress) -> int:
-    """The rows of a table, by reading it through where it does not say."""
-    if table.rows is not None:
-        return table.rows
-    rows = 0
-    for length in table.lengths():
-        rows += length
-        progress("reading", rows, 0)
-    return rows
 
 
 def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gammas: Sequence[float]) -> None:

@@ -248,7 +248,8 @@ def _difference(
     for name, value, due, size in zip(names, after, wanted, scale or map(abs, wanted), strict=True):
         total = size + abs(value)
         if total < math.inf and abs(value - due) > 1e-9 * total:
-            return f"{value:.3g} in place of {due:.3g} for {name!r}"
+            digits = 3 if f"{value:.3g}" != f"{due:.3g}" else 12
+            return f"{value:.{digits}g} in place of {due:.{digits}g} for {name!r}"
     return ""
 
 

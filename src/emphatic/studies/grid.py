@@ -39,11 +39,11 @@ _RANGE = re.compile(r"(?P<start>.+?)\.\.(?P<stop>[^:]+)(:(?P<operation>[*+])(?P<
 _MOST = 100_000
 
 
-def parse_numbers(name: str, values: object) -> tuple[float, ...]:
+def parse_numbers(name: str, values: object, *, infinite: bool = False) -> tuple[float, ...]:
     """The numbers of a parameter: one, a list of them, or a text.
 
     In a text they are separated by commas, with + − * / ^ and brackets. ``a..b`` goes from a to b by doubling,
-    ``a..b:*f`` by multiplying with f, and ``a..b:+s`` by adding s.
+    ``a..b:*f`` by multiplying with f, and ``a..b:+s`` by adding s. ``inf`` is one of them where ``infinite``.
 
     >>> parse_numbers("alpha", "2^-3..2^0, 3/2")
     (0.125, 0.25, 0.5, 1.0, 1.5)
@@ -53,10 +53,10 @@ def parse_numbers(name: str, values: object) -> tuple[float, ...]:
     if isinstance(values, str):
         numbers = [number for item in values.split(",") for number in _parse_item(name, item.strip())]
     elif isinstance(values, Iterable) and getattr(values, "shape", None) != ():
-        numbers = [number for item in values for number in parse_numbers(name, item)]
+        numbers = [number for item in values for number in parse_numbers(name, item, infinite=infinite)]
     else:
         numbers = [_as_float(name, values)]
-    if not numbers or not all(map(math.isfinite, numbers)):
+    if not numbers or not all(math.isfinite(number) or (infinite and number == math.inf) for number in numbers):
         raise refusal(name, "sweep", "be finite numbers, one at least", repr(values))
     return tuple(numbers)
 
@@ -72,7 +72,7 @@ def _parse_item(name: str, text: str) -> list[float]:
     """A number, or the numbers of a range."""
     match = _RANGE.fullmatch(text)
     if match is None:
-        return [_evaluate(name, text)]
+        return [math.inf if text == "inf" else _evaluate(name, text)]
     start, stop, by = (_evaluate(name, match[group] or "2") for group in ("start", "stop", "by"))
     additive = match["operation"] == "+"
     steps = _steps_between(start, stop, by, additive)
@@ -296,7 +296,8 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
     chosen, methods = _find_rules(axes.pop("rule", None)), _find_methods(axes.pop("stepsize", None))
     ranges = [parameters(rule) for rule in chosen]
     known = set(itertools.chain.from_iterable(ranges))
-    values = _parse_axes(axes, known, alpha_required=None in methods and "alpha" in known)
+    unbounded = {name for rule in chosen for name, default in rule.defaults.items() if default == math.inf}
+    values = _parse_axes(axes, known, unbounded, alpha_required=None in methods and "alpha" in known)
     products = [_product(rule, values, allowed) for rule, allowed in zip(chosen, ranges, strict=True)]
     groups = []
     for product in products:
@@ -310,8 +311,10 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
     return groups
 
 
-def _parse_axes(axes: Mapping[str, Any], known: set[str], alpha_required: bool) -> dict[str, tuple[float, ...]]:
-    """The numbers of each axis; α is 1 where a step-size method makes it optional."""
+def _parse_axes(
+    axes: Mapping[str, Any], known: set[str], unbounded: set[str], alpha_required: bool
+) -> dict[str, tuple[float, ...]]:
+    """The numbers of each axis; α is 1 where a step-size method makes it optional, ``unbounded`` may be infinite."""
     for name in axes:
         if name not in known:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
@@ -320,7 +323,7 @@ def _parse_axes(axes: Mapping[str, Any], known: set[str], alpha_required: bool) 
         raise refusal("alpha", "sweep", "be given", "none")
     # the order of the axes is that of the table's columns and of its rows
     complete = axes if "alpha" in axes else {**axes, "alpha": 1.0}
-    return {name: parse_numbers(name, value) for name, value in complete.items()}
+    return {name: parse_numbers(name, value, infinite=name in unbounded) for name, value in complete.items()}
 
 
 def _find_rules(names: Any) -> list[SweptRule]:

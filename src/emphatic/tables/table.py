@@ -417,6 +417,20 @@ class Table:
                 return
             yield len(batch)
 
+    def count_rows(self, progress: Callable[[int], object] = lambda rows: None) -> int:
+        """How many rows there are, by reading the table through where it does not say.
+
+        Args:
+            progress: Called with the number of rows read so far.
+        """
+        if self.rows is not None:
+            return self.rows
+        rows = 0
+        for length in self.lengths():
+            rows += length
+            progress(rows)
+        return rows
+
     def _blocks(self, rows: int, row: int, clock: Clock | None) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
         waiting: list[pa.RecordBatch] = []
