@@ -168,10 +168,23 @@ def test_every_engine_that_runs_a_rule_gives_what_the_reference_gives(rule: Elem
         np.testing.assert_allclose(value, theta["reference", "reference"], rtol=0, atol=1e-12)
 
 
-def test_a_linear_component_that_is_not_A_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match=r"'component' parameter of Rule.*must be A X where φ and φ' are 0.*'theta'"):
-        make_rule(component=onesided)  # its A takes negative errors too
+def test_a_component_that_depends_on_a_sign_runs_where_every_component_is_visited() -> None:
+    rule = make_rule(component=onesided)  # its A takes negative errors too
+    assert not rule.is_lazy
+    assert "must" not in rule.not_lazy_because
+    assert "'component'" in rule.not_lazy_because
+    indices, R = np.array([[0], [1], [1]]), np.array([1.0, -5.0])
+    theta = {}
+    for engine in ("reference", "dense", "auto"):
+        learner = emphatic.Learner(rule, 2, engine=engine)
+        learner.run(emphatic.Active(indices), R, 0.9, alpha=0.5, lambda_=1.0)
+        theta[engine] = learner.theta.tolist()
+    assert theta["reference"] == theta["dense"] == theta["auto"] == [0.5, 0.0]
+    with pytest.raises(ValueError, match="sparse"):
+        emphatic.Learner(rule, 2, engine="sparse")
 
+
+def test_a_linear_component_that_is_not_A_is_a_mistake() -> None:
     def forgotten(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
         new = s[1] * z[1] + p
         return z[0] + s[0] * p, new

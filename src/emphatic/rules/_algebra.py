@@ -89,6 +89,11 @@ class Formula:
             self._bounds = (max(low, least), min(high, most))
         return self._bounds
 
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether it is made of its variables by sums and products alone, without maxima, comparisons and others."""
+        return all(atom.kind == "variable" for monomial in self.terms for atom, _ in monomial)
+
     def is_linear(self, names: Iterable[str]) -> bool:
         """Whether it is a sum of multiples of these variables.
 

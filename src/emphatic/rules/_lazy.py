@@ -34,7 +34,8 @@ def obstacle(rule: ElementwiseRule) -> str:
         rule: the rule.
 
     Raises:
-        ValueError: if ``adapt`` changes θ, or ``component`` is linear where nothing is active, but not A.
+        ValueError: if ``adapt`` changes θ, or ``component`` is a polynomial that is linear where nothing is active, but
+            not A.
     """
     analysis = _Analysis(rule)
     try:
@@ -111,8 +112,11 @@ class _Analysis:
         """Whether ``component`` is A X_i; X_i itself where an eager rule has no traces, as nothing moves it there."""
         after = self._call("component", self.s, self.z, 0.0, 0.0)
         if not _are_same(after, [sum(a * x for a, x in zip(row, self.z, strict=True)) for row in self.A]):
-            # Where it is linear, another A could describe it.
-            is_mistake = all(value.is_safe and value.is_linear(self.rule.vectors) for value in after)
+            # Where it is linear, another A could describe it. One that depends on a sign (learning from positive errors
+            # only) is no slip: engines that visit every component do not use A.
+            is_mistake = all(
+                value.is_safe and value.is_polynomial and value.is_linear(self.rule.vectors) for value in after
+            )
             return _Doubt("component", f"be A X {_WHERE}", self._compare_component, is_mistake)
         if self.rule.eager and not _are_same(after, self.z):
             return _Doubt("component", f"leave weights without traces as they are {_WHERE}, as the rule is eager")
