@@ -65,14 +65,15 @@ def describe_periods(periods: Mapping[str, Sequence[Period]]) -> str:
         periods: The periods of each signal by its name.
 
     >>> describe_periods({"volume": [Period(24, 0.7), Period(168, 0.812)], "rain": []})
-    'volume every 24 (strength 0.70) and 168 (0.81) rows'
+    'volume every 24 rows (strength 0.70) and every 168 rows (0.81)'
     """
     texts = []
-    for name, found in periods.items():
-        if found:
-            numbers = [f"{rows} ({'' if i else 'strength '}{strength:.2f})" for i, (rows, strength) in enumerate(found)]
-            texts.append(f"{name} every {' and '.join(numbers)} rows")
-    return ", ".join(texts)
+    for name, of_signal in periods.items():
+        if of_signal:
+            (rows, strength), *longer = of_signal
+            text = f"{name} every {rows:,} rows (strength {strength:.2f})"
+            texts.append(text + "".join(f" and every {rows:,} rows ({strength:.2f})" for rows, strength in longer))
+    return "; ".join(texts)
 
 
 def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
