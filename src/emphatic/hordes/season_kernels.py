@@ -255,7 +255,8 @@ def rows(
                 solves = s[LEARNED] >= max(FEWEST, solved + max(LEAST, min(MOST, GROWTH * solved)))
             for q in members[starts[c] : starts[c + 1]]:
                 g, state = gamma[q], questions[q]
-                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % max(1, int(RENEWED / (1.0 - g))) == 0
+                every = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
+                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % every == 0
                 state[STALE] = 0.0
                 for i in range(SEASONS):
                     answers[i] = math.nan
