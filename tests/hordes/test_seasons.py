@@ -146,7 +146,9 @@ def test_the_state_goes_on_from_where_it_was_saved() -> None:
     for name, array in arrays.items():
         with pytest.raises(ValueError, match="do"):
             rows.seasons().restore(arrays | {name: array[:-1]})
-    for bad in ({"period": arrays["period"] + 10_000}, {"codes": arrays["codes"] - 400}):
+    counts = arrays["counts"]
+    misfits = {"period": arrays["period"] + 10_000, "codes": arrays["codes"] - 400, "counts": counts - 1e6}
+    for bad in [{name: array} for name, array in misfits.items()] + [{"counts": counts + 1e300}]:
         with pytest.raises(ValueError, match="do not fit"):
             rows.seasons().restore(arrays | bad)
 
@@ -202,7 +204,7 @@ def test_a_level_added_to_all_readings_is_added_to_the_answers() -> None:
 def test_without_learning_only_readings_are_remembered() -> None:
     rows, state = Rows(), Rows().seasons()
     rows.run(end=600, state=state)
-    learned = ("A", "own", "b", "cross", "own_cross", "weights", "theta", "effect")
+    learned = ("A", "path_products", "b", "cross", "path_cross", "weights", "theta", "effect")
     before = {name: getattr(state, name).copy() for name in learned}
     state(rows.x[600:640], np.zeros(40, bool), rows.seconds[600:640], learn=False)
     for name, array in before.items():
