@@ -92,6 +92,17 @@ def test_weights_minimise_what_they_are_said_to(seed: int) -> None:
         assert free(W[2]) <= free(W[2] + direction - direction.mean()) + 1e-9 * least
 
 
+def test_rounding_errors_of_answers_do_not_grow() -> None:
+    """Of two equal answers either may be the steepest: what is found must not depend on which."""
+    V, x, follows = stream()
+    V = np.concatenate([V, V[:, :, :2]], axis=2)
+    gamma = np.array([0.5, 0.95])
+    whole, _ = Combination(gamma, 5)(V, x, follows)
+    for seed in range(3):
+        moved = V * (1.0 + 1e-15 * np.random.default_rng(seed).normal(size=V.shape))
+        np.testing.assert_allclose(Combination(gamma, 5)(moved, x, follows)[0], whole, rtol=0, atol=1e-10)
+
+
 def test_bits_do_not_depend_on_blocks_and_the_state_can_be_restored() -> None:
     V, x, follows = stream()
     V[150:, :, 2] = V[150, :, 2]  # an answer that is doubted

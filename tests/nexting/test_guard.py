@@ -228,6 +228,9 @@ def test_a_run_that_was_interrupted_comes_to_the_same(
     resumed = start(columns, resume=True, **options)
     table = pq.read_table(tmp_path / "out" / "predictions.parquet")
     for name in expected.predictions.column_names:
+        if name.endswith(".why"):
+            assert table.column(name).to_pylist() == expected.predictions.column(name).to_pylist(), name
+            continue
         values = (t.column(name).to_numpy().astype(float) for t in (table, expected.predictions))
         assert np.allclose(*values, rtol=0, atol=1e-9 if cluster else 0.0, equal_nan=True), name
     assert [score["guarded"] for score in resumed.summary] == [score["guarded"] for score in expected.summary]
