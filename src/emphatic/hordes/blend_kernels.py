@@ -280,56 +280,6 @@ def least_convex(A: Floats, b: Floats, w: Floats) -> None:
 
 
 @register_jitable
-def finish_convex(A: Floats, b: Floats, w: Floats) -> None:
-    """The exact end of ``least_convex``, by active sets: otherwise a rounding error would change which pairs it moves.
-
-    The weights that are not 0 are solved for; the first one that would become negative is set to 0, and one at 0 that
-    would lower the error is let in, until there is neither.
-    """
-    N = len(w)
-    inside = w > 0.0
-    for _ in range(2 * N):
-        places = np.flatnonzero(inside)
-        n = len(places)
-        C, c = np.empty((n, n)), np.empty(n)
-        for i in range(n):
-            c[i] = b[places[i]]
-            for j in range(n):
-                C[i, j] = A[places[i], places[j]]
-        towards_one = solve(C.copy(), np.ones(n))
-        total = towards_one.sum()
-        if not total > 0.0:
-            return
-        x = solve(C, c)
-        slope = (1.0 - x.sum()) / total
-        x += slope * towards_one
-        step, leaves = 1.0, -1
-        for i in range(n):
-            if x[i] <= 0.0:
-                before = w[places[i]]
-                ratio = before / (before - x[i]) if before > 0.0 else 0.0
-                if ratio < step or leaves < 0:
-                    step, leaves = ratio, i
-        for i in range(n):
-            w[places[i]] += step * (x[i] - w[places[i]])
-        if leaves >= 0:
-            w[places[leaves]] = 0.0
-            inside[places[leaves]] = False
-            continue
-        enters, lowest = -1, slope - 1e-12 * abs(slope)
-        for i in range(N):
-            if not inside[i]:
-                slope_there = -b[i]
-                for j in range(N):
-                    slope_there += A[i, j] * w[j]
-                if slope_there < lowest:
-                    enters, lowest = i, slope_there
-        if enters < 0:
-            return
-        inside[enters] = True
-
-
-@register_jitable
 def powers(errors: Floats, power: float, shares: Floats) -> float:
     """shares ∝ errors^−power; returns the least error."""
     least = 1e300
@@ -362,7 +312,6 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
         A[i, i] += ridge
         b[i] = ridge * W[0, i]
     least_convex(A, b, W[1])
-    finish_convex(A, b, W[1])
     ridge = least * (FREE_PRIOR / evidence + 1e-10)
     for i in range(N):
         b[i] = 0.0
