@@ -27,18 +27,21 @@ def main() -> int:
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement")
     parser.add_argument("--out", type=Path, default=None, metavar="DIR")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="forecasting: a log of your own, after the other")
     parser.add_argument(
-        "--horizons", type=lambda text: text.split(","), metavar="LIST", help="forecasting: those of FILE"
+        "--table", type=Path, action="append", default=[], metavar="FILE",
+        help="forecasting: a log of your own, after the others; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--horizons", type=lambda text: text.split(","), metavar="LIST", help="forecasting: those of each FILE"
     )
     args = parser.parse_args()
-    if args.table is None and args.horizons is not None:
+    if not args.table and args.horizons is not None:
         parser.error("--horizons are those of --table FILE")
-    if args.table is not None and args.suite != "forecasting":
+    if args.table and args.suite != "forecasting":
         parser.error("--table FILE is for the suite forecasting")
-    own = {} if args.table is None else {"table": args.table, "horizons": args.horizons}
+    own = {"tables": args.table, "horizons": args.horizons} if args.table else {}
     command = f"python -m benchmarks {args.suite}" + (" --quick" if args.quick else "")
-    command += "" if args.table is None else f" --table {args.table.name}"
+    command += "".join(f" --table {table.name}" for table in args.table)
     command += "" if args.horizons is None else f" --horizons {','.join(args.horizons)}"
 
     one_thread()  # before a suite imports numpy

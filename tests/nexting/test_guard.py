@@ -229,7 +229,7 @@ def test_a_run_that_was_interrupted_comes_to_the_same(
     table = pq.read_table(tmp_path / "out" / "predictions.parquet")
     for name in expected.predictions.column_names:
         if name.endswith(".why"):
-            assert table.column(name).to_pylist() == expected.predictions.column(name).to_pylist(), name
+            assert table.column(name).equals(expected.predictions.column(name)), name
             continue
         values = (t.column(name).to_numpy().astype(float) for t in (table, expected.predictions))
         assert np.allclose(*values, rtol=0, atol=1e-9 if cluster else 0.0, equal_nan=True), name

@@ -454,7 +454,7 @@ def test_every_rule_learns_from_a_stream(rule: str) -> None:
         mdp = mdp.replace(mu=mdp.pi)
     stream = mdp.simulate(500)
     own = {"etd_beta": {"beta": 0.5}, "true_online_etd_beta": {"beta": 0.5}, "abtd": {"xi": mdp.xi(0.5)}}
-    inputs = stream.inputs(rule) | own.get(rule, {}) | {"lambda_": 0.5}
+    inputs = stream.inputs(rule) | own.get(rule.removesuffix("_last"), {}) | {"lambda_": 0.5}
     _, error = Learner(rule, 6, engine="reference").run(**inputs, alpha=0.005, probe=mdp.probe, probe_every=499)
     assert error[0] == near(mdp.rmsve(np.zeros(6)))
     assert error[-1] < error[0]

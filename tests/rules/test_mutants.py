@@ -66,6 +66,14 @@ SLIPS = [
     ("true_online_etd", "rho * gamma_next * F", "rho * F"),
     ("true_online_etd_beta", "beta * (gamma > 0.0) * F", "beta * F"),
     ("true_online_etd_beta", "(gamma_next, D, rho * F)", "(gamma_next, D, beta * F)"),
+    *((f"{rule}_last", "D = change_e * e_phi - change_p * p_phi", slip)
+      for rule in ("true_online_td", "true_online_etd", "true_online_etd_beta", "true_online_gtd")
+      for slip in ("D = change_e * e_phi", "D = change_e * e_phi + change_p * p_phi")),
+    *((f"{rule}_last", "(gamma_next, delta + D, D * b", "(gamma_next, delta, D * b")
+      for rule in ("true_online_td", "true_online_etd", "true_online_etd_beta")),
+    ("true_online_etd_last", "rho * gamma_next * F", "gamma_next * F"),
+    ("true_online_etd_beta_last", "beta * (gamma > 0.0) * F", "beta * F"),
+    ("true_online_gtd_last", " - change_p_next * p_next_phi", ""),
     ("gtd", "c = rho * gamma * lambda_", "c = gamma * lambda_"),
     ("gtd", "s = rho * I", "s = I"),
     ("gtd", "2.0 * c * s * e_phi", "c * s * e_phi"),
@@ -212,9 +220,9 @@ KERNEL_SLIPS = [
     ("chunked_kernels", "update(q, y, h_p, h_next)", "update(q, z, h_p, h_next)"),
     ("chunked_kernels", "np.float64(G[p, p + 1])", "np.float64(G[p, p])"),
     ("chunked_kernels", "= V[r, p + ahead, k]", "= V[r, p, k]"),
-    ("chunked_kernels", "values[t0 + t, first + k]", "values[t, first + k]"),
+    ("chunked_kernels", "values[t0 + t, left + k]", "values[t, left + k]"),
     ("chunked_kernels", "if t == 0 or values.strides[0] != 0:", "if t == 0:"),
-    ("chunked_kernels", "first + k] = V[0, p, k]", "first + k] = V[0, p + 1, k]"),
+    ("chunked_kernels", "left + k] = V[0, p, k]", "left + k] = V[0, p + 1, k]"),
     ("chunked_kernels", "for row in range(p + 1, alone, 2):", "for row in range(p + 3, alone, 2):"),
     ("chunked_kernels", "for row in range(alone, rows):", "for row in range(alone + 1, rows):"),
     ("chunked_kernels", "W[r, row, k] = real(0)", "pass"),
@@ -255,11 +263,11 @@ WATCH_SLIPS = [
     ("lanes_kernels", "errors[(t - begin) // every, who[k]]", "errors[t, who[k]]"),
     ("lanes_kernels", "failed[count] = who[k]", "failed[count] = who[0]"),
     ("lanes_kernels", " + u6_6 * u6_6", ""),
-    ("lanes_kernels", "errors[(t - begin) // every, who[k]]", "errors[(t - begin) // every, first + k]"),
-    ("lanes_kernels", "predictions[t, who[k]]", "predictions[t, first + k]"),
+    ("lanes_kernels", "errors[(t - begin) // every, who[k]]", "errors[(t - begin) // every, left + k]"),
+    ("lanes_kernels", "predictions[t, who[k]]", "predictions[t, left + k]"),
     ("lanes_kernels", "values[row, learners[k]]", "values[row, k]"),
-    ("lanes_kernels", "X[r, who[k], i] = ", "X[r, first + k, i] = "),
-    ("lanes_kernels", "failed[count] = who[k]", "failed[count] = first + k"),
+    ("lanes_kernels", "X[r, who[k], i] = ", "X[r, left + k, i] = "),
+    ("lanes_kernels", "failed[count] = who[k]", "failed[count] = left + k"),
     ("lanes_kernels", "scalars[who[k], COUNTER] += t1 - t0", "scalars[who[k], COUNTER] += 1"),
 ]  # fmt: skip
 

@@ -52,6 +52,7 @@ def factors(method: StepSize, s: Sequence) -> Array:
 
 def per_alpha(rule: str, s: Sequence) -> Array:
     """The effective step along φ for α = 1."""
+    rule = rule.removesuffix("_last")
     if rule in ("etd", "true_online_etd"):
         return s.rho * emphasis(s)
     if rule.endswith("_beta"):

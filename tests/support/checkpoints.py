@@ -108,6 +108,7 @@ def feed(learner: Learner, given: Arrays, begin: int, end: int, *, apart: bool =
     if apart:
         Phi = {"Phi": given["Phi"][begin:end], "Phi_next": given["Phi_next"][begin:end]}
     names = ["R", "gamma_next", "alpha", "lambda_", "rho", *learner.rule.extra]
+    names = [name for name in names if name in given]  # a parameter that came later has its default
     names += ["I"] if learner.rule.interest else []
     some: dict[str, Any] = {name: given[name][begin:end] for name in names}
     return np.asarray(learner.run(**Phi, **some))

@@ -256,27 +256,54 @@ def add_errors(s: Floats, a: Floats, R: Floats, mixture: Floats, d: float, g: fl
 
 @register_jitable
 def least_convex(A: Floats, b: Floats, w: Floats) -> None:
-    """argmin wᵀAw − 2 bᵀw, w ≥ 0, Σ w = 1: move weight from the steepest to the flattest, pair by pair, from w on."""
+    """argmin wᵀAw − 2 bᵀw, w ≥ 0, Σ w = 1, by an active set that starts at the answers that have weight.
+
+    It is solved to rounding: what is left of a search that ends early would depend on the last bits of A.
+    """
     N = len(w)
-    slope = -b
+    member = np.zeros(N, np.bool_)
     for i in range(N):
-        for j in range(N):
-            slope[i] += A[i, j] * w[j]
-    for _ in range(60):
-        low, high = 0, -1
+        member[i] = w[i] > 0.0
+    for _ in range(4 * N):
+        size = 0
+        at = np.empty(N, np.int64)
         for i in range(N):
-            if slope[i] < slope[low]:
-                low = i
-            if w[i] > 1e-9 and (high < 0 or slope[i] > slope[high]):
-                high = i
-        fall = slope[high] - slope[low]
-        if not fall > 1e-6 * abs(slope[low]):
-            break
-        step = min(w[high], fall / max(A[low, low] + A[high, high] - 2.0 * A[low, high], 1e-300))
-        w[low] += step
-        w[high] -= step
+            if member[i]:
+                at[size] = i
+                size += 1
+        B, right, ones = np.empty((size, size)), np.empty(size), np.ones(size)
+        for i in range(size):
+            right[i] = b[at[i]]
+            for j in range(size):
+                B[i, j] = A[at[i], at[j]]
+        towards_one, towards_b = solve(B.copy(), ones), solve(B, right)
+        total = towards_one.sum()
+        if not total > 0.0:
+            return
+        force = (1.0 - towards_b.sum()) / total
+        # As far towards the solution on these answers as all weights stay positive.
+        part, blocked = 1.0, -1
+        for i in range(size):
+            target = towards_b[i] + force * towards_one[i]
+            if target < 0.0 and w[at[i]] / (w[at[i]] - target) < part:
+                part, blocked = w[at[i]] / (w[at[i]] - target), at[i]
+        for i in range(size):
+            w[at[i]] += part * (towards_b[i] + force * towards_one[i] - w[at[i]])
+        if blocked >= 0:
+            member[blocked] = False
+            w[blocked] = 0.0
+            continue
+        steepest, lowest = -1, 0.0
         for i in range(N):
-            slope[i] += step * (A[i, low] - A[i, high])
+            if not member[i]:
+                slope = -b[i] - force
+                for j in range(size):
+                    slope += A[i, at[j]] * w[at[j]]
+                if slope < lowest - 1e-9 * A[i, i]:
+                    steepest, lowest = i, slope
+        if steepest < 0:
+            return
+        member[steepest] = True
 
 
 @register_jitable

@@ -32,7 +32,18 @@ from emphatic.studies.sweeps import on_one_thread
 if TYPE_CHECKING:
     from emphatic.studies.pages import ReproductionPage
 
-__all__ = ["Bias", "Check", "Outcome", "RunOptions", "Study", "biases", "find", "names", "reproduce", "write_index"]
+__all__ = [
+    "Check",
+    "Outcome",
+    "RunOptions",
+    "Study",
+    "TableBias",
+    "biases",
+    "find",
+    "names",
+    "reproduce",
+    "write_index",
+]
 
 #: The studies, and the module of each.
 _MODULES = {
@@ -315,7 +326,7 @@ def count_by_kind(checks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, i
 
 
 @dataclass(frozen=True)
-class Bias:
+class TableBias:
     """The numbers of one published table together: how many of ours are lower, and what they are larger by on average.
 
     Args:
@@ -339,7 +350,7 @@ class Bias:
         return words + ("." if self.in_errors is None else f", {abs(self.in_errors):.2g} of the error of one number.")
 
 
-def biases(checks: Sequence[Check]) -> list[Bias]:
+def biases(checks: Sequence[Check]) -> list[TableBias]:
     """For each table of checks, whether ours are lower or higher throughout.
 
     >>> checks = [compare(str(ours), 1.0, ours, 0.2, errors=(0.0, 0.1), table="T") for ours in (0.9, 0.8)]
@@ -352,7 +363,7 @@ def biases(checks: Sequence[Check]) -> list[Bias]:
         apart = np.array([check.difference for check in of_table], np.float64)
         errors = np.array([np.hypot(check.error or 0.0, check.published_error or 0.0) for check in of_table])
         in_errors = float(apart.mean() / errors.mean()) if errors.any() else None
-        rows.append(Bias(table, len(apart), int(np.sum(apart < 0.0)), float(apart.mean()), in_errors))
+        rows.append(TableBias(table, len(apart), int(np.sum(apart < 0.0)), float(apart.mean()), in_errors))
     return rows
 
 
