@@ -47,6 +47,11 @@ def new_horde(log: Table) -> Horde:
     return made.warm_up(log)
 
 
+def derive(log: Table, horde: Horde) -> Derived:
+    """The intervals of a run on this log, which has times: by the hour of the day too."""
+    return Derived(horde, COVERAGE, dated=log.dated)
+
+
 @dataclass(frozen=True)
 class Intervals:
     """All questions of the household's log, or of its first T rows."""
@@ -59,13 +64,13 @@ class Intervals:
 
     def gates(self) -> Iterator[Gate]:
         log = household(1_000)
-        predictions, values, gap = self.learned(log)[1:]
-        once, each = (Derived(new_horde(log), COVERAGE) for _ in range(2))
-        rows = [each(*(part[t : t + 1] for part in (predictions, values, gap)))["low"][0] for t in range(len(gap))]
-        yield gate(self.gate, once(predictions, values, gap)["low"], np.array(rows))
+        inputs = self.learned(log)[1:]
+        once, each = (derive(log, new_horde(log)) for _ in range(2))
+        rows = [each(*(column[t : t + 1] for column in inputs))["low"][0] for t in range(len(inputs[0]))]
+        yield gate(self.gate, once(*inputs)["low"], np.array(rows))
 
-    def learned(self, log: Table) -> tuple[float, Any, Any, Any]:
-        """Seconds of learning; predictions (T, Q), readings (T, S) and gaps (T,) of the whole log."""
+    def learned(self, log: Table) -> tuple[float, Any, Any, Any, Any]:
+        """Seconds of learning; predictions (T, Q), readings (T, S), gaps (T,) and times (T,) of the whole log."""
         horde, clock, parts = new_horde(log), log.clock(), []
         began = process_time()
         for block, predictions in horde.blocks(log):
@@ -73,19 +78,20 @@ class Intervals:
         seconds = process_time() - began
         gaps = [block.find_gaps(clock) for _, _, block in parts]
         predictions, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        return seconds, predictions, values, np.concatenate(gaps)
+        times = [block.time for _, _, block in parts]
+        return seconds, predictions, values, np.concatenate(gaps), np.concatenate(times)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         log = household(self.T)
         learning, intervals = math.inf, math.inf
         for _ in range(effort.rounds):
-            seconds, predictions, values, gap = self.learned(log)
+            seconds, predictions, values, gap, time = self.learned(log)
             learning = min(learning, seconds)
             horde, ends = new_horde(log), {}
-            derived, began = Derived(horde, COVERAGE), process_time()
+            derived, began = derive(log, horde), process_time()
             for begin in range(0, len(gap), 4096):
                 some = slice(begin, begin + 4096)
-                ends[begin] = derived(predictions[some], values[some], gap[some])
+                ends[begin] = derived(predictions[some], values[some], gap[some], time[some])
             intervals = min(intervals, process_time() - began)
         low, high = (np.concatenate([part[end] for part in ends.values()]) for end in ("low", "high"))
         held, missing = Hold(values.shape[1]).fill(values)

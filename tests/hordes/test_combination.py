@@ -92,6 +92,17 @@ def test_weights_minimise_what_they_are_said_to(seed: int) -> None:
         assert free(W[2]) <= free(W[2] + direction - direction.mean()) + 1e-9 * least
 
 
+def test_rounding_errors_of_answers_do_not_grow() -> None:
+    """Of two equal answers either may be the steepest: what is found must not depend on which."""
+    V, x, follows = stream()
+    V = np.concatenate([V, V[:, :, :2]], axis=2)
+    gamma = np.array([0.5, 0.95])
+    whole, _ = Combination(gamma, 5)(V, x, follows)
+    for seed in range(3):
+        moved = V * (1.0 + 1e-15 * np.random.default_rng(seed).normal(size=V.shape))
+        np.testing.assert_allclose(Combination(gamma, 5)(moved, x, follows)[0], whole, rtol=0, atol=1e-10)
+
+
 def test_bits_do_not_depend_on_blocks_and_the_state_can_be_restored() -> None:
     V, x, follows = stream()
     V[150:, :, 2] = V[150, :, 2]  # an answer that is doubted
@@ -100,14 +111,12 @@ def test_bits_do_not_depend_on_blocks_and_the_state_can_be_restored() -> None:
     fresh[[90, 200], :, 1] = True
     combination = Combination(gamma, 3)
     whole, _ = combination(V, x, follows, fresh)
-    bounds = combination.bounds
     blocks, resumed = Combination(gamma, 3), Combination(gamma, 3)
     rows = [slice(a, b) for a, b in ((0, 1), (1, 17), (17, 333))]
     answers = [blocks(V[r], x[r], follows[r], fresh[r])[0] for r in rows]
     resumed.restore({name: array.copy() for name, array in blocks.arrays().items()})
     answers.append(resumed(V[333:], x[333:], follows[333:], fresh[333:])[0])
     assert np.array_equal(np.concatenate(answers), whole)
-    assert np.array_equal(resumed.bounds, bounds[333:])
     for name, array in combination.arrays().items():
         assert np.array_equal(array, resumed.arrays()[name])
     with pytest.raises(ValueError, match="'errors' of the combination"):
@@ -219,15 +228,12 @@ def test_a_bound_that_was_reached_ten_times_is_never_passed(sign: float) -> None
     combination = Combination(GAMMA, 3)
     p, single = combination(V, x, np.ones(600, bool))
     reached = (x == 0.0).cumsum(axis=0) >= 10
-    low, high = combination.bounds[..., 0], combination.bounds[..., 1]
-    bound, outer = (low, high) if sign > 0 else (-high, -low)
-    assert np.array_equal(bound, np.where(reached, 0.0, -np.inf))
-    assert np.array_equal(outer, np.full(outer.shape, np.inf))
+    assert (sign * p[~reached]).min() < 0.0
     assert (sign * p[reached]).min() >= 0.0
     assert (sign * single[reached]).min() >= 0.0
     # a reading beyond it is a new bound, which has not been reached ten times
-    combination(V[:1], np.full((1, 2), -sign), np.ones(1, bool))
-    assert np.isinf(combination.bounds).all()
+    _, single = combination(np.full((1, 2, 3), -100.0 * sign), np.full((1, 2), -sign), np.ones(1, bool))
+    assert (sign * single[0, 0, :3]).max() < -1.0
 
 
 def test_a_fresh_answer_takes_over_what_is_known_of_the_best() -> None:

@@ -67,6 +67,20 @@ def test_seasons_answer_as_one_period_ago_and_with_its_rise() -> None:
     assert np.isfinite(out[:, :, 2]).all()
 
 
+@pytest.mark.parametrize("gamma", [0.0, 1e-9, 0.01, 0.3])
+def test_seasons_answer_at_the_shortest_horizons(gamma: float) -> None:
+    """The sum over a path is not carried on by a division by γ where that would cost its digits."""
+    rows, P = Rows(300, gap=False), 24
+    x = np.nan_to_num(rows.x[:, :1], nan=20.0)
+    state = Seasons(np.array([gamma]), np.zeros(1, np.int64), None)
+    out, _ = state(x, rows.follows)
+    assert [period.rows for period in state.periods[0]] == [P]
+    weights = (1 - gamma) * gamma ** np.arange(P) / (1 - gamma**P)
+    paths = [weights @ x[t - P + 1 : t + 1, 0] for t in range(250, 300)]
+    np.testing.assert_allclose(out[250:, 0, 1], paths, rtol=1e-12)
+    assert np.isfinite(out[250:]).all()
+
+
 @pytest.mark.parametrize("question", [0, 1, 2, 3, 4])
 def test_drift_is_the_ridge_of_the_sums_written_out(question: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seasons, "find_periods", lambda x, before: [])
@@ -132,7 +146,9 @@ def test_the_state_goes_on_from_where_it_was_saved() -> None:
     for name, array in arrays.items():
         with pytest.raises(ValueError, match="do"):
             rows.seasons().restore(arrays | {name: array[:-1]})
-    for bad in ({"period": arrays["period"] + 10_000}, {"codes": arrays["codes"] - 400}):
+    counts = arrays["counts"]
+    misfits = {"period": arrays["period"] + 10_000, "codes": arrays["codes"] - 400, "counts": counts - 1e6}
+    for bad in [{name: array} for name, array in misfits.items()] + [{"counts": counts + 1e300}]:
         with pytest.raises(ValueError, match="do not fit"):
             rows.seasons().restore(arrays | bad)
 
@@ -188,7 +204,7 @@ def test_a_level_added_to_all_readings_is_added_to_the_answers() -> None:
 def test_without_learning_only_readings_are_remembered() -> None:
     rows, state = Rows(), Rows().seasons()
     rows.run(end=600, state=state)
-    learned = ("A", "own", "b", "cross", "own_cross", "weights", "theta", "effect")
+    learned = ("A", "path_products", "b", "cross", "path_cross", "weights", "theta", "effect")
     before = {name: getattr(state, name).copy() for name in learned}
     state(rows.x[600:640], np.zeros(40, bool), rows.seconds[600:640], learn=False)
     for name, array in before.items():

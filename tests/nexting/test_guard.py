@@ -143,6 +143,20 @@ def test_intervals_do_not_widen_for_a_reading_that_is_off() -> None:
     assert widths[0] == pytest.approx(widths[1], rel=0.05)
 
 
+def test_seasons_learn_from_guarded_readings() -> None:
+    """A glitch one period ago must not come again, and periods are found as without it."""
+    rng, t = np.random.default_rng(3), np.arange(T)
+    x = 20.0 + 5.0 * np.sin(2.0 * np.pi * t / 24.0) + 0.5 * rng.normal(size=T)
+    x[700], x[900:930] = 1e6, -999.0
+    result = run({"x": x})
+    assert [period["rows"] for period in result.summary[0]["periods"]] == [24]
+    seasons = result.model.groups[0].seasons
+    assert seasons is not None
+    assert 10.0 < seasons.ring[0, :T].min() < seasons.ring[0, :T].max() < 30.0
+    predictions = result.predictions.column("x@2").to_numpy()[500:]
+    assert 10.0 < predictions.min() < predictions.max() < 30.0
+
+
 def test_the_offline_fit_learns_from_guarded_readings() -> None:
     columns = log(7)
     columns["x"][500] += 1e5

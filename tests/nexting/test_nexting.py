@@ -378,10 +378,11 @@ def test_resume_knows_its_table_and_settings(
     assert call(small, "--horizons", 3, "--out", out, "--overwrite")[0] == 0
 
 
+@pytest.mark.parametrize("unknown", ["counts", "guard"])
 def test_an_unfinished_run_of_an_earlier_version_is_refused(
-    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: str
 ) -> None:
-    """It kept no readings to score."""
+    """It kept no readings to score, or it had no guard and its alarms no reasons; settings may differ as well."""
     out = tmp_path / "out"
 
     def stop(*_: Any) -> None:
@@ -392,7 +393,8 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused(
         assert call(small, "--horizons", 2, "--out", out)[0] == 130
     model = out / ".unfinished" / "model.safetensors"
     horde, more = emphatic.Horde.load_with(model)
-    del more["counts"]
+    del more[unknown]
+    more["settings"]["false_alarm_rate"] = 0.0001
     horde.save(model, **more)
     code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, said) == (2, "")

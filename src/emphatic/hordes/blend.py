@@ -35,6 +35,8 @@ Flags = NDArray[np.bool_]
 
 #: How many horizons' worth of evidence the prior p = m counts for.
 KAPPA = 5.0
+#: How often readings reach their least value, or their largest, before it is a bound for predictions and intervals.
+REACHED = 10.0
 #: The numbers that a question carries in a ``Blend`` and in a ``Combination``, and those of each answer and each
 #: mixture of the latter: see the kernels.
 _BLENDED, _COMBINED, _OF_ANSWERS, _OF_MIXTURES = 10, 15, 11, 4
@@ -124,7 +126,7 @@ class Combination:
     What limits the harm that an answer can do:
 
     - Every v_i, c_k and p is kept within the range of the trace and half its width beyond, or the present reading.
-    - A bound that readings have reached ten times, as 0 is by meters and counts, is passed by none: see ``bounds``.
+    - A bound that readings have reached ten times, as 0 is by meters and counts, is passed by none.
     - An answer that is suddenly far from all others, measured by how far it usually is, or that repeats itself exactly,
       is pulled towards the others for as long. Its error is that of what it said.
 
@@ -145,9 +147,6 @@ class Combination:
         self.mixtures = np.zeros((Q, _OF_MIXTURES, _MIXTURES))
         #: R of each question, its lower half
         self.errors = np.zeros((Q, N, N))
-        #: The bounds (B, Q, 2) that held at each row of the last call: the lowest and the highest reading so far where
-        #: readings have been there ten times, −∞ and ∞ otherwise. Neither predictions nor intervals may pass them.
-        self.bounds = np.zeros((0, Q, 2))
 
     def __call__(self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None) -> tuple[Array, Array]:
         """The predictions (B, Q) at B rows, and the single answers (B, Q, E + 2), within bounds.
@@ -160,7 +159,7 @@ class Combination:
                 it is taken for as good as the best of the others. None: nowhere.
         """
         E = self.errors.shape[1] - _SAFE
-        out, single, self.bounds = np.empty(x.shape), np.empty((*x.shape, E + 2)), np.empty((*x.shape, 2))
+        out, single = np.empty(x.shape), np.empty((*x.shape, E + 2))
         _kernel("combine")(
             np.ascontiguousarray(V, np.float64),
             np.zeros((*x.shape, 0), bool) if fresh is None else np.ascontiguousarray(fresh, np.bool_),
@@ -174,7 +173,6 @@ class Combination:
             self.errors,
             out,
             single,
-            self.bounds,
         )
         return out, single
 

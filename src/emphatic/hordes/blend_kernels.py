@@ -10,6 +10,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
+from emphatic.hordes.blend import REACHED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,8 +36,6 @@ LARGEST = 1e100
 STEEPEST, STEEPER = 8.0, 0.3
 #: The horizons' worth of evidence that the convex weights, the free weights and the prior of these two count for.
 CONVEX_PRIOR, FREE_PRIOR, MIXTURE_PRIOR = 60.0, 20.0, 200.0
-#: How often readings reach a bound before it is one.
-REACHED = 10.0
 #: How far beyond the range of the trace answers may lie, in its width.
 ROOM = 0.5
 #: What an answer may deviate in one row and recently, squared and in terms of its usual deviation.
@@ -363,12 +362,12 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
         mixture[SHARE, k] /= total
 
 
-@jit_for((_f3, _b3, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3, _f3), fastmath=False)
+@jit_for((_f3, _b3, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
 def combine(
     V: Floats, fresh: NDArray[np.bool_], X: Floats, follows: NDArray[np.bool_], gamma: Floats, scalars: Floats,
-    vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats, bounds: Floats,
+    vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats,
 ) -> None:  # fmt: skip
-    """p of each row and question, the E + 2 single answers, and the bounds that were reached; see ``Combination``."""
+    """p of each row and question, and the E + 2 single answers; see ``Combination``."""
     E, N, K = V.shape[2], errors.shape[1], weights.shape[1]
     v, used, mixed = np.empty(N), np.empty(N), np.empty(K)
     for t in range(V.shape[0]):
@@ -378,17 +377,12 @@ def combine(
             h = 1.0 / (1.0 - g)
             known = abs(x) <= LARGEST
             first = s[SEEN] == 0.0
-            bounds[t, q, 0], bounds[t, q, 1] = -np.inf, np.inf
             if first and not known:  # nothing was ever read
                 p = V[t, q, E // 2]
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
                 single[t, q] = out[t, q]
                 continue
             x, low, high = add_to_range(s, x, known, h)
-            if s[FLOOR] >= REACHED:
-                bounds[t, q, 0] = s[LOWEST]
-            if s[ROOF] >= REACHED:
-                bounds[t, q, 1] = s[HIGHEST]
             if first:
                 W[:] = 1.0 / N
                 mixture[SHARE] = 1.0 / K

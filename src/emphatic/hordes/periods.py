@@ -44,6 +44,8 @@ _KEPT = 0.95
 _LINES, _COMB, _GRID = 6, 20, 81
 #: How close in cycles of the whole log a line is to a harmonic, to be one, or not to be a new line.
 _HARMONIC, _SAME = 1.0, 2.5
+#: Signals whose periods are said in words.
+_LISTED = 8
 
 
 class Period(NamedTuple):
@@ -59,20 +61,22 @@ class Period(NamedTuple):
 
 
 def describe_periods(periods: Mapping[str, Sequence[Period]]) -> str:
-    """The periods of signals in words; empty if there are none.
+    """The periods of the first signals that have any, in words; empty if none has.
 
     Args:
         periods: The periods of each signal by its name.
 
     >>> describe_periods({"volume": [Period(24, 0.7), Period(168, 0.812)], "rain": []})
-    'volume every 24 (strength 0.70) and 168 (0.81) rows'
+    'volume every 24 rows (strength 0.70) and every 168 rows (0.81)'
     """
     texts = []
-    for name, found in periods.items():
-        if found:
-            numbers = [f"{rows} ({'' if i else 'strength '}{strength:.2f})" for i, (rows, strength) in enumerate(found)]
-            texts.append(f"{name} every {' and '.join(numbers)} rows")
-    return ", ".join(texts)
+    for name, of_signal in periods.items():
+        if of_signal:
+            (rows, strength), *longer = of_signal
+            text = f"{name} every {rows:,} rows (strength {strength:.2f})"
+            texts.append(text + "".join(f" and every {rows:,} rows ({strength:.2f})" for rows, strength in longer))
+    unlisted = f"; and {len(texts) - _LISTED} more signals" if len(texts) > _LISTED else ""
+    return "; ".join(texts[:_LISTED]) + unlisted
 
 
 def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
@@ -93,16 +97,16 @@ def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
     if not 1e-150 < largest < 1e150:  # squares would not be finite
         x = x / max(largest, 1e-300)
     line = np.arange(n) - (n - 1) / 2
-    rest = x - x.mean()
-    rest = rest - line * (line @ rest) / (line @ line)
-    low, high = np.quantile(rest, (0.02, 0.98))
-    rest = np.clip(rest, 2 * low - high, 2 * high - low)
-    if not rest.std() > 1e-9 * np.abs(x).max():
+    residual = x - x.mean()
+    residual = residual - line * (line @ residual) / (line @ line)
+    low, high = np.quantile(residual, (0.02, 0.98))
+    residual = np.clip(residual, 2 * low - high, 2 * high - low)
+    if not residual.std() > 1e-9 * np.abs(x).max():
         return []
     periods: list[Period] = []
     exact: list[float] = []
     while len(periods) < 2:
-        candidates, correlation = _candidates(rest, exact)
+        candidates, correlation = _candidates(residual, exact)
         least = max(_SECOND if periods else _LEAST, _DEVIATIONS / math.sqrt(n))
         new = [c for c in candidates if c.strength >= least and all(abs(c.rows - p) > 0.1 * p for p, _ in periods)]
         if not new:
@@ -116,10 +120,10 @@ def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
         periods.append(_keep(correlation, choice.period, before))
         exact.append(choice.exact)
         phase = np.arange(n) % choice.rows
-        profile = np.bincount(phase, rest, choice.rows) / np.bincount(phase, minlength=choice.rows)
-        rest = rest - profile[phase]
+        profile = np.bincount(phase, residual, choice.rows) / np.bincount(phase, minlength=choice.rows)
+        residual = residual - profile[phase]
     if not periods and any(before):
-        correlation = _correlation(rest)
+        correlation = _correlation(residual)
         least = max(_LEAST, _DEVIATIONS / math.sqrt(n))
         periods = [p for p in _standing(correlation, before) if p.strength >= least]
     return sorted(periods)
@@ -136,13 +140,13 @@ class _Candidate(NamedTuple):
         return Period(self.rows, self.strength)
 
 
-def _candidates(rest: Array, exact: Sequence[float]) -> tuple[list[_Candidate], Array]:
+def _candidates(residual: Array, exact: Sequence[float]) -> tuple[list[_Candidate], Array]:
     """The periods of the lines of a spectrum, and their supported multiples; and the autocorrelation."""
-    n, squares = len(rest), float(rest @ rest)
+    n, squares = len(residual), float(residual @ residual)
     if not squares > 0.0:
         return [], np.ones(1)
-    slope = min(max(float(rest[1:] @ rest[:-1]) / squares, 0.0), 1.0)
-    white = rest[1:] - slope * rest[:-1]
+    slope = min(max(float(residual[1:] @ residual[:-1]) / squares, 0.0), 1.0)
+    white = residual[1:] - slope * residual[:-1]
     size = _fft_size(n - 1)
     window = 0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(n - 1) + 0.5) / (n - 1))
     transform = np.fft.rfft((white - white.mean()) * window, size)
@@ -156,13 +160,13 @@ def _candidates(rest: Array, exact: Sequence[float]) -> tuple[list[_Candidate], 
         lines = lines[~_is_harmonic(lines / size, period, n, _SAME)]
     if not len(lines):
         return [], np.ones(1)
-    correlation = _correlation(rest)
+    correlation = _correlation(residual)
     lowest = np.minimum.accumulate(correlation)
     candidates = []
     for k_line in lines[np.argsort(-power[lines])][:_LINES]:
         at = size / float(k_line)
         new = supports[~_is_harmonic(supports, at, n, _SAME)]
-        own = Period(0, 0.0)
+        of_line = Period(0, 0.0)
         for multiple in range(1, _MULTIPLES + 1):
             longer = at * multiple
             if longer > n / _CYCLES:
@@ -175,10 +179,10 @@ def _candidates(rest: Array, exact: Sequence[float]) -> tuple[list[_Candidate], 
             )
             period = round(place)
             strength = min(strength, float(correlation[period]))
-            own = Period(period, strength) if multiple == 1 else own
-            gains = multiple == 1 or strength - own.strength > _GAIN / math.sqrt(n)
+            of_line = Period(period, strength) if multiple == 1 else of_line
+            gains = multiple == 1 or strength - of_line.strength > _GAIN / math.sqrt(n)
             if gains and correlation[period] - lowest[period] > _RISE:
-                candidates.append(_Candidate(period, strength, place, own))
+                candidates.append(_Candidate(period, strength, place, of_line))
     return candidates, correlation
 
 
@@ -221,9 +225,9 @@ def _is_harmonic(frequency: Array, period: float, n: int, cycles: float) -> NDAr
     return np.asarray(np.abs(frequency * period - np.rint(frequency * period)) <= cycles * period / n)
 
 
-def _correlation(rest: Array) -> Array:
+def _correlation(residual: Array) -> Array:
     """The autocorrelation at each lag."""
-    n, centred = len(rest), rest - rest.mean()
+    n, centred = len(residual), residual - residual.mean()
     transform = np.fft.rfft(centred, _fft_size(2 * n))
     correlation = np.fft.irfft(transform.real**2 + transform.imag**2, _fft_size(2 * n))[:n]
     return np.asarray(correlation / max(correlation[0], 1e-300) * n / (n - np.arange(n)))

@@ -100,7 +100,7 @@ def cholesky(A: Floats, b: Floats) -> bool:
 
 @register_jitable
 def solve(
-    A: Floats, own: Floats, b: Floats, cross: Floats, own_cross: Floats, weights: Floats, cells: Floats,
+    A: Floats, path_products: Floats, b: Floats, cross: Floats, path_cross: Floats, weights: Floats, cells: Floats,
     strengths: Floats, rows: float, prior: Floats, theta: Floats, effect: Floats,
 ) -> None:  # fmt: skip
     """θ of each strength, and the effect of each cell of the calendar, which is eliminated: its matrix is diagonal."""
@@ -110,7 +110,7 @@ def solve(
         strength, y = strengths[s] + PRIOR_ROWS / rows, b.copy()
         for i in range(F):
             for j in range(i + 1):
-                C[i, j] = A[i, j] if i < SHARED else own[i - SHARED, j]
+                C[i, j] = A[i, j] if i < SHARED else path_products[i - SHARED, j]
             ridge = strength * C[i, i] if C[i, i] > 1e-300 else 1.0
             C[i, i] += ridge
             y[i] += ridge * prior[i]
@@ -119,7 +119,7 @@ def solve(
             if weights[c] > 0.0:
                 inverse = 1.0 / (weights[c] + ridge)
                 for i in range(F):
-                    x[i] = cross[i, c] if i < SHARED else own_cross[i - SHARED, c]
+                    x[i] = cross[i, c] if i < SHARED else path_cross[i - SHARED, c]
                 for i in range(F):
                     y[i] -= x[i] * inverse * cells[RETURNS, c]
                     for j in range(i + 1):
@@ -133,7 +133,7 @@ def solve(
         for c in range(M):
             total = cells[RETURNS, c]
             for i in range(F):
-                total -= (cross[i, c] if i < SHARED else own_cross[i - SHARED, c]) * y[i]
+                total -= (cross[i, c] if i < SHARED else path_cross[i - SHARED, c]) * y[i]
             effect[s, c] = total / (weights[c] + ridge) if weights[c] > 0.0 else 0.0
 
 
@@ -212,9 +212,9 @@ def rows(
     X: Floats, known: Flags, follows: Flags, cell: Integers, skipped: Integers, begin: int, end: int, count: int,
     earlier: int, members: Integers, starts: Integers, gamma: Floats, strengths: Floats, period: Integers,
     scales: Floats, ring: Floats, flags: Integers, codes: Integers, signals: Floats, squares: Floats, A: Floats,
-    cross: Floats, weights: Floats, questions: Floats, own_squares: Floats, sums: Floats, own: Floats, b: Floats,
-    z: Floats, own_cross: Floats, cells: Floats, theta: Floats, effect: Floats, changed: Integers, out: Floats,
-    fresh: Flags,
+    cross: Floats, weights: Floats, questions: Floats, path_squares: Floats, sums: Floats, path_products: Floats,
+    b: Floats, z: Floats, path_cross: Floats, cells: Floats, theta: Floats, effect: Floats, changed: Integers,
+    out: Floats, fresh: Flags,
 ) -> int:  # fmt: skip
     """Answer at rows from ``begin`` to ``end``, (B, Q, SEASONS + strengths), and learn from them; returns all rows.
 
@@ -255,7 +255,8 @@ def rows(
                 solves = s[LEARNED] >= max(FEWEST, solved + max(LEAST, min(MOST, GROWTH * solved)))
             for q in members[starts[c] : starts[c + 1]]:
                 g, state = gamma[q], questions[q]
-                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % max(1, int(RENEWED / (1.0 - g))) == 0
+                every = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
+                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % every == 0
                 state[STALE] = 0.0
                 for i in range(SEASONS):
                     answers[i] = math.nan
@@ -271,7 +272,7 @@ def rows(
                         if i == 0 or P[0] != P[1]:
                             v[SHARED + i] = answers[i] - x
                             answers[i] += s[RISE + i] * scales[q, i, RISING]
-                clip(v, own_squares[q], SHARED, n, learns)
+                clip(v, path_squares[q], SHARED, n, learns)
                 for k in range(S):
                     p = answers[1] if P[1] > P[0] else answers[0]
                     if solved > 0.0 or math.isnan(p):
@@ -307,9 +308,9 @@ def rows(
                 for i in range(SEASONS):
                     wv = w * v[SHARED + i]
                     for j in range(SHARED + i + 1):
-                        own[q, i, j] += wv * v[j]
+                        path_products[q, i, j] += wv * v[j]
                     if at >= 0:
-                        own_cross[q, i, at] += wv
+                        path_cross[q, i, at] += wv
                 if at >= 0:
                     settle(state, cells[q], at, at + 1)
                     cells[q, RETURNS, at] += y
@@ -322,8 +323,8 @@ def rows(
                         prior[SHARED + i] = 1.0
                         prior[FIRST_SEASON + 2 * i + 1] = scales[q, i, RISING]
                     solve(
-                        A[c], own[q], b[q], cross[c], own_cross[q], weights[c], cells[q], strengths, s[LEARNED], prior,
-                        theta[q], effect[q],
+                        A[c], path_products[q], b[q], cross[c], path_cross[q], weights[c], cells[q], strengths,
+                        s[LEARNED], prior, theta[q], effect[q],
                     )  # fmt: skip
             s[OPEN] = 1.0
             if solves:

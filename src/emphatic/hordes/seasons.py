@@ -57,7 +57,8 @@ _LARGEST = 1e100
 _HOUR, _DAY, _MONDAY = 3600.0, 86_400.0, 4 * 86_400.0
 #: What a signal and a question carry, and what is the same for all.
 _OF_SIGNAL = ("period", "strength", "ring", "flags", "changed", "signals", "squares", "A", "cross", "weights")
-_OF_QUESTION = ("questions", "own_squares", "sums", "own", "b", "z", "own_cross", "cells", "theta", "effect")
+_PATHS = ("path_squares", "sums", "path_products")
+_OF_QUESTION = ("questions", *_PATHS, "b", "z", "path_cross", "cells", "theta", "effect")
 _OF_ALL = ("codes", "counts")
 
 
@@ -84,10 +85,10 @@ class Seasons:
         self.changed, self.signals = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SIGNAL))
         self.squares, self.A = np.zeros((C, _SHARED - 1)), np.zeros((C, _SHARED, _SHARED))
         self.cross, self.weights = np.zeros((C, _SHARED, M)), np.zeros((C, M))
-        self.questions, self.own_squares = np.zeros((Q, 4)), np.zeros((Q, _SEASONS))
-        self.sums, self.own = np.zeros((Q, _SEASONS)), np.zeros((Q, _SEASONS, F))
+        self.questions, self.path_squares = np.zeros((Q, 4)), np.zeros((Q, _SEASONS))
+        self.sums, self.path_products = np.zeros((Q, _SEASONS)), np.zeros((Q, _SEASONS, F))
         self.b, self.z = np.zeros((Q, F)), np.zeros((Q, F))
-        self.own_cross, self.cells = np.zeros((Q, _SEASONS, M)), np.zeros((Q, 3, M))
+        self.path_cross, self.cells = np.zeros((Q, _SEASONS, M)), np.zeros((Q, 3, M))
         self.theta, self.effect = np.zeros((Q, S, F)), np.zeros((Q, S, M))
         self.codes = np.zeros(SPAN, np.int64)
         #: Rows so far with those that were skipped, rows of the next search, and the last time.
@@ -187,11 +188,11 @@ class Seasons:
         self.counts[1] = max(n + 1, int(n * _GROWTH))
         rows = np.arange(max(0, n - SPAN), n) % SPAN
         for c in range(len(self.ring)):
-            found = find_periods(self.ring[c, rows], self.period[c].tolist())
-            found = found * 2 if len(found) == 1 else found or [Period(0, 0.0)] * 2
-            period = np.array([p.rows for p in found], np.int64)
+            periods = find_periods(self.ring[c, rows], self.period[c].tolist())
+            periods = periods * 2 if len(periods) == 1 else periods or [Period(0, 0.0)] * 2
+            period = np.array([p.rows for p in periods], np.int64)
             changed = np.abs(period - self.period[c]) > 0.05 * period
-            self.strength[c] = [p.strength for p in found]
+            self.strength[c] = [p.strength for p in periods]
             if (period != self.period[c]).any():
                 self.period[c] = period
                 self._scale()
@@ -230,6 +231,7 @@ class Seasons:
         if (
             not ((self.period >= 0) & (self.period < SPAN)).all()
             or not ((self.codes >= 0) & (self.codes < places)).all()
+            or not 0.0 <= self.counts[0] < 2**53
         ):
             raise ValueError("the periods or rows of the seasons do not fit")
         self._scale()

@@ -10,6 +10,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
+from emphatic.hordes.blend import REACHED
 from emphatic.questions.gvf import LARGEST
 
 if TYPE_CHECKING:
@@ -90,8 +91,6 @@ _BIN_STEP, _BIN_LEAK, _BIN_LIMIT = 0.05, 0.02, 1.0
 _RATE, _REMEMBERED, _PLAIN, _WORST = 0.5, 60.0, 0.3, 20.0
 #: Returns of a horizon that ways of scaling are scored on, about: those of neighbouring rows say much the same.
 _SCORED = 8.0
-#: Readings that reach their least value, or their largest, so often have a bound there.
-_BOUND = 10.0
 
 
 @register_jitable
@@ -418,10 +417,10 @@ def intervals(
                 bottom = max(bottom, min(lowest, p))
             if s[ABOVE] < _BEYOND * settings[0]:
                 top = min(top, max(highest, p))
-            if more[REACHED_LOWEST] >= _BOUND:
+            if more[REACHED_LOWEST] >= REACHED:
                 bottom = max(bottom, s[LOWEST])
                 top = max(top, bottom)
-            if more[REACHED_HIGHEST] >= _BOUND:
+            if more[REACHED_HIGHEST] >= REACHED:
                 top = min(top, s[HIGHEST])
                 bottom = min(bottom, top)
             low[t, q], high[t, q] = bottom, top

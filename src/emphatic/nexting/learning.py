@@ -397,14 +397,12 @@ class LogRows:
         columns = {name: table.column(name).to_numpy() for name in table.column_names if name != "guarded"}
         values = np.stack([column for name, column in columns.items() if name.startswith("value ")], axis=1)
         labels = {name: np.asarray(columns[f"label {j}"], object) for j, name in enumerate(categories)}
-        guarded = values
-        if "guarded" in table.column_names:  # (an unfinished run of an earlier version has none)
-            lists = table.column("guarded").combine_chunks()
-            pairs = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2)
-            if len(pairs):
-                count = np.diff(lists.offsets.to_numpy()) // 2
-                guarded = values.copy()
-                guarded[np.repeat(np.arange(len(values)), count), pairs[:, 0].astype(np.int64)] = pairs[:, 1]
+        guarded, lists = values, table.column("guarded").combine_chunks()
+        pairs = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2)
+        if len(pairs):
+            count = np.diff(lists.offsets.to_numpy()) // 2
+            guarded = values.copy()
+            guarded[np.repeat(np.arange(len(values)), count), pairs[:, 0].astype(np.int64)] = pairs[:, 1]
         return cls(values, columns.get("time"), columns["gap"], labels, guarded)
 
 
@@ -668,7 +666,7 @@ class Learned:
         horde: The Horde after the last row.
         clock: The clock after the last row; None without times.
         counts: What was counted in the readings.
-        guard: The guard of the readings after the last row; None where a run of an earlier version went on without.
+        guard: The guard of the readings after the last row.
         derived: The intervals and alarms after the last row.
         makers: The state of each maker of features before the first row.
         store: The parts.
@@ -680,7 +678,7 @@ class Learned:
     horde: Horde
     clock: Clock | None
     counts: ReadingCounts
-    guard: ReadingGuard | None
+    guard: ReadingGuard
     derived: Derived
     makers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     store: PartStore
@@ -699,7 +697,7 @@ class Learned:
 
     def guarded_counts(self) -> dict[str, dict[str, int]]:
         """How many readings of each signal were pulled in and taken for missing, where there are any."""
-        return {} if self.guard is None else self.guard.counts(self.log.table.names)
+        return self.guard.counts(self.log.table.names)
 
     def unused_columns(self) -> dict[str, str]:
         """Columns of text that neither features nor questions use, and why."""
@@ -741,17 +739,17 @@ def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool,
     if point is None:
         return Resumption(store, identity, checksum, None)
     state = point.state
+    if any(state.get(name) is None for name in ("counts", "run", "guard")):
+        raise ValueError(f"{executor.stopped_run} is of an earlier version. Start again with --overwrite.")
     if (
         state.get("settings") != log.settings.table()
         or state.get("table") != identity | {"is": state.get("table", {}).get("is")}
-        or ("run" in state and not _is_same_run(log, store.run, point, checksum, progress))
+        or not _is_same_run(log, store.run, point, checksum, progress)
     ):
         raise ValueError(
             f"{executor.stopped_run} is of another table or with other settings. "
             "Resume with the same, or start again with --overwrite."
         )
-    if "counts" not in state or "run" not in state:
-        raise ValueError(f"{executor.stopped_run} is of an earlier version. Start again with --overwrite.")
     return Resumption(store, identity, checksum, point)
 
 
@@ -789,9 +787,8 @@ def learn_log(
         store.clear()
     else:
         store.drop(point.rows, *KINDS)
-    new_guard = log.new_guard()
-    guard: ReadingGuard | None = new_guard
-    horde = log.warmed_up(new_guard)
+    guard = log.new_guard()
+    horde = log.warmed_up(guard)
     makers = [maker.save() for maker in horde.makers]
     if point is None:
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
@@ -800,7 +797,7 @@ def learn_log(
         began -= float(point.state["seconds"])
         clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
         counts = ReadingCounts(**point.state["counts"])
-        guard = None if point.state.get("guard") is None else ReadingGuard.restore(point.state["guard"])
+        guard = ReadingGuard.restore(point.state["guard"])
         learners = executor.resume(log, point)
     derived = _derive(log, horde, store)
     announce(expected_size(horde, log.rows).text(log.settings))
@@ -854,7 +851,7 @@ class _States:
         log: OpenedLog,
         resumption: Resumption,
         clock: Clock | None,
-        guard: ReadingGuard | None,
+        guard: ReadingGuard,
         counts: ReadingCounts,
         began: float,
     ) -> None:
@@ -879,12 +876,10 @@ class _States:
             return
         for block in self._log.table.blocks(rows, start, self._clock):
             self._checksum.add(block)
-            if self._guard is not None:
-                self._guard.mark(block)
-            guard = None if self._guard is None else self._guard.copy()
+            self._guard.mark(block)
             clock = None if self._clock is None else self._clock.state()
             table = {**self._identity, "is": self._checksum.hexdigest()}
-            self._sent.append((block, {"table": table, "clock": clock, "guard": guard}))
+            self._sent.append((block, {"table": table, "clock": clock, "guard": self._guard.copy()}))
             yield block
             if request.signal is not None:
                 return

@@ -48,7 +48,7 @@ Array = NDArray[np.float64]
 Row = Mapping[str, Any]
 
 FILES = {
-    "predictions.parquet": "for each row, the predictions and their intervals, anomaly scores and alarms",
+    "predictions.parquet": "for each row, the predictions with their intervals, anomaly scores, alarms and why",
     "summary.json": "the scores, as numbers",
     "report.html": "this page",
     "model.safetensors": "all that was learned, to go on from",
