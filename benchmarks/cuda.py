@@ -18,6 +18,7 @@ from benchmarks.cases import RULE
 from benchmarks.cuda_steps import StepByStep
 from benchmarks.measure import Gate, GateFailed, gate
 from benchmarks.report import Row
+from emphatic.engines.base import UNBROKEN
 from emphatic.engines.cuda.engine import Cuda, CudaBlock, CudaLog, CudaShard
 
 TOLERANCE = 1e-5
@@ -313,4 +314,4 @@ def chunks_of(part: CudaShard, K: int, n: int) -> CudaBlock:
     one = torch.ones(1, 1, device="cuda", dtype=torch.float64)
     values = {name: given.get(name, one * (0.01 if name == "beta" else 1.0)) for name in part.rule.parameters}
     parameters = [value.expand(T, K) for value in values.values()]
-    return next(CudaLog(part, Phi[:-1], Phi[1:], 1.0, parameters, False).blocks(T))
+    return next(CudaLog(part, Phi[:-1], Phi[1:], 1.0, parameters, False, UNBROKEN).blocks(T))

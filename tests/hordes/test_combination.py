@@ -151,7 +151,8 @@ def walk(rng: np.random.Generator, T: int) -> Array:
 
 
 def counts(rng: np.random.Generator, T: int) -> Array:
-    return rng.poisson(np.maximum(2 * np.sin(np.arange(T) / 40), 0.02)).astype(float)
+    readings: Array = rng.poisson(np.maximum(2 * np.sin(np.arange(T) / 40), 0.02)).astype(np.float64)
+    return readings
 
 
 def autoregression(rng: np.random.Generator, T: int) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -212,7 +213,7 @@ def test_a_run_that_was_interrupted_comes_to_the_same(
     monkeypatch.setattr("emphatic.nexting.learning.LocalExecutor.block", 300)
     columns = troubled(9)
     options: dict[str, Any] = {"config": {"horizons": list(HORIZONS), "time": False}, "out": tmp_path / "out"}
-    start = emphatic.nexting.run
+    start: Callable[..., Any] = emphatic.nexting.run
     if cluster:
         start = cluster_nexting.run
         options |= {"address": IN_PROCESS, "shards": 2, "block": 300, "checkpoint_every": 0.0}
@@ -231,8 +232,8 @@ def test_a_run_that_was_interrupted_comes_to_the_same(
         if name.endswith(".why"):
             assert table.column(name).equals(expected.predictions.column(name)), name
             continue
-        values = (t.column(name).to_numpy().astype(float) for t in (table, expected.predictions))
-        assert np.allclose(*values, rtol=0, atol=1e-9 if cluster else 0.0, equal_nan=True), name
+        after, before = (t.column(name).to_numpy().astype(float) for t in (table, expected.predictions))
+        assert np.allclose(after, before, rtol=0, atol=1e-9 if cluster else 0.0, equal_nan=True), name
     assert [score["guarded"] for score in resumed.summary] == [score["guarded"] for score in expected.summary]
     for score, other in zip(resumed.summary, expected.summary, strict=True):
         assert score["variance_explained"] == pytest.approx(other["variance_explained"], abs=1e-9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,7 +100,8 @@ def plain(
     p: Array, x: Array, gap: Truth, gamma: float, coverage: float = 0.8, phase: NDArray[np.int64] | None = None
 ) -> tuple[Array, Array, Array]:
     """One question's intervals and half their width, from the description: returns and averages as sums over rows."""
-    scales, scale, places, phases = Scales(), np.zeros(len(p)), [], np.full((len(p), 2), -1) if phase is None else phase
+    scales, scale, phases = Scales(), np.zeros(len(p)), np.full((len(p), 2), -1) if phase is None else phase
+    places: list[Any] = []
     T, h = len(p), 1 / (1 - gamma)
     D = next(k for k in range(1, 10_000) if gamma**k <= 0.05)
     every = math.ceil(D / 256)

@@ -111,24 +111,31 @@ def start_sequences() -> None:
     stream = make(4, 70, 6, 3, rule="td", separate=True)
     alpha = np.array(stream.alpha)
     alpha[20, 1] = 1e308
-    p = stream.parameters() | {"alpha": alpha, "R": stream.R + 10.0, "rho": np.ones_like(stream.rho)}
+    diverging: dict[str, Any] = stream.parameters() | {
+        "alpha": alpha,
+        "R": stream.R + 10.0,
+        "rho": np.ones_like(stream.rho),
+    }
     first = np.zeros(70, bool)
     first[[5, 20, 33, 50]] = True
     for freeze in (True, False):
         learners = [Learner("td", 6, 3, engine=engine) for engine in ("cuda", "reference")]
         for learner in learners:
             with nullcontext() if freeze else pytest.raises(emphatic.Diverged):
-                option = "freeze" if freeze else "raise"
-                learner.run(stream.Phi, Phi_next=stream.Phi_next, first=torch.tensor(first), on_divergence=option, **p)
+                option: Any = "freeze" if freeze else "raise"
+                learner.run(
+                    stream.Phi, Phi_next=stream.Phi_next, first=torch.tensor(first), on_divergence=option, **diverging
+                )
         assert learners[0].frozen.tolist() == learners[1].frozen.tolist() == [False, freeze, False]
         for vector in ("theta", "e", "gamma"):
             assert relative_error(getattr(learners[0], vector), getattr(learners[1], vector)) < 1e-10, vector
     # Of tensors, the first break that nothing marks is found where they are.
     tensors = {"Phi": torch.tensor(stream.Phi), "Phi_next": torch.tensor(stream.Phi_next)}
+    parameters: dict[str, Any] = stream.parameters()
     with pytest.warns(emphatic.SequenceWarning) as seen:
-        Learner("td", 6, 3, engine="cuda").run(**tensors, **stream.parameters())
+        Learner("td", 6, 3, engine="cuda").run(**tensors, **parameters)
     with pytest.warns(emphatic.SequenceWarning) as wanted_too:
-        Learner("td", 6, 3, engine="reference").run(stream.Phi, Phi_next=stream.Phi_next, **stream.parameters())
+        Learner("td", 6, 3, engine="reference").run(stream.Phi, Phi_next=stream.Phi_next, **parameters)
     assert str(seen[0].message) == str(wanted_too[0].message)
 
 
