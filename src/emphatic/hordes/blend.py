@@ -101,7 +101,7 @@ class Blend:
 
 
 class Combination:
-    """Combines several answers to one question into one that no bad answer among them can fool.
+    """Combines several answers to one question into one that a bad answer among them can harm little.
 
     The answers v_i to a question are those of its learners, one for each rate; those of its ridges, one for each
     strength (``emphatic.hordes.ridges``); and three safe ones, which need no learning: the present reading, its trace
