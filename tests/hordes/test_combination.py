@@ -231,7 +231,9 @@ def test_what_stands_in_for_a_doubted_answer_is_the_best_of_the_others() -> None
     assert state[constants.TRUST].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]  # all three repeat themselves
     assert used[:3].tolist() == [4.0, 4.0, 4.0]
     state[constants.TRUST], state[constants.REPEATS] = 1.0, 0.0
-    constants.doubt(answers, answers + [1.0, 1.0, 0.0, 0.0, 0.0, 0.0], state, weights, 4.0, True, 10.0, 1e4, used)
+    constants.doubt(
+        answers, answers + np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), state, weights, 4.0, True, 10.0, 1e4, used
+    )
     assert used[2] == pytest.approx(1.0, abs=0.02)
 
 
