@@ -220,6 +220,29 @@ def test_a_hostile_answer_costs_little(kind: str, make: Signal) -> None:
         assert cost.max() <= limit, (seed, cost)
 
 
+def test_what_stands_in_for_a_doubted_answer_is_the_best_of_the_others() -> None:
+    """An answer that was far better than all others leaves them weights near 0: their ratios still count."""
+    answers = np.array([1.0, 9.0, 50.0, 4.0, 4.0, 4.0])  # the third is stuck
+    weights = np.array([1e-6, 1e-9, 1.0, 1e-9, 1e-9, 1e-9])
+    state, used = np.zeros((11, 6)), np.empty(6)
+    state[constants.TRUST], state[constants.AGE], state[constants.USUAL] = 1.0, 100.0, 1e4
+    state[constants.PREVIOUS] = answers
+    constants.doubt(answers, answers, state, weights, 4.0, True, 10.0, 1e4, used)
+    assert state[constants.TRUST].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]  # all three repeat themselves
+    assert used[:3].tolist() == [4.0, 4.0, 4.0]
+    state[constants.TRUST], state[constants.REPEATS] = 1.0, 0.0
+    constants.doubt(
+        answers, answers + np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), state, weights, 4.0, True, 10.0, 1e4, used
+    )
+    assert used[2] == pytest.approx(1.0, abs=0.02)
+
+
+def test_weights_are_found_less_often_as_rows_grow_many() -> None:
+    between = [constants.rows_between_weights(learned, 2.0) for learned in (1.0, 16_000.0, 16_384.0, 1e6, 2**30)]
+    assert between == [16.0, 16.0, 32.0, 1024.0, 2.0**21]
+    assert constants.rows_between_weights(100.0, 1000.0) == 125.0
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_bound_that_was_reached_ten_times_is_never_passed(sign: float) -> None:
     rng = np.random.default_rng(5)

@@ -67,6 +67,20 @@ def test_a_far_reading_that_repeats_is_missing_while_it_lies_apart(far: float) -
     assert np.count_nonzero(verdicts) == len(places)
 
 
+def test_the_end_of_the_scale_of_sensors_of_a_kind_is_not_far() -> None:
+    """A sonar that reads its largest distance for the first time, where others of the same range often did."""
+    near, often = noise(3), noise(4)
+    near[1000:1010:3] = often[5::4] = 90.0
+    both = np.stack([near, often], axis=1)
+    assert not ReadingGuard(2).warm_up(both[:WARM]).judge(both)[1].any()
+    assert judged(near)[1].any()
+    apart = np.stack([near, often + 1000.0], axis=1)  # of another kind: its range is elsewhere
+    apart[5::4, 1] = 90.0
+    assert ReadingGuard(2).warm_up(apart[:WARM]).judge(apart)[1][1000, 0]
+    off = np.stack([near - 90.0, often - 90.0], axis=1)  # the end is 0, which broken sensors read
+    assert ReadingGuard(2).warm_up(off[:WARM]).judge(off)[1][1000, 0]
+
+
 @pytest.mark.parametrize("code", [-999.0, -9999.0, 9999.0, 65535.0, 32767.0, -32768.0, 1e20, -1e20, 6553.5, -99.9])
 @pytest.mark.parametrize("rows", [1, 10, 30, 300])
 def test_codes_are_missing_however_long(code: float, rows: int) -> None:

@@ -114,21 +114,21 @@ class Combination:
     follows from sums alone. Means forget: a step's weight grows with its number. There are three mixtures
     c_k = Σ w_i v_i:
 
-    1. w_i ∝ R_ii^−k with k = min(8, 0.3 · the horizons seen): about equally good answers are averaged;
+    1. w_i ∝ R_ii^−k with k = min(8, the horizons seen): about equally good answers are averaged;
     2. w ≥ 0, Σ w = 1 that minimise wᵀRw with a ridge towards the first, of 60 horizons' worth of evidence;
     3. Σ w = 1 that minimise it with a ridge towards the second, of 20 horizons' worth.
 
     The prediction is p = Σ share_k c_k, share_k ∝ (mean of (G − c_k)²)^−k; the shares of the second and the third count
     less while there are fewer than some 200 horizons. A mixture may be much better than every answer that it is made
     of, or much worse; but its share rests on what it predicted before it knew. Weights and shares are found every 16
-    steps that are learned from, or every h/8 if those are more.
+    steps that are learned from, or every h/8 or 1/1,024 of the steps so far if those are more.
 
     What limits the harm that an answer can do:
 
     - Every v_i, c_k and p is kept within the range of the trace and half its width beyond, or the present reading.
     - A bound that readings have reached ten times, as 0 is by meters and counts, is passed by none.
     - An answer that is suddenly far from all others, measured by how far it usually is, or that repeats itself exactly,
-      is pulled towards the others for as long. Its error is that of what it said.
+      is pulled towards the others, as their errors weigh them, for as long. Its error is that of what it said.
 
     Where a reading is missing, or does not follow the row before, nothing is learned, and earlier returns stay as they
     are. Before the first reading the answer is that of the middle learner.

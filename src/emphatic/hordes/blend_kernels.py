@@ -33,7 +33,7 @@ SHARE, SQUARE, OPEN_OWN, OWN = range(4)
 LARGEST = 1e100
 
 #: The largest power of errors in the weights, and the power for each horizon that was learned from.
-STEEPEST, STEEPER = 8.0, 0.3
+STEEPEST, STEEPER = 8.0, 1.0
 #: The horizons' worth of evidence that the convex weights, the free weights and the prior of these two count for.
 CONVEX_PRIOR, FREE_PRIOR, MIXTURE_PRIOR = 60.0, 20.0, 200.0
 #: How far beyond the range of the trace answers may lie, in its width.
@@ -216,7 +216,9 @@ def doubt(
                 elif a[TRUST, i] == 1.0:
                     a[HIGHEST_RECENT, i] = GROWTH * limit_recently
             a[TRUST, i] = trust
-        weight = (min(weights[i], WEIGHTIEST) + LIGHTEST) * trust
+        # The others stand in for what is doubted, as their errors weigh them: an answer that was much better than all
+        # others may have left them weights near 0.
+        weight = weights[i] + 1e-12 if trust == 1.0 else 0.0
         trusted += weight
         trusted_value += weight * v[i]
         doubted = doubted or trust < 1.0
@@ -362,6 +364,15 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
         mixture[SHARE, k] /= total
 
 
+@register_jitable
+def rows_between_weights(learned: float, h: float) -> float:
+    """After how many rows the weights are found again: at least 16, h/8, and 1/512 to 1/1,024 of the rows so far.
+
+    Means over all rows so far change little in so few, and finding weights costs more than a row does.
+    """
+    return max(16.0, math.floor(h / 8.0), 2.0 ** math.floor(math.log2(learned / 512.0)))
+
+
 @jit_for((_f3, _b3, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
 def combine(
     V: Floats, fresh: NDArray[np.bool_], X: Floats, follows: NDArray[np.bool_], gamma: Floats, scalars: Floats,
@@ -414,7 +425,7 @@ def combine(
                 s[OPEN_WEIGHT] = 0.0
             elif not first:  # ERROR, OWN and BEFORE are still those of the row before
                 add_errors(s, a, R, mixture, (1.0 - g) * x + g * p - s[BEFORE], g)
-                if s[LEARNED] % max(16.0, math.floor(h / 8.0)) == 0.0:
+                if s[LEARNED] % rows_between_weights(s[LEARNED], h) == 0.0:
                     weigh(s[LEARNED], R, W, mixture, h)
             for i in range(N):
                 a[ERROR, i] = p - v[i]

@@ -13,6 +13,9 @@ further. Then
 - others on the same side, three in a row, are a new level: the range follows them, doubling in each row, and includes
   the reading after 15 rows at the latest.
 
+A reading that is among the lowest or the highest of another signal, whose range overlaps with that of this one, is not
+far: sensors of a kind share the ends of their scale. 0 is left out, for it is the end of many scales.
+
 A code for missing readings such as −999, 65535 or 1e20 is taken for missing wherever it lies apart from the range,
 however long it stays. A signal that was constant so far has no range, and nothing in it is far but a code.
 """

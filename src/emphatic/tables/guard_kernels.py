@@ -126,6 +126,21 @@ def is_among(s: Floats, begin: int, count: int, v: float) -> bool:
 
 
 @register_jitable
+def is_bound_elsewhere(state: Floats, c: int, v: float) -> bool:
+    """Whether v is among the lowest or the highest readings of another signal of the kind of c.
+
+    Sensors of a kind share the ends of their scale: the range of a sonar is the range of all. Of a kind are signals
+    whose ranges overlap. 0 shows nothing: it is the end of many scales, and what a broken sensor reads.
+    """
+    low, high = state[c, LOW], state[c, HIGH]
+    for k in range(state.shape[0]):
+        s = state[k]
+        if k != c and v != 0.0 and max(low, s[LOW]) < min(high, s[HIGH]) and is_among(s, BOTTOM, 2 * EXTREMES, v):
+            return True
+    return False
+
+
+@register_jitable
 def widen(s: Floats, v: float) -> None:
     """Let the range reach v, and remember v among the extremes where it is one that is not known yet."""
     changed = s[SEEN] < SETTLED  # (the ends then depend on the number of readings)
@@ -178,8 +193,9 @@ def remember(s: Floats, v: float) -> None:
 
 
 @register_jitable
-def judge(s: Floats, v: float) -> tuple[int, float]:
-    """What becomes of a reading, and the number to learn from."""
+def judge(state: Floats, c: int, v: float) -> tuple[int, float]:
+    """What becomes of a reading of signal c, and the number to learn from."""
+    s = state[c]
     # (a code that lay apart once is one for good, wherever readings go that are not beyond it)
     is_outside = s[SEEN] > 0.0 and not s[LOW] <= v <= s[HIGH]
     if is_outside and is_code(v) and (lies_apart(s, v) or is_among(s, MEMORY, REMEMBERED, v)):
@@ -187,7 +203,8 @@ def judge(s: Floats, v: float) -> tuple[int, float]:
         return MISSING, np.nan
     # (the ends may have been moved beyond what they kept out in the row before)
     repeats = s[RUN] != 0.0 and v == s[LATEST] and not s[LOW] <= v <= s[HIGH]
-    if s[SEEN] == 0.0 or (s[FLOOR] <= v <= s[ROOF] and not repeats):
+    is_near = s[FLOOR] <= v <= s[ROOF] and not repeats
+    if s[SEEN] == 0.0 or is_near or is_bound_elsewhere(state, c, v):
         s[RUN] = 0.0
         let_through(s, v)
         return READ, v
@@ -275,7 +292,7 @@ def guard(values: Floats, state: Floats, guarded: Floats, verdicts: NDArray[np.u
                 continue
             if not abs(v) <= ENDLESS or s[EXEMPT] > 0.0:
                 continue
-            verdict, y = judge(s, v)
+            verdict, y = judge(state, c, v)
             if verdict != READ:
                 guarded[t, c], verdicts[t, c] = y, verdict
                 s[PULLED if verdict == PULLED_IN else LOST] += 1.0
