@@ -95,8 +95,8 @@ def nexting(
     if table == "-":
         if flags["topics"] is not None:
             _refuse("--topics needs a robot log: a pipe has no topics.")
-        if flags["sort"] or flags["pivot"] is not None:
-            _refuse("--sort and --pivot need a file: on a pipe, rows come in the order of time.")
+        if flags["sort"]:
+            _refuse("--sort needs a file: on a pipe, rows come in the order of time.")
         if resume or overwrite or no_offline or print_config:
             _refuse(
                 "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "

@@ -290,6 +290,9 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
         pivot=settings.pivot,
         words=settings.words(),
         topics=settings.topics,
+        resample=settings.resample,
+        aggregate=settings.aggregate,
+        max_age=settings.max_age,
     ).keep_first_rows(FIRST)
     try:
         rows = table.count_rows(lambda rows: progress("reading", rows, 0))
@@ -821,7 +824,8 @@ def learn_log(
             raise KeyboardInterrupt(request.signal)
         log.check_rows(rows)
         horde = learners.finish()
-        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **derived.state()})
+        grid = None if log.table.grid is None else log.table.grid.state()
+        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **derived.state(), "grid": grid})
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
     seconds = time.perf_counter() - began

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from emphatic.features import Part
     from emphatic.questions.gvf import GVF
     from emphatic.tables import Table
+    from emphatic.tables.pipe import ReadingOptions
 
 __all__ = ["Settings", "default_features", "default_horizons"]
 
@@ -72,6 +73,18 @@ def _pivot_columns(value: Any, function: str) -> Any:
     return pivot_columns(value, function) if isinstance(value, str | list) else value
 
 
+def _is_duration(value: Any, *words: str) -> bool:
+    """Whether a value is a duration, a number above 0, or one of these words."""
+    from emphatic.common.durations import seconds
+
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0.0 < value < math.inf
+    try:
+        return value in words or seconds(value) > 0.0
+    except ValueError:
+        return False
+
+
 def _topic_names(value: Any, function: str) -> Any:
     from emphatic.tables.table import topic_names
 
@@ -100,6 +113,9 @@ class Settings:
         sort: Whether the rows are sorted by time.
         pivot: The sensor and value columns of a table in long format; False to read it as it is.
         topics: The topics of a robot log to read.
+        resample: The regular step of time that rows are put on: "auto", a duration, or "none".
+        aggregate: How several values of a sensor in a step become one.
+        max_age: How long a value of a sensor is held where rows are put on a step.
         rates: The step sizes, as factors of 1 / mean φ·φ.
         rule: The rule that learns.
         stepsize: The step-size method.
@@ -151,12 +167,12 @@ class Settings:
         commands=_FILE,
     )
     pivot: tuple[str, ...] | bool | None = setting(
-        help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is.",
+        help="Sensor and value columns of a table in long format: sensor,value; '' for none; default: detected.",
         must="a list of two columns, or false",
         is_valid=lambda value: value is False or isinstance(value, tuple),
         from_text=lambda text: text or False,
         from_keyword=_pivot_columns,
-        commands=_FILE,
+        commands=_EVERYWHERE,
     )
     topics: tuple[str, ...] | None = setting(
         help="Topics of a robot log (MCAP, ROS 2 bag) to read, comma-separated; default: all.",
@@ -164,6 +180,25 @@ class Settings:
         is_valid=is_list,
         from_keyword=_topic_names,
         commands=_FILE,
+    )
+    resample: str | float | None = setting(
+        help="Put rows on a regular step of time: auto (where sensors report at different moments), a duration "
+        "(5min), or none; default: auto.",
+        must="auto, none or a duration such as 5min",
+        is_valid=lambda value: _is_duration(value, "auto", "none"),
+        commands=_EVERYWHERE,
+    )
+    aggregate: str | None = setting(
+        help="Several values of a sensor in one step: mean, last, min or max; default: the mean, of states the last.",
+        must="mean, last, min or max",
+        is_valid=lambda value: value in ("mean", "last", "min", "max"),
+        commands=_EVERYWHERE,
+    )
+    max_age: str | float | None = setting(
+        help="On a regular step, how long a sensor's last value is held (1h); default: by how often it reports.",
+        must="a duration such as 1h",
+        is_valid=_is_duration,
+        commands=_EVERYWHERE,
     )
     rates: tuple[float, ...] = setting(
         default_factory=_default_rates,
@@ -353,6 +388,15 @@ class Settings:
     def least_squares(self) -> bool:
         """Whether ridges stand beside the learners; with a single rate, its learner's prediction is the answer."""
         return len(self.rates) > 1
+
+    def reading_options(self) -> ReadingOptions:
+        """What the settings say about the readings of a live stream."""
+        from emphatic.tables.pipe import ReadingOptions
+        from emphatic.tables.table import arrange
+
+        pivot: Any = self.pivot
+        arrangement = arrange(pivot, self.resample, self.aggregate, self.max_age, "nexting")
+        return ReadingOptions(self.time, self.words(), arrangement)
 
     def words(self) -> set[str]:
         """The columns whose words features or questions name: ON and OFF stay words there."""

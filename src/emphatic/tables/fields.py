@@ -39,12 +39,21 @@ MISSING = ("", "NA", "N/A", "#N/A", "na", "n/a", "NaN", "nan", "NAN", "NULL", "n
 UNITS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 #: Pairs of words that are 1 and 0 in a column that holds no others.
-_SWITCHES = ({"on": 1.0, "off": 0.0}, {"yes": 1.0, "no": 0.0}, {"open": 1.0, "closed": 0.0})
+_SWITCHES = (
+    {"on": 1.0, "off": 0.0},
+    {"yes": 1.0, "no": 0.0},
+    {"open": 1.0, "closed": 0.0},
+    {"home": 1.0, "away": 0.0},
+    {"home": 1.0, "not_home": 0.0},
+)
 _SWITCH_WORDS = {word: (value, True) for pair in _SWITCHES for word, value in pair.items()}
 #: What may group the digits before the decimal sign: 1.100,5 and 1,100.5, 1 100,5 and 1'100.5.
 _GROUPING = (".", ",", "'", "\u2019", " ", "\u00a0", "\u202f")
 
-_WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys(MISSING, (math.nan, True))
+#: What a sensor that has no value says, among numbers and switches.
+_ABSENT = ("unavailable", "unknown")
+
+_WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys((*MISSING, *_ABSENT), (math.nan, True))
 _MISSING_WORDS = frozenset(MISSING)
 _MISSING_ARRAY = pa.array(MISSING)
 
@@ -90,6 +99,16 @@ def as_name(name: str) -> str:
 def is_missing(text: str | None) -> bool:
     """Whether a field is there to say that there is no value."""
     return text is None or text.strip() in _MISSING_WORDS
+
+
+def is_absent(text: str | None) -> bool:
+    """Whether a sensor says that it has no value, in a field of a number or a switch."""
+    return is_missing(text) or (text is not None and text.strip().lower() in _ABSENT)
+
+
+def missing_texts(array: pa.Array) -> pa.Array:
+    """Where an array of text says that there is no value."""
+    return pc.or_(pc.is_null(array), pc.fill_null(pc.is_in(pc.utf8_trim_whitespace(array), _MISSING_ARRAY), True))
 
 
 # ---------------------------------------------------------------------- numbers
@@ -212,7 +231,7 @@ def find_style(columns: list[pa.Array], delimiter: str | None) -> NumberStyle:
 
 def is_switch(array: pa.Array) -> bool:
     """Whether an array of text holds one pair of words, such as ON and OFF, and no others."""
-    words = {word.strip().lower() for word in array.unique().slice(0, 100).to_pylist() if not is_missing(word)}
+    words = {word.strip().lower() for word in array.unique().slice(0, 100).to_pylist() if not is_absent(word)}
     return bool(words) and any(words <= pair.keys() for pair in _SWITCHES)
 
 
@@ -438,6 +457,13 @@ class TimeColumn:
         seconds = (parse_time(text, form, self.style) for text, form in zip(texts, self.formats, strict=True))
         time = sum(seconds) / self.a_second
         return time if math.isfinite(time) else math.nan
+
+    def write(self, time: float) -> float | str:
+        """A time as text, or as a number in the unit of the column: the inverse of ``parse``, in ISO for dates."""
+        if not self.dated or self.formats == (None,):
+            return time * self.a_second
+        when = datetime.fromtimestamp(time, UTC)
+        return (when if self.zone else when.replace(tzinfo=None)).isoformat()
 
 
 class TimeChoice(NamedTuple):
