@@ -159,6 +159,8 @@ def run(
     resample: str | float | None = None,
     aggregate: str | None = None,
     max_age: str | float | None = None,
+    missing: str | float | Sequence[str | float] | None = None,
+    keep_sentinels: bool | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
@@ -192,6 +194,8 @@ def run(
             default, "auto", that is done where sensors report at different moments.
         aggregate: How several values of a sensor in one step become one: "mean", "last", "min" or "max".
         max_age: How long the last value of a sensor is held on a regular step, such as "1h"; older ones are missing.
+        missing: Values that stand for a missing one, such as -999.
+        keep_sentinels: Whether to learn from far readings, and from -999 and its kin, as they are.
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
@@ -232,6 +236,8 @@ def run(
         resample=resample,
         aggregate=aggregate,
         max_age=max_age,
+        missing=missing,
+        keep_sentinels=keep_sentinels,
         stepsize=_config(stepsize),
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
@@ -471,7 +477,8 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
 
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
     the times that go back; whether the rows were ``sorted``; ``guarded`` counts
-    the far readings of each signal that were pulled in or taken for missing; ``unscored`` are signals and horizons
+    the far readings of each signal that were pulled in or taken for missing, ``sentinels`` names those that were taken
+    for missing again and again; ``unscored`` are signals and horizons
     without a score, and why.
     """
     learned = scored.learned
@@ -485,6 +492,7 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
         "backwards": 0 if clock is None else clock.backwards,
         "sorted": bool(log.settings.sort),
         "guarded": learned.guarded_counts(),
+        "sentinels": learned.guard.sentinels(table.names),
         "unscored": _unscored(scored),
     }
     facts["columns_left_out"] += [{"name": name, "why": why} for name, why in learned.unused_columns().items()]
@@ -532,6 +540,12 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Percent signs left out (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
     if facts["guarded"]:
         lines.append(f"Far readings: {_list(guarded_texts(facts['guarded']))}.")
+    if facts.get("sentinels"):
+        named = [
+            f"{' and '.join(f'{value} ({count:,})' for value, count in values.items())} of {name}"
+            for name, values in facts["sentinels"].items()
+        ]
+        lines.append(f"Read as missing: {_list(named)}. --keep-sentinels reads them as numbers.")
     if facts["columns_left_out"]:
         unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(unused)}.")

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emphatic.common.durations import MONTH
 from emphatic.common.names import check_names, refusal, suggestion
 from emphatic.common.settings import (
     as_step_count,
@@ -48,6 +49,8 @@ _ROUND = [
     *(3600.0 * h for h in (1, 2, 3, 6, 12, 24, 48)),
     *(86400.0 * d for d in (3, 7, 14, 30, 60, 90, 180, 365, 730)),
 ]
+#: The same in months, for rows of a month or longer.
+_ROUND_MONTHS = (1, 2, 3, 6, 12, 24, 36, 60, 120, 240, 600, 1200)
 #: The largest γ: beyond it, 1 − γ has few digits left.
 _MOST = 1.0 - 1e-12
 #: A column of text with more different words than this is not used for features: it holds names, not states.
@@ -116,6 +119,8 @@ class Settings:
         resample: The regular step of time that rows are put on: "auto", a duration, or "none".
         aggregate: How several values of a sensor in a step become one.
         max_age: How long a value of a sensor is held where rows are put on a step.
+        missing: Values that stand for a missing one.
+        keep_sentinels: Whether readings that are far from all others are learned from as they are.
         rates: The step sizes, as factors of 1 / mean φ·φ.
         rule: The rule that learns.
         stepsize: The step-size method.
@@ -136,7 +141,7 @@ class Settings:
         commands=_EVERYWHERE,
     )
     horizons: tuple[float | str, ...] | None = setting(
-        help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d).",
+        help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d,1mo,1y).",
         must="a list",
         is_valid=is_list,
         needs_items=True,
@@ -199,6 +204,22 @@ class Settings:
         must="a duration such as 1h",
         is_valid=_is_duration,
         commands=_EVERYWHERE,
+    )
+    missing: tuple[str | float, ...] | None = setting(
+        help="Values that stand for a missing one, comma-separated: -999,9999,err.",
+        must="a list of numbers and words",
+        is_valid=is_list,
+        from_text=split_list,
+        from_keyword=_one_or_several,
+        commands=_EVERYWHERE,
+    )
+    keep_sentinels: bool | None = setting(
+        help="Learn from -999, 65535 and other far readings as they are.",
+        must="true or false",
+        is_valid=lambda value: isinstance(value, bool),
+        flag_type=bool,
+        from_text=lambda is_given: is_given or None,
+        commands=_FILE_AND_PIPE,
     )
     rates: tuple[float, ...] = setting(
         default_factory=_default_rates,
@@ -396,7 +417,7 @@ class Settings:
 
         pivot: Any = self.pivot
         arrangement = arrange(pivot, self.resample, self.aggregate, self.max_age, "nexting")
-        return ReadingOptions(self.time, self.words(), arrangement)
+        return ReadingOptions(self.time, self.words(), arrangement, tuple(map(str, self.missing or ())))
 
     def words(self) -> set[str]:
         """The columns whose words features or questions name: ON and OFF stay words there."""
@@ -512,6 +533,8 @@ def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
 
     >>> default_horizons(5456, None)
     (2, 6, 18, 54)
+    >>> default_horizons(4800, 365.2425 * 86400.0 / 12.0)
+    ('2mo', '6mo', '2y', '5y')
     >>> default_horizons(129600, 60.0)
     ('2min', '15min', '3h', '24h')
     >>> default_horizons(100000, 0.01)
@@ -519,6 +542,12 @@ def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
     """
     longest = max(8.0, rows / 100)
     spread = [2.0 * (longest / 2.0) ** (i / 3) for i in range(4)]
+    if step is not None and step >= 0.99 * MONTH:
+        months = step / MONTH
+        counts = sorted({min(_ROUND_MONTHS, key=lambda m: abs(math.log(m / (h * months)))) for h in spread})
+        if len(counts) == len(spread) and counts[0] >= 1.5 * months:
+            return tuple(f"{count // 12}y" if count % 12 == 0 else f"{count}mo" for count in counts)
+        return tuple(sorted({int(h) for h in spread}))
     rounded = () if step is None else {min(_ROUND, key=lambda s: abs(math.log(s / (h * step)))) for h in spread}
     if step is None or len(rounded) < len(spread) or min(rounded) < 1.5 * step:
         return tuple(sorted({int(h) for h in spread}))

@@ -759,7 +759,13 @@ def chosen_long(
 
 
 def pivot(
-    name: str, source: Source, long: LongFormat, when: TimeColumn, arrangement: Arrangement, is_complete: bool = True
+    name: str,
+    source: Source,
+    long: LongFormat,
+    when: TimeColumn,
+    style: NumberStyle,
+    arrangement: Arrangement,
+    is_complete: bool = True,
 ) -> Pivoted:
     """A table in long format as a column for each sensor, sorted by time, in memory.
 
@@ -768,6 +774,7 @@ def pivot(
         source: Its rows.
         long: The columns of sensors and values.
         when: The time.
+        style: How its numbers are written.
         arrangement: What the user says about rows.
         is_complete: Whether the last step ends with the table.
     """
@@ -803,10 +810,10 @@ def pivot(
         for word, i in sensors.items():
             column = long.column([text or "" for text in word], value)
             cells = array.slice(ends[i], ends[i + 1] - ends[i])
-            kind = fields.find_kind(cells, source.style)
+            kind = fields.find_kind(cells, style)
             if kind in ("number", "percent", "switch"):
-                style = replace(source.style, switch=kind == "switch", percent=kind == "percent")
-                numbers[column], unreadable = fields.as_floats(cells, style)
+                written = replace(style, switch=kind == "switch", percent=kind == "percent")
+                numbers[column], unreadable = fields.as_floats(cells, written)
                 if unreadable:
                     dropped.add(f"not a number, among those of {column!r}", 0, unreadable)
                 switches += [column] if kind == "switch" else []

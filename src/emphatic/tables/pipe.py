@@ -229,11 +229,13 @@ class Readings:
 
 
 class ReadingOptions(NamedTuple):
-    """What a user says about readings: the time column, the columns that stay words, and the arrangement of rows."""
+    """What a user says about readings: the time column, the columns that stay words, the arrangement of rows, and what
+    stands for a missing value."""
 
     time: str | bool | None = None
     words: Collection[str] = ()
     arrangement: Arrangement = Arrangement(resample="none")
+    missing: tuple[str, ...] = ()
 
 
 ANY_READINGS = ReadingOptions()
@@ -362,6 +364,7 @@ class Notation:
             "switches": list(self.switches),
             "percents": list(self.percents),
             "header": list(self.header),
+            **({"missing": list(self.style.missing)} if self.style.missing else {}),
             "time": time,
             **({} if self.long is None else {"long": self.long.config()}),
         }
@@ -371,7 +374,9 @@ class Notation:
         """The notation of which this is the ``config``; entries that it lacks have their defaults."""
         try:
             delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
-            style = NumberStyle(bool(config["decimal_comma"]), thousands)
+            style = NumberStyle(
+                bool(config["decimal_comma"]), thousands, missing=tuple(map(str, config.get("missing", ())))
+            )
             names = ("switches", "header", "percents")
             switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
             if time is not None:

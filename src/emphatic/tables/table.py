@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -269,6 +269,7 @@ class Table:
         ordered: Whether rows that are not in the order of time are rejected, and what may be long format.
         words: The columns that are text even if they hold switches or percentages.
         is_complete: Whether nothing comes after the last row; of a live stream there are more to come.
+        missing: What stands for a missing value besides the usual.
 
     - ``names``: the signals, all columns of numbers (True is 1) but the time, in their order;
     - ``categories``: the columns of text;
@@ -293,6 +294,7 @@ class Table:
         ordered: bool = True,
         words: Collection[str] = (),
         is_complete: bool = True,
+        missing: tuple[str, ...] = (),
     ) -> None:
         from emphatic.tables import frames, grid
 
@@ -300,7 +302,7 @@ class Table:
         self._source = source
         self._find_line = file.not_utf8 if file else lambda: None
         arrangement = arrangement or grid.Arrangement()
-        view = _View.of(name, source, time, words)
+        view = _View.of(name, source, time, words, missing)
         self._header = tuple(view.look.column_names)
         self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
         #: The columns of sensors and values, if the table was in long format; how its rows were put on a grid.
@@ -309,7 +311,7 @@ class Table:
         self.pivoted, view = self._find_long(source, view, time, arrangement, ordered)
         if self.pivoted is not None:
             assert view.when is not None
-            pivoted = grid.pivot(name, source, self.pivoted, view.when, arrangement, is_complete)
+            pivoted = grid.pivot(name, source, self.pivoted, view.when, view.style, arrangement, is_complete)
             used = {*self.pivoted.keys, *self.pivoted.values, *view.when.names}
             unused = dict.fromkeys((column for column in view.kinds if column not in used), "beside the long format")
             self.ignored |= unused | dict(pivoted.ignored)
@@ -359,7 +361,7 @@ class Table:
         from emphatic.tables import grid
 
         if arrangement.pivot:
-            long, when = grid.chosen_long(self.name, view, time, source.style, arrangement.pivot)
+            long, when = grid.chosen_long(self.name, view, time, view.style, arrangement.pivot)
             return long, view._replace(when=when)
         if arrangement.pivot == () or time is False or getattr(source, "joined", False):
             return None, view
@@ -381,8 +383,7 @@ class Table:
 
         delimiter = getattr(source, "delimiter", None)
         header = () if delimiter is None else self._header
-        style = source.style
-        return Notation(delimiter, style, view.when, tuple(switches), header, tuple(percents), self.pivoted)
+        return Notation(delimiter, view.style, view.when, tuple(switches), header, tuple(percents), self.pivoted)
 
     def _put_on_grid(
         self, source: Source, view: _View, signals: dict[str, str], arrangement: Arrangement, is_complete: bool
@@ -595,9 +596,17 @@ class _View(NamedTuple):
     when: TimeColumn | None
     no_time: str
     disorder: TableError | None
+    style: NumberStyle
 
     @classmethod
-    def of(cls, name: str, source: Source, time: str | bool | None, words: Collection[str]) -> _View:
+    def of(
+        cls,
+        name: str,
+        source: Source,
+        time: str | bool | None,
+        words: Collection[str],
+        missing: tuple[str, ...] = (),
+    ) -> _View:
         """The view of a source; TableError if it has no columns or no rows."""
         from emphatic.tables.fields import as_plain, find_kind, find_time
 
@@ -610,9 +619,10 @@ class _View(NamedTuple):
             raise TableError(f"{name}: the table has no columns.")
         if look.num_rows == 0:
             raise TableError(f"{name}: the table has columns but no rows.")
-        kinds = {column: find_kind(array, source.style) for column, array in arrays.items()}
+        style = replace(source.style, missing=missing) if missing else source.style
+        kinds = {column: find_kind(array, style) for column, array in arrays.items()}
         kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent")}
-        return cls(look, arrays, kinds, *find_time(name, look, kinds, time, source.style))
+        return cls(look, arrays, kinds, *find_time(name, look, kinds, time, source.style), style)
 
     def signals(self) -> dict[str, str]:
         """All columns but the time, with their kinds."""
@@ -739,6 +749,7 @@ def open_table(
     resample: str | float | None = None,
     aggregate: str | None = None,
     max_age: str | float | None = None,
+    missing: str | float | Sequence[str | float] = (),
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
@@ -766,6 +777,7 @@ def open_table(
             mean, and the last of words and switches.
         max_age: How long the last value of a sensor is held where rows are put on a step, a duration or a number; older
             ones are missing. By default it is found for each sensor from how often it reports.
+        missing: Values that stand for a missing one, besides empty fields, NA, null and such: numbers or words.
 
     A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
     missing, and counted.
@@ -794,6 +806,7 @@ def open_table(
         resample=resample,
         aggregate=aggregate,
         max_age=max_age,
+        missing=missing,
     )
 
 
@@ -811,6 +824,7 @@ def open_source(
     resample: str | float | None = None,
     aggregate: str | None = None,
     max_age: str | float | None = None,
+    missing: str | float | Sequence[str | float] = (),
 ) -> Table:
     """``open_table``; errors name what the user called."""
     function = caller.function
@@ -820,6 +834,8 @@ def open_source(
         raise refusal("sort", function, "be True or False", repr(sort))
     if delimiter is not None and not _is_delimiter(delimiter):
         raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
+    codes = (missing,) if isinstance(missing, str | int | float) else tuple(missing)
+    absent = tuple(str(code) for code in codes)
     arrangement, chosen = arrange(pivot, resample, aggregate, max_age, function), topic_names(topics, function)
     if not isinstance(source, str | os.PathLike):
         from emphatic.tables.frames import Frame
@@ -836,7 +852,7 @@ def open_source(
     name = os.fspath(source)
     with reading(name):
         opened, file = open_file(name, delimiter, chosen)
-    return table_of(name, opened, time, file, sort, arrangement, words=words)
+    return table_of(name, opened, time, file, sort, arrangement, words=words, missing=absent)
 
 
 def table_of(
@@ -849,6 +865,7 @@ def table_of(
     ordered: bool = True,
     words: Collection[str] = (),
     is_complete: bool = True,
+    missing: tuple[str, ...] = (),
 ) -> Table:
     """The table that a source holds.
 
@@ -862,9 +879,10 @@ def table_of(
         ordered: Whether rows that are not in the order of time are rejected.
         words: The columns that are text even if they hold switches or percentages.
         is_complete: Whether nothing comes after the last row.
+        missing: What stands for a missing value besides the usual.
     """
     with reading(name, file.not_utf8 if file else lambda: None):
-        return Table(name, source, file, time, sort, arrangement, ordered, words, is_complete)
+        return Table(name, source, file, time, sort, arrangement, ordered, words, is_complete, missing)
 
 
 def arrange(
