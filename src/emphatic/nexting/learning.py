@@ -296,6 +296,8 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
         aggregate=settings.aggregate,
         max_age=settings.max_age,
         missing=settings.missing or (),
+        skip_lines=settings.skip_lines,
+        header=settings.header,
     ).keep_first_rows(FIRST)
     try:
         rows = table.count_rows(lambda rows: progress("reading", rows, 0))

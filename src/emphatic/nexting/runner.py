@@ -161,6 +161,8 @@ def run(
     max_age: str | float | None = None,
     missing: str | float | Sequence[str | float] | None = None,
     keep_sentinels: bool | None = None,
+    skip_lines: int | None = None,
+    header: int | str | Sequence[str] | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
@@ -196,6 +198,8 @@ def run(
         max_age: How long the last value of a sensor is held on a regular step, such as "1h"; older ones are missing.
         missing: Values that stand for a missing one, such as -999.
         keep_sentinels: Whether to learn from far readings, and from -999 and its kin, as they are.
+        skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
+        header: The line of the header of CSV after those, 0 for none; or the names of the columns.
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
@@ -238,6 +242,8 @@ def run(
         max_age=max_age,
         missing=missing,
         keep_sentinels=keep_sentinels,
+        skip_lines=skip_lines,
+        header=tuple(header) if isinstance(header, list) else header,
         stepsize=_config(stepsize),
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,

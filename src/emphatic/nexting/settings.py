@@ -113,6 +113,8 @@ class Settings:
         horizons: The averaging horizons, in steps or as durations.
         time: The column of time stamps; False for none.
         delimiter: The column separator of CSV.
+        skip_lines: The lines of CSV above the header that are no part of the table.
+        header: The line of the header of CSV after those, 0 for none; or the names of the columns.
         sort: Whether the rows are sorted by time.
         pivot: The sensor and value columns of a table in long format; False to read it as it is.
         topics: The topics of a robot log to read.
@@ -162,6 +164,20 @@ class Settings:
         is_valid=lambda value: isinstance(value, str),
         from_text=lambda text: "\t" if text == "\\t" else text,
         commands=_FILE_AND_PIPE,
+    )
+    skip_lines: int | None = setting(
+        help="Lines of CSV above the header that are no part of the table; default: detected.",
+        must="a number of lines",
+        is_valid=lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        flag_type=int,
+        commands=_FILE,
+    )
+    header: int | str | tuple[str, ...] | None = setting(
+        help="Line of the header of CSV (1 is the first after --skip-lines, 0 for none), or the names of the columns, "
+        "comma-separated; default: detected.",
+        must="the number of a line, or names of columns",
+        is_valid=lambda value: isinstance(value, int | str | tuple) and not isinstance(value, bool),
+        commands=_FILE,
     )
     sort: bool | None = setting(
         help="Sort the rows by time, in memory.",

@@ -750,6 +750,8 @@ def open_table(
     aggregate: str | None = None,
     max_age: str | float | None = None,
     missing: str | float | Sequence[str | float] = (),
+    skip_lines: int | None = None,
+    header: int | str | Sequence[str] | None = None,
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
@@ -778,6 +780,9 @@ def open_table(
         max_age: How long the last value of a sensor is held where rows are put on a step, a duration or a number; older
             ones are missing. By default it is found for each sensor from how often it reports.
         missing: Values that stand for a missing one, besides empty fields, NA, null and such: numbers or words.
+        skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
+        header: The line of the header of CSV, counted from 1 after those, 0 for none; or the names of the columns,
+            where no line has them.
 
     A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
     missing, and counted.
@@ -807,6 +812,8 @@ def open_table(
         aggregate=aggregate,
         max_age=max_age,
         missing=missing,
+        skip_lines=skip_lines,
+        header=header,
     )
 
 
@@ -825,6 +832,8 @@ def open_source(
     aggregate: str | None = None,
     max_age: str | float | None = None,
     missing: str | float | Sequence[str | float] = (),
+    skip_lines: int | None = None,
+    header: int | str | Sequence[str] | None = None,
 ) -> Table:
     """``open_table``; errors name what the user called."""
     function = caller.function
@@ -834,6 +843,7 @@ def open_source(
         raise refusal("sort", function, "be True or False", repr(sort))
     if delimiter is not None and not _is_delimiter(delimiter):
         raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
+    above, line = header_options(skip_lines, header, function)
     codes = (missing,) if isinstance(missing, str | int | float) else tuple(missing)
     absent = tuple(str(code) for code in codes)
     arrangement, chosen = arrange(pivot, resample, aggregate, max_age, function), topic_names(topics, function)
@@ -851,7 +861,7 @@ def open_source(
 
     name = os.fspath(source)
     with reading(name):
-        opened, file = open_file(name, delimiter, chosen)
+        opened, file = open_file(name, delimiter, chosen, above, line)
     return table_of(name, opened, time, file, sort, arrangement, words=words, missing=absent)
 
 
@@ -914,6 +924,21 @@ def _as_seconds(name: str, duration: object, function: str, others: str = "") ->
         pass
     wanted = f"be {others} or a duration such as 5min" if others else "be a duration such as 1h"
     raise refusal(name, function, wanted, repr(duration)) from None
+
+
+def header_options(
+    skip_lines: int | None, header: int | str | Sequence[str] | None, function: str
+) -> tuple[int, int | tuple[str, ...] | None]:
+    """The lines to skip, and the line of the header or the names of the columns, checked."""
+    is_count = isinstance(skip_lines, int) and not isinstance(skip_lines, bool) and skip_lines >= 0
+    if skip_lines is not None and not is_count:
+        raise refusal("skip_lines", function, "be a whole number of 0 or more", repr(skip_lines))
+    if isinstance(header, str):
+        text = header.strip()
+        header = int(text) if text.isdigit() else 0 if text in ("", "none") else _split_names(text)
+    if isinstance(header, bool) or (isinstance(header, int) and header < 0):
+        raise refusal("header", function, "be the number of a line, 0 for none, or the names of columns", repr(header))
+    return skip_lines or 0, header if header is None or isinstance(header, int) else tuple(header)
 
 
 def _is_delimiter(text: object) -> bool:
