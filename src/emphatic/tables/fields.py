@@ -521,9 +521,9 @@ def calendar_seconds(columns: Sequence[pa.Array]) -> FloatArray:
     """
     year, month, day = (_whole_numbers(columns, i) for i in range(3))
     known = (year >= 1.0) & (year < 1e4) & (month >= 1.0) & (month <= 12.0) & (day >= 1.0) & (day <= 31.0)
-    year, month, day = (np.where(known, numbers, 1.0).astype(np.int64) for numbers in (year, month, day))
-    months = (year - 1970) * 12 + month - 1
-    days = months.astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
+    years, months, of_month = (np.where(known, numbers, 1.0).astype(np.int64) for numbers in (year, month, day))
+    begins = ((years - 1970) * 12 + months - 1).astype("datetime64[M]").astype("datetime64[D]")
+    days = begins + (of_month - 1)
     return np.where(known, days.astype("datetime64[s]").astype(np.float64), np.nan)
 
 

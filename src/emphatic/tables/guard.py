@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Self, cast
@@ -104,9 +105,9 @@ class ReadingGuard:
         """Count the readings that were taken for missing, of each signal those that came first."""
         for c in np.flatnonzero(taken.any(axis=0)).tolist():
             counts = self._taken[c] = dict(self._taken[c])  # (a copy of this guard has the former one)
-            for value, count in zip(*np.unique(values[taken[:, c], c], return_counts=True), strict=True):
+            for value, count in Counter(values[taken[:, c], c].tolist()).items():
                 if value in counts or len(counts) < _SENTINELS:
-                    counts[float(value)] = counts.get(float(value), 0) + int(count)
+                    counts[value] = counts.get(value, 0) + count
 
     def sentinels(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
         """For each signal the readings that were taken for missing more than once, as text, and how often.

@@ -853,7 +853,13 @@ def open_source(
         if chosen is not None:
             raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
         return table_of(
-            "the table", Frame(source, names, caller), time, sort=sort, arrangement=arrangement, words=words
+            "the table",
+            Frame(source, names, caller),
+            time,
+            sort=sort,
+            arrangement=arrangement,
+            words=words,
+            missing=absent,
         )
     if names is not None:
         raise refusal("names", function, "be left out for a file", repr(list(names)))

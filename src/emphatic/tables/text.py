@@ -96,7 +96,7 @@ class Delimited:
         #: Lines above the header that are no part of the table, besides comments.
         self._titles = skip_lines + above + titles
         header = read_header(text[0], self.delimiter)
-        hashed = read_hashed_header(comment.decode(), header, self.delimiter)
+        hashed = read_hashed_header(comment.decode(), text[0], self.delimiter) if header_line is None else None
         if isinstance(header_line, tuple):
             header = Header(header_line, (), False)
         elif header_line is not None:
@@ -106,10 +106,10 @@ class Delimited:
                 fields_of_line = [field.strip() for field in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
                 header = Header(tuple(fields_of_line), (), True)
         self._header = lines[0].strip(b"\r\n") if header.present else None
-        if header.present:
-            self._pass(lines[0])
-        elif hashed is not None and header_line is None:
+        if hashed is not None:
             header, self._header = hashed, comment.strip(b"\r\n")
+        elif header.present:
+            self._pass(lines[0])
         self._block = max(_BLOCK, 4 * len(lines[0]))  # a line may be long where there are very many columns
         self.names, self.unnamed = header.names, header.unnamed
         self.style = fields.PLAIN
@@ -315,10 +315,10 @@ def find_delimiter(lines: Sequence[str]) -> str:
         return (counts.count(width) / len(counts), width) if width > 1 else (0.0, 1)
 
     best = max(DELIMITERS, key=score)
-    if score(best)[0] >= 0.5:
+    if best != " " and score(best)[0] >= 0.5:
         return best
 
-    # The first lines may be a title: the delimiter is then the one that most lines agree on.
+    # The first lines may be a title, which has blanks: the delimiter is then the one that most lines agree on.
     def agreement(delimiter: str) -> tuple[float, int]:
         try:
             counts = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter) if row)
@@ -327,8 +327,12 @@ def find_delimiter(lines: Sequence[str]) -> str:
         width, count = max(counts.items(), key=lambda pair: (pair[1], pair[0]), default=(1, 0))
         return (count / counts.total(), width) if width > 1 and 2 * count > counts.total() else (0.0, 1)
 
-    other = max(DELIMITERS, key=agreement)
-    return other if agreement(other)[0] > 0.5 else best
+    # Blanks come last: dates have them too.
+    other = max((sign for sign in DELIMITERS if sign != " "), key=agreement)
+    if agreement(other)[0] <= 0.5:
+        other = " "
+    is_better = score(best)[0] < 0.5 or (score(other)[0] == 0.0 and agreement(other)[1] > score(best)[1])
+    return other if agreement(other)[0] > 0.5 and is_better else best
 
 
 def find_titles(lines: Sequence[str], delimiter: str) -> int:
@@ -357,12 +361,16 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
     return 0
 
 
-def read_hashed_header(comment: str, first: Header, delimiter: str) -> Header | None:
-    """The columns that a comment right above the rows names, if the first row is none that does."""
-    if first.present or not comment:
+def read_hashed_header(comment: str, first_row: str, delimiter: str) -> Header | None:
+    """The columns that a comment right above the rows names: as many words as the first row has fields, one of which
+    is a number."""
+    header = read_header(comment.lstrip("# \t"), delimiter) if comment else None
+    row = split_fields(first_row.strip("\r\n"), delimiter)[0]
+    if header is None or len(header.names) != len(row) or not header.present:
         return None
-    header = read_header(comment.lstrip("# \t"), delimiter)
-    return header if header.present and len(header.names) == len(first.names) else None
+    words = [fields.is_missing(name) or not fields.parse_number(name)[1] for name in header.names]
+    values = [not fields.is_missing(text) and fields.parse_number(text)[1] for text in row]
+    return header if all(words) and any(values) else None
 
 
 def _describe_delimiter(delimiter: str) -> str:

@@ -243,11 +243,11 @@ def _message_series(file: File, messages: Iterable[tuple[float, str, Mapping[str
         is_dated: Whether times are seconds since 1970.
     """
     records: list[tuple[float, str, str]] = []
-    for time, message, further in messages:
+    for moment, message, further in messages:
         kind, numbers = numbers_of(message)
         for place, number in enumerate(numbers, start=1):
-            records.append((time, kind if len(numbers) == 1 else f"{kind} ({place})", number))
-        records += [(time, name, value) for name, value in further.items()]
+            records.append((moment, kind if len(numbers) == 1 else f"{kind} ({place})", number))
+        records += [(moment, name, value) for name, value in further.items()]
     counts = Counter(name for _, name, _ in records)
     frequent = {name for name, count in counts.most_common(_KINDS) if count >= _MESSAGES}
     records = [record for record in records if record[1] in frequent]
