@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import emphatic
 from emphatic.tables import Table, TableError, open_table
 from emphatic.tables.grid import Grid
 
@@ -240,3 +241,61 @@ def test_several_columns_may_name_a_sensor(tmp_path: Path) -> None:
     table = open_table(write(tmp_path, lines))
     assert sorted(table.names) == ["speed fan", "speed pump", "temp fan", "temp pump"]
     assert table.facts()["resampled"] is None
+
+
+# ---------------------------------------------------------------------- pipes
+
+FEW: dict[str, Any] = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_readings_of_a_pipe_become_the_same_rows(is_long: bool, tmp_path: Path) -> None:
+    """In long format or a sensor at a time: also of a model that was saved in between, and of a file's."""
+    from emphatic.hordes.horde import Horde
+    from emphatic.nexting.predictor import Prediction, Predictor
+    from emphatic.nexting.settings import Settings
+
+    readings: list[dict[str, Any]] = []
+    for t, sensor, text in reports(150):
+        if sensor == "person" and not is_long:
+            continue
+        value = {"on": 1, "off": 0}.get(text, text)
+        reading = {"entity_id": sensor, "state": text} if is_long else {sensor: value}
+        if is_long or text not in ("", "unknown", "unavailable"):
+            readings.append({"time": t.isoformat(), **reading})
+    settings = Settings.combine(FEW, horizons=["2min", "10min"])
+    whole_stream = Predictor(settings, warm_up=200)
+    outcomes = whole_stream.take(enumerate(readings, start=1))
+    predictions = [outcome for outcome in outcomes[200:] if isinstance(outcome, Prediction)]
+    assert len(predictions) > 50
+    first = Predictor(settings, warm_up=200)
+    before = first.take(enumerate(readings[:301], start=1))
+    assert first.horde is not None
+    first.horde.save(tmp_path / "model.safetensors", **first.state())
+    second, _ = Predictor.load(tmp_path / "model.safetensors")
+    after = second.take(enumerate(readings[301:], start=302))
+    for a, b in zip(outcomes, [*before, *after], strict=True):
+        if isinstance(a, Prediction):
+            assert isinstance(b, Prediction)
+            assert a.line == b.line
+        else:
+            assert b is None
+    # The rows are those of a file with the same step, as far as they are complete.
+    path = write(tmp_path, [json.dumps(reading) for reading in readings], "log.jsonl")
+    step = predictions[1].seconds - predictions[0].seconds
+    times, values = whole(open_table(path, resample=step))
+    names = open_table(path, resample=step).names
+    known = dict(zip(times.tolist(), values, strict=True))
+    order = [names.index(name) for name in second._require().parser.names]
+    same = [np.array_equal(known[p.seconds][order], p.readings, equal_nan=True) for p in predictions]
+    assert np.mean(same) > 0.9  # (a value may be held for another time there)
+    # A model that was learned from the file goes on live.
+    emphatic.nexting.run(path, horizons=["2min"], config=FEW, offline=False, out=tmp_path / "out")
+    live, state = Predictor.load(tmp_path / "out" / "model.safetensors")
+    assert isinstance(live.horde, Horde)
+    assert state["grid"] is not None
+    late = [
+        {**reading, "time": (START + timedelta(days=9, seconds=20 * i)).isoformat()}
+        for i, reading in enumerate(readings)
+    ]
+    assert sum(isinstance(outcome, Prediction) for outcome in live.take(enumerate(late, start=1))) > 20

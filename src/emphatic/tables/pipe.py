@@ -265,8 +265,16 @@ def collect(
     if delimiter is not None:
         frame.style = fields.find_style(columns, delimiter)
     frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, nested, tuple(unnamed), rare
-    time, words, arrangement = options
-    return table_of("the readings", frame, time, arrangement=arrangement, ordered=False, words=words, is_complete=False)
+    return table_of(
+        "the readings",
+        frame,
+        options.time,
+        arrangement=options.arrangement,
+        ordered=False,
+        words=options.words,
+        is_complete=False,
+        missing=options.missing,
+    )
 
 
 def collect_readings(
