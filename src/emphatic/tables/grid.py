@@ -37,6 +37,8 @@ Array = NDArray[np.float64]
 AGGREGATES = ("mean", "last", "min", "max")
 #: Rows that the kernel writes at a time.
 _ROWS = 4096
+#: Records that are taken at a time.
+_CHUNK = 1 << 16
 #: Columns that are filled in less than this share of the rows are read from rows of their own.
 _SPARSE = 0.5
 #: A column that is filled in this share of the rows sets their step.
@@ -853,9 +855,9 @@ def pivot(
     )
 
     def read(grid: Grid) -> Iterator[Records]:
-        for begin in range(0, len(at), 1 << 16):
-            yield (records[0][begin : begin + (1 << 16)], records[1][begin : begin + (1 << 16)],
-                   records[2][begin : begin + (1 << 16)])  # fmt: skip
+        for begin in range(0, len(at), _CHUNK):
+            moments, columns, cells = (array[begin : begin + _CHUNK] for array in records)
+            yield moments, columns, cells
 
     gridded = GriddedSource(grid, read, when, lambda: dropped, is_complete)
     return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)

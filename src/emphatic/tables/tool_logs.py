@@ -41,7 +41,7 @@ def _first_lines(file: File, count: int = 30) -> list[str]:
     return [line for line in lines[:-1] or lines if line.strip()][:count]
 
 
-def _number(text: str) -> float | None:
+def _parse_float(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
@@ -155,7 +155,7 @@ def _open_vmstat(file: File, options: OpenOptions) -> Source:
         fields = line.split()
         if fields[:2] == ["r", "b"]:
             names = names or fields
-        elif names and fields and _number(fields[0]) is not None and len(fields) >= len(names):
+        elif names and fields and _parse_float(fields[0]) is not None and len(fields) >= len(names):
             rows.append(fields)
     width = len(names)
     if not rows:
@@ -167,7 +167,7 @@ def _open_vmstat(file: File, options: OpenOptions) -> Source:
             pa.timestamp("us")
         )
         names = names[:-1]
-    columns |= {name: pa.array([_number(row[i]) for row in rows], pa.float64()) for i, name in enumerate(names)}
+    columns |= {name: pa.array([_parse_float(row[i]) for row in rows], pa.float64()) for i, name in enumerate(names)}
     return Frame(pa.table(columns))
 
 
@@ -194,7 +194,7 @@ def _open_sar(file: File, options: OpenOptions) -> Source:
         if stamped is None:
             continue
         fields = stamped["fields"].split()
-        numbers = [_number(field.replace(",", ".")) for field in fields]
+        numbers = [_parse_float(field.replace(",", ".")) for field in fields]
         if all(number is None for number in numbers):
             names = fields if "RESTART" not in fields else names
             continue
