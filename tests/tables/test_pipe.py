@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from emphatic.tables import Block, Table, TableError, open_table
 from emphatic.tables.fields import TimeColumn
-from emphatic.tables.pipe import Malformed, Notation, Reading, Readings, RowParser, collect
+from emphatic.tables.pipe import Malformed, Notation, Reading, ReadingOptions, Readings, RowParser, collect
 
 START = datetime(2007, 2, 1, 17, 24, tzinfo=UTC)
 
@@ -342,7 +342,7 @@ def test_blocks_of_readings_are_those_of_the_table(size: int) -> None:
             strict=True,
         )
     ]
-    table = collect(rows, time="time")
+    table = collect(rows, options=ReadingOptions("time"))
     expected = next(table.blocks())
     clock = table.clock()
     parser = RowParser(table.names, table.categories, table.notation)

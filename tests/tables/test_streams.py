@@ -444,7 +444,7 @@ BAD: dict[str, tuple[bytes | str, dict[str, Any], str]] = {
     "latin-1, later": (b"a,b\n" + b"1,x\n" * 1_100_000 + b"2,\xe9\n", {}, "line 1100002 is not UTF-8"),
     "UTF-16": ("a,b\n1,2\n".encode("utf16"), {}, "UTF-16: convert it"),
     "names twice": ("a,b,a\n1,2,3\n", {}, "line 1 names more than one column 'a'"),
-    "zip": (b"PK\x03\x04 and more", {}, "a zip archive or a spreadsheet"),
+    "zip": (b"PK\x03\x04 and more", {}, "a zip archive"),
     "gzip cut short": (gzip.compress(b"a,b\n" + b"1,2\n" * 9999)[:-20], {}, "damaged or cut short"),
     "parquet cut short": (b"PAR1" + bytes(100), {}, "damaged or cut short"),
     "arrow cut short": (b"ARROW1\0\0" + bytes(100), {}, "damaged or cut short"),

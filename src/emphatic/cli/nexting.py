@@ -27,8 +27,8 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV, Parquet, Arrow, JSON lines or MCAP file, a ROS 2 bag's folder, or - for a pipe; default: a "
-            "household's electric power."
+            help="A CSV, Parquet, Arrow, JSON lines, Excel or MCAP file, a ROS 2 bag's folder, an export of a tool, or - for "
+            "a pipe; default: a household's electric power."
         ),
     ] = None,
     out: Annotated[
@@ -95,8 +95,8 @@ def nexting(
     if table == "-":
         if flags["topics"] is not None:
             _refuse("--topics needs a robot log: a pipe has no topics.")
-        if flags["sort"] or flags["pivot"] is not None:
-            _refuse("--sort and --pivot need a file: on a pipe, rows come in the order of time.")
+        if flags["sort"]:
+            _refuse("--sort needs a file: on a pipe, rows come in the order of time.")
         if resume or overwrite or no_offline or print_config:
             _refuse(
                 "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "

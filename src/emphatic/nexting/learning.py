@@ -132,11 +132,13 @@ def make_horde(settings: Settings, step: float | None) -> Horde:
 def make_guard(settings: Settings, names: Sequence[str]) -> ReadingGuard:
     """The guard of a stream of these signals, before it is warmed up.
 
-    Columns that policies read are left as they are: an action or a probability is no measurement.
+    Columns that policies read are left as they are: an action or a probability is no measurement. So are all with the
+    setting ``keep_sentinels``.
     """
     policies = [question.policy for question in settings.gvfs() if question.policy is not None]
     read = {column for policy in policies for column in (policy.column, policy.behaviour)}
-    return ReadingGuard(len(names), [c for c, name in enumerate(names) if name in read])
+    exempt = [c for c, name in enumerate(names) if name in read or settings.keep_sentinels]
+    return ReadingGuard(len(names), exempt)
 
 
 def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
@@ -290,6 +292,12 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
         pivot=settings.pivot,
         words=settings.words(),
         topics=settings.topics,
+        resample=settings.resample,
+        aggregate=settings.aggregate,
+        max_age=settings.max_age,
+        missing=settings.missing or (),
+        skip_lines=settings.skip_lines,
+        header=settings.header,
     ).keep_first_rows(FIRST)
     try:
         rows = table.count_rows(lambda rows: progress("reading", rows, 0))
@@ -821,7 +829,8 @@ def learn_log(
             raise KeyboardInterrupt(request.signal)
         log.check_rows(rows)
         horde = learners.finish()
-        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **derived.state()})
+        grid = None if log.table.grid is None else log.table.grid.state()
+        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **derived.state(), "grid": grid})
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
     seconds = time.perf_counter() - began

@@ -36,6 +36,7 @@ from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock, ReadingGuard
 from emphatic.tables.fields import TimeColumn
+from emphatic.tables.grid import Grid, arrangement_lines
 from emphatic.tables.pipe import (
     BLOCK,
     JSON,
@@ -271,8 +272,8 @@ class PersistenceWarmUp:
     """
 
     def __init__(self, settings: Settings, horizons: Sequence[float | str]) -> None:
-        self._predict, self._horizons, self._time = settings.predict, settings.horizons or horizons, settings.time
-        self._words = settings.words()
+        self._predict, self._horizons = settings.predict, settings.horizons or horizons
+        self._options = settings.reading_options()
         self._parser: RowParser | None = None
         self._form: tuple[Any, ...] = ()  # what the parser was made for
         self._held = 0  # readings whose values are in _present
@@ -289,7 +290,7 @@ class PersistenceWarmUp:
             counts = Counter(name for _, reading in waiting for name in reading)
             rows = [{name: value for name, value in row.items() if counts[name] > 1} for _, row in waiting]
             try:
-                table = collect(rows, *form, self._time, self._words)
+                table = collect(rows, *form, self._options)
             except ValueError:  # the message comes when the warm-up is complete
                 return None
             columns = (table.names, table.categories, table.notation)
@@ -297,6 +298,8 @@ class PersistenceWarmUp:
                 self._parser, self._form, self._held = RowParser(*columns), columns, 0
             clock = table.clock()
             self.rows = self._settings.warm_up_rows(None if clock is None else clock.step)
+            if table.grid_plan is not None:  # so many rows need more readings
+                self.rows = math.ceil(self.rows * max(1.0, len(rows) / max(1, table.count_rows())))
             for row in map(self._parser.parse, rows[self._held : -1]):
                 self._hold(row.values)
         row = self._parser.parse(waiting[-1][1])
@@ -375,13 +378,23 @@ class _Model(NamedTuple):
     parser: RowParser
     derived: Derived
     format: LineFormat
+    grid: Grid | None = None
 
     @classmethod
-    def of(cls, horde: Horde, settings: Settings, notation: Notation) -> _Model:
+    def of(cls, horde: Horde, settings: Settings, notation: Notation, grid: Grid | None = None) -> _Model:
         dated = notation.time is not None and notation.time.dated
         derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated)
         parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals))
+        return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals), grid)
+
+    def rows(self, reading: Reading, row: ParsedRow) -> list[ParsedRow]:
+        """The rows to learn from that a reading completes: itself, or those of the grid of time."""
+        if self.grid is None:
+            return [row]
+        time = self.parser.notation.time
+        assert time is not None
+        completed = self.grid.feed(row, self.parser.reported(reading))
+        return [regular._replace(time_text=time.write(regular.time)) for regular in completed]
 
 
 class Predictor:
@@ -507,11 +520,14 @@ class Predictor:
                 if self._model is None:
                     outcome = self._collect(number, reading)
                 else:
-                    block.append(_Waiting(len(outcomes), number, self._parse(self._model.parser, number, reading)))
+                    row = self._parse(self._model.parser, number, reading)
+                    place = len(outcomes)
+                    block += [_Waiting(place, number, regular) for regular in self._model.rows(reading, row)]
+                    self.readings += self._model.grid is not None
             except Malformed as error:
                 outcome = self._reject(number, error)
             outcomes.append(outcome)
-            if len(block) == BLOCK:
+            if len(block) >= BLOCK:
                 self._learn(block, outcomes)
                 block = []
         if block:
@@ -560,7 +576,7 @@ class Predictor:
 
     def _learn(self, waiting: list[_Waiting], outcomes: list[Outcome]) -> None:
         """Learn from readings and fill in their predictions. One that the horde refuses changes nothing."""
-        horde, parser, derived, form = self._require()
+        horde, parser, derived, form, grid = self._require()
         clock = None if self.clock is None else self.clock.copy()
         guard = None if self.guard is None else self.guard.copy()
         block = Block.from_rows([reading.row for reading in waiting], parser.names, parser.categories, clock, self.step)
@@ -578,7 +594,7 @@ class Predictor:
         if clock is not None:
             self._follow(waiting, clock)
         self.guard = guard
-        self.readings += len(waiting)
+        self.readings += len(waiting) if grid is None else 0
         kinds = derived(predictions, block.values, block.gap, block.time, block.guarded)
         for i, reading in enumerate(waiting):
             row = reading.row
@@ -661,25 +677,30 @@ class Predictor:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
         waiting, self._waiting = self._waiting, []
         try:
-            table, stray = collect_readings(waiting, self._form, self.settings.time, self.settings.words())
+            table, stray = collect_readings(waiting, self._form, self.settings.reading_options())
             for number in sorted(stray):
                 self.malformed += 1
                 logger.warning(
                     "%s %d: a stray record, with none of the columns of the others; skipped.", self._unit, number
                 )
             waiting = [(number, reading) for number, reading in waiting if number not in stray]
-            settings = replace(self.settings, horizons=self.settings.horizons or _HORIZONS).filled(table, len(waiting))
+            settings = replace(self.settings, horizons=self.settings.horizons or _HORIZONS)
+            rows = table.count_rows()
+            if rows < 3:
+                raise ValueError(f"they give {rows} rows, one a step of time, and 3 are needed")
+            settings = settings.filled(table, rows)
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
         guard = make_guard(settings, table.names)
-        horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, len(waiting), guard)
+        horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, rows, guard)
         model = _Model.of(horde, settings, table.notation)
         self.settings, self.clock, self.guard, self._model = settings, clock, guard, model
         for block in table.blocks(horde.block_rows, clock=clock):
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
             derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded)
+        model = self._model = model._replace(grid=table.grid)
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
@@ -687,8 +708,16 @@ class Predictor:
             self._report(number, model.parser.parse(reading).problems)
         for column, reason in table.ignored.items():
             logger.info("column %r is not used: %s.", column, reason)
+        for line in arrangement_lines(table.facts()):
+            logger.info("%s", line)
         logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
         row = model.parser.parse(waiting[-1][1])
+        if model.grid is not None:
+            time, labels = table.notation.time, {name: column[-1] for name, column in block.labels.items()}
+            assert time is not None
+            assert block.time is not None
+            end = float(block.time[-1])
+            row = ParsedRow(block.values[-1].tolist(), labels, end, time.write(end), {}, True)
         if not self.every(self.step - 1, row.time):
             return None
         kinds = {kind: values[-1] for kind, values in derived.items()}
@@ -736,6 +765,7 @@ class Predictor:
             "guard": None if self.guard is None else self.guard.state(),
             "live": {"step": self.step, "when": when},
             "notation": notation.config(),
+            "grid": None if model.grid is None else model.grid.state(),
             "table": {},
             **model.derived.state(),
         }
@@ -786,7 +816,8 @@ class Predictor:
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor.clock = None if state.get("clock") is None else Clock.restore(state["clock"])
         predictor.guard = None if state.get("guard") is None else ReadingGuard.restore(state["guard"])
-        predictor._model = _Model.of(horde, predictor.settings, notation)
+        grid = None if state.get("grid") is None else Grid.restore(state["grid"])
+        predictor._model = _Model.of(horde, predictor.settings, notation, grid)
         predictor.derived.restore(state)
         return predictor
 

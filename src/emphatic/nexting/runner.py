@@ -51,6 +51,7 @@ from emphatic.questions.durations import format_duration
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Hold, Table
+from emphatic.tables.grid import arrangement_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,6 +156,13 @@ def run(
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
+    resample: str | float | None = None,
+    aggregate: str | None = None,
+    max_age: str | float | None = None,
+    missing: str | float | Sequence[str | float] | None = None,
+    keep_sentinels: bool | None = None,
+    skip_lines: int | None = None,
+    header: int | str | Sequence[str] | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
@@ -181,9 +189,17 @@ def run(
         time: The time column, False for none; by default it is detected.
         delimiter: The column separator of CSV; by default it is detected.
         sort: Whether to sort the rows by time.
-        pivot: "sensor,value": the columns of a table in long format; each sensor then becomes a column. False reads the
-            rows as they are.
+        pivot: "sensor,value": the columns of a table in long format; each sensor then becomes a column. By default that
+            is done where it is unambiguous; False reads the rows as they are.
         topics: The topics of a robot log to read; default: all.
+        resample: The regular step of time that rows are put on, such as "5min"; "none" for the rows as they are. By
+            default, "auto", that is done where sensors report at different moments.
+        aggregate: How several values of a sensor in one step become one: "mean", "last", "min" or "max".
+        max_age: How long the last value of a sensor is held on a regular step, such as "1h"; older ones are missing.
+        missing: Values that stand for a missing one, such as -999.
+        keep_sentinels: Whether to learn from far readings, and from -999 and its kin, as they are.
+        skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
+        header: The line of the header of CSV after those, 0 for none; or the names of the columns.
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
@@ -221,6 +237,13 @@ def run(
         sort=sort,
         pivot=pivot,
         topics=topics,
+        resample=resample,
+        aggregate=aggregate,
+        max_age=max_age,
+        missing=missing,
+        keep_sentinels=keep_sentinels,
+        skip_lines=skip_lines,
+        header=tuple(header) if isinstance(header, list) else header,
         stepsize=_config(stepsize),
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
@@ -459,8 +482,9 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
     """How the table of a scored log was read.
 
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
-    the times that go back; whether the rows were ``sorted``, and the columns that were ``pivoted``; ``guarded`` counts
-    the far readings of each signal that were pulled in or taken for missing; ``unscored`` are signals and horizons
+    the times that go back; whether the rows were ``sorted``; ``guarded`` counts
+    the far readings of each signal that were pulled in or taken for missing, ``sentinels`` names those that were taken
+    for missing again and again; ``unscored`` are signals and horizons
     without a score, and why.
     """
     learned = scored.learned
@@ -473,8 +497,8 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
         "gaps": learned.counts.gaps,
         "backwards": 0 if clock is None else clock.backwards,
         "sorted": bool(log.settings.sort),
-        "pivoted": list(log.settings.pivot) if isinstance(log.settings.pivot, tuple) else [],
         "guarded": learned.guarded_counts(),
+        "sentinels": learned.guard.sentinels(table.names),
         "unscored": _unscored(scored),
     }
     facts["columns_left_out"] += [{"name": name, "why": why} for name, why in learned.unused_columns().items()]
@@ -508,9 +532,7 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         back = f", {facts['backwards']:,} of them where time goes back" if facts["backwards"] else ""
         columns = " and ".join(map(repr, time["columns"]))
         lines = [f"Time: {columns} ({time['format']}{zone}); {step}; {_many(facts['gaps'], 'gap')}{back}."]
-    if facts["pivoted"]:
-        sensor, *values = map(repr, facts["pivoted"])
-        lines.append(f"Pivoted: a column of {' and '.join(values)} for each {sensor}.")
+    lines += arrangement_lines(facts)
     if facts["sorted"]:
         lines.append("Rows sorted by time.")
     if facts["rows_dropped"]:
@@ -524,6 +546,12 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Percent signs left out (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
     if facts["guarded"]:
         lines.append(f"Far readings: {_list(guarded_texts(facts['guarded']))}.")
+    if facts.get("sentinels"):
+        named = [
+            f"{' and '.join(f'{value} ({count:,})' for value, count in values.items())} of {name}"
+            for name, values in facts["sentinels"].items()
+        ]
+        lines.append(f"Read as missing: {_list(named)}. --keep-sentinels reads them as numbers.")
     if facts["columns_left_out"]:
         unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(unused)}.")

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emphatic.common.durations import MONTH
 from emphatic.common.names import check_names, refusal, suggestion
 from emphatic.common.settings import (
     as_step_count,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from emphatic.features import Part
     from emphatic.questions.gvf import GVF
     from emphatic.tables import Table
+    from emphatic.tables.pipe import ReadingOptions
 
 __all__ = ["Settings", "default_features", "default_horizons"]
 
@@ -47,6 +49,8 @@ _ROUND = [
     *(3600.0 * h for h in (1, 2, 3, 6, 12, 24, 48)),
     *(86400.0 * d for d in (3, 7, 14, 30, 60, 90, 180, 365, 730)),
 ]
+#: The same in months, for rows of a month or longer.
+_ROUND_MONTHS = (1, 2, 3, 6, 12, 24, 36, 60, 120, 240, 600, 1200)
 #: The largest γ: beyond it, 1 − γ has few digits left.
 _MOST = 1.0 - 1e-12
 #: A column of text with more different words than this is not used for features: it holds names, not states.
@@ -70,6 +74,18 @@ def _pivot_columns(value: Any, function: str) -> Any:
     from emphatic.tables.table import pivot_columns
 
     return pivot_columns(value, function) if isinstance(value, str | list) else value
+
+
+def _is_duration(value: Any, *words: str) -> bool:
+    """Whether a value is a duration, a number above 0, or one of these words."""
+    from emphatic.common.durations import seconds
+
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0.0 < value < math.inf
+    try:
+        return value in words or seconds(value) > 0.0
+    except ValueError:
+        return False
 
 
 def _topic_names(value: Any, function: str) -> Any:
@@ -97,9 +113,16 @@ class Settings:
         horizons: The averaging horizons, in steps or as durations.
         time: The column of time stamps; False for none.
         delimiter: The column separator of CSV.
+        skip_lines: The lines of CSV above the header that are no part of the table.
+        header: The line of the header of CSV after those, 0 for none; or the names of the columns.
         sort: Whether the rows are sorted by time.
         pivot: The sensor and value columns of a table in long format; False to read it as it is.
         topics: The topics of a robot log to read.
+        resample: The regular step of time that rows are put on: "auto", a duration, or "none".
+        aggregate: How several values of a sensor in a step become one.
+        max_age: How long a value of a sensor is held where rows are put on a step.
+        missing: Values that stand for a missing one.
+        keep_sentinels: Whether readings that are far from all others are learned from as they are.
         rates: The step sizes, as factors of 1 / mean φ·φ.
         rule: The rule that learns.
         stepsize: The step-size method.
@@ -120,7 +143,7 @@ class Settings:
         commands=_EVERYWHERE,
     )
     horizons: tuple[float | str, ...] | None = setting(
-        help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d).",
+        help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d,1mo,1y).",
         must="a list",
         is_valid=is_list,
         needs_items=True,
@@ -142,6 +165,20 @@ class Settings:
         from_text=lambda text: "\t" if text == "\\t" else text,
         commands=_FILE_AND_PIPE,
     )
+    skip_lines: int | None = setting(
+        help="Lines of CSV above the header that are no part of the table; default: detected.",
+        must="a number of lines",
+        is_valid=lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        flag_type=int,
+        commands=_FILE,
+    )
+    header: int | str | tuple[str, ...] | None = setting(
+        help="Line of the header of CSV (1 is the first after --skip-lines, 0 for none), or the names of the columns, "
+        "comma-separated; default: detected.",
+        must="the number of a line, or names of columns",
+        is_valid=lambda value: isinstance(value, int | str | tuple) and not isinstance(value, bool),
+        commands=_FILE,
+    )
     sort: bool | None = setting(
         help="Sort the rows by time, in memory.",
         must="true or false",
@@ -151,12 +188,12 @@ class Settings:
         commands=_FILE,
     )
     pivot: tuple[str, ...] | bool | None = setting(
-        help="Sensor and value columns of a table in long format: sensor,value; '' to read it as is.",
+        help="Sensor and value columns of a table in long format: sensor,value; '' for none; default: detected.",
         must="a list of two columns, or false",
         is_valid=lambda value: value is False or isinstance(value, tuple),
         from_text=lambda text: text or False,
         from_keyword=_pivot_columns,
-        commands=_FILE,
+        commands=_EVERYWHERE,
     )
     topics: tuple[str, ...] | None = setting(
         help="Topics of a robot log (MCAP, ROS 2 bag) to read, comma-separated; default: all.",
@@ -164,6 +201,41 @@ class Settings:
         is_valid=is_list,
         from_keyword=_topic_names,
         commands=_FILE,
+    )
+    resample: str | float | None = setting(
+        help="Put rows on a regular step of time: auto (where sensors report at different moments), a duration "
+        "(5min), or none; default: auto.",
+        must="auto, none or a duration such as 5min",
+        is_valid=lambda value: _is_duration(value, "auto", "none"),
+        commands=_EVERYWHERE,
+    )
+    aggregate: str | None = setting(
+        help="Several values of a sensor in one step: mean, last, min or max; default: the mean, of states the last.",
+        must="mean, last, min or max",
+        is_valid=lambda value: value in ("mean", "last", "min", "max"),
+        commands=_EVERYWHERE,
+    )
+    max_age: str | float | None = setting(
+        help="On a regular step, how long a sensor's last value is held (1h); default: by how often it reports.",
+        must="a duration such as 1h",
+        is_valid=_is_duration,
+        commands=_EVERYWHERE,
+    )
+    missing: tuple[str | float, ...] | None = setting(
+        help="Values that stand for a missing one, comma-separated: -999,9999,err.",
+        must="a list of numbers and words",
+        is_valid=is_list,
+        from_text=split_list,
+        from_keyword=_one_or_several,
+        commands=_EVERYWHERE,
+    )
+    keep_sentinels: bool | None = setting(
+        help="Learn from -999, 65535 and other far readings as they are.",
+        must="true or false",
+        is_valid=lambda value: isinstance(value, bool),
+        flag_type=bool,
+        from_text=lambda is_given: is_given or None,
+        commands=_FILE_AND_PIPE,
     )
     rates: tuple[float, ...] = setting(
         default_factory=_default_rates,
@@ -354,6 +426,15 @@ class Settings:
         """Whether ridges stand beside the learners; with a single rate, its learner's prediction is the answer."""
         return len(self.rates) > 1
 
+    def reading_options(self) -> ReadingOptions:
+        """What the settings say about the readings of a live stream."""
+        from emphatic.tables.pipe import ReadingOptions
+        from emphatic.tables.table import arrange
+
+        pivot: Any = self.pivot
+        arrangement = arrange(pivot, self.resample, self.aggregate, self.max_age, "nexting")
+        return ReadingOptions(self.time, self.words(), arrangement, tuple(map(str, self.missing or ())))
+
     def words(self) -> set[str]:
         """The columns whose words features or questions name: ON and OFF stay words there."""
         from emphatic.questions.gvf import GVF
@@ -468,6 +549,8 @@ def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
 
     >>> default_horizons(5456, None)
     (2, 6, 18, 54)
+    >>> default_horizons(4800, 365.2425 * 86400.0 / 12.0)
+    ('2mo', '6mo', '2y', '5y')
     >>> default_horizons(129600, 60.0)
     ('2min', '15min', '3h', '24h')
     >>> default_horizons(100000, 0.01)
@@ -475,6 +558,12 @@ def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
     """
     longest = max(8.0, rows / 100)
     spread = [2.0 * (longest / 2.0) ** (i / 3) for i in range(4)]
+    if step is not None and step >= 0.99 * MONTH:
+        months = step / MONTH
+        counts = sorted({min(_ROUND_MONTHS, key=lambda m: abs(math.log(m / (h * months)))) for h in spread})
+        if len(counts) == len(spread) and counts[0] >= 1.5 * months:
+            return tuple(f"{count // 12}y" if count % 12 == 0 else f"{count}mo" for count in counts)
+        return tuple(sorted({int(h) for h in spread}))
     rounded = () if step is None else {min(_ROUND, key=lambda s: abs(math.log(s / (h * step)))) for h in spread}
     if step is None or len(rounded) < len(spread) or min(rounded) < 1.5 * step:
         return tuple(sorted({int(h) for h in spread}))

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.durations import MONTH
+
 __all__ = ["Clock", "Hold"]
 
 #: Gaps that the report lists.
 _LONGEST = 10
+#: Months of the calendar, and several together, differ from so many mean months by less than this.
+_CALENDAR = 3.5 * 86400.0
 _COUNTS = ("rows", "gaps", "backwards", "repeats", "irregular", "missing")
 
 
@@ -30,7 +34,8 @@ class Clock:
     - or time goes backwards;
     - or a row between the two was dropped.
 
-    A time that repeats is counted, and no gap. Where most times repeat, time stamps are coarser than rows, and ``step``
+    Where rows are months, quarters or years of the calendar, which differ in length, ``step`` is the mean one. A time
+    that repeats is counted, and no gap. Where most times repeat, time stamps are coarser than rows, and ``step``
     is the mean step; so it is in an irregular log that was ``joined`` from several, whose rows may come in bursts. Rows
     without a time follow on; the step over them is shared among the rows it took. The first row of all has nothing to
     follow, and is no gap.
@@ -62,6 +67,9 @@ class Clock:
         # Where a row is missing, the step of a regular log is twice as long. Random arrivals have exponential steps, of
         # which 0.05³, about one in ten thousand, are longer than three times the 0.95 quantile.
         self.limit = 1.5 * usual if self.regular else max(5.0 * usual, 3.0 * q)
+        months = round(usual / MONTH) if usual >= 0.9 * MONTH else 0
+        if months and self.regular and np.ptp(forward) > 0.0 and np.all(np.abs(forward - months * MONTH) < _CALENDAR):
+            self.step = months * MONTH
         if repeats > len(forward) or (joined and len(forward) and not self.regular):
             within = forward[forward <= self.limit]
             self.step = float(within.sum() / (len(within) + repeats))

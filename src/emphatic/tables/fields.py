@@ -39,30 +39,48 @@ MISSING = ("", "NA", "N/A", "#N/A", "na", "n/a", "NaN", "nan", "NAN", "NULL", "n
 UNITS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 #: Pairs of words that are 1 and 0 in a column that holds no others.
-_SWITCHES = ({"on": 1.0, "off": 0.0}, {"yes": 1.0, "no": 0.0}, {"open": 1.0, "closed": 0.0})
+_SWITCHES = (
+    {"on": 1.0, "off": 0.0},
+    {"yes": 1.0, "no": 0.0},
+    {"open": 1.0, "closed": 0.0},
+    {"home": 1.0, "away": 0.0},
+    {"home": 1.0, "not_home": 0.0},
+)
 _SWITCH_WORDS = {word: (value, True) for pair in _SWITCHES for word, value in pair.items()}
 #: What may group the digits before the decimal sign: 1.100,5 and 1,100.5, 1 100,5 and 1'100.5.
 _GROUPING = (".", ",", "'", "\u2019", " ", "\u00a0", "\u202f")
 
-_WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys(MISSING, (math.nan, True))
+#: What a sensor that has no value says, among numbers and switches.
+_ABSENT = ("unavailable", "unknown")
+
+_WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys((*MISSING, *_ABSENT), (math.nan, True))
 _MISSING_WORDS = frozenset(MISSING)
 _MISSING_ARRAY = pa.array(MISSING)
 
 #: Whole seconds within years whose nanoseconds a float64 holds exactly: there every way to compute them agrees.
 _PLAIN_ISO = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2})?Z?")
 _BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
+#: Universal time by its name at the end of a stamp.
+_NAMED_ZONE = r"\s*\b(UTC|GMT)$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class NumberStyle:
     """How numbers are written: with a decimal comma, with this sign between thousands, as a switch (on and off), and
-    with a percent sign after them, which is not part of them (50% is 50)."""
+    with a percent sign after them, which is not part of them (50% is 50); and what stands for a missing value."""
 
     comma: bool = False
     thousands: str | None = None
     switch: bool = False
     percent: bool = False
+    missing: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def missing_numbers(self) -> FloatArray:
+        """The numbers among what stands for a missing value."""
+        numbers = [parse_number(text)[0] for text in self.missing]
+        return np.array([number for number in numbers if not math.isnan(number)])
 
 
 PLAIN = NumberStyle()
@@ -92,6 +110,16 @@ def is_missing(text: str | None) -> bool:
     return text is None or text.strip() in _MISSING_WORDS
 
 
+def is_absent(text: str | None) -> bool:
+    """Whether a sensor says that it has no value, in a field of a number or a switch."""
+    return is_missing(text) or (text is not None and text.strip().lower() in _ABSENT)
+
+
+def missing_texts(array: pa.Array) -> pa.Array:
+    """Where an array of text says that there is no value."""
+    return pc.or_(pc.is_null(array), pc.fill_null(pc.is_in(pc.utf8_trim_whitespace(array), _MISSING_ARRAY), True))
+
+
 # ---------------------------------------------------------------------- numbers
 
 
@@ -114,6 +142,10 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         text = text.removesuffix("%").rstrip()
     if text in _WORDS:
         return _WORDS[text]
+    if style.missing:
+        value, readable = parse_number(text, replace(style, missing=()))
+        is_code = text in style.missing or value in style.missing_numbers
+        return (math.nan, True) if is_code else (value, readable)
     if style.thousands and re.fullmatch(_grouped(style), text):
         text = text.replace(style.thousands, "")
     if style.comma:
@@ -212,7 +244,7 @@ def find_style(columns: list[pa.Array], delimiter: str | None) -> NumberStyle:
 
 def is_switch(array: pa.Array) -> bool:
     """Whether an array of text holds one pair of words, such as ON and OFF, and no others."""
-    words = {word.strip().lower() for word in array.unique().slice(0, 100).to_pylist() if not is_missing(word)}
+    words = {word.strip().lower() for word in array.unique().slice(0, 100).to_pylist() if not is_absent(word)}
     return bool(words) and any(words <= pair.keys() for pair in _SWITCHES)
 
 
@@ -268,7 +300,11 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
         digits = pc.extract_regex(array, r":\d\d[.,](?P<f>\d+)").field("f")
         fraction = np.nan_to_num(parse_numbers(pc.binary_join_element_wise("0", digits, "."))[0])
         array = pc.replace_substring_regex(array, r"(:\d\d)[.,]\d+", r"\1")
-    seconds = timestamps(pc.strptime(array, format=form, unit="s", error_is_null=True))
+    stamps = pc.strptime(array, format=form, unit="s", error_is_null=True)
+    if stamps.null_count > array.null_count:
+        array = pc.replace_substring_regex(array, _NAMED_ZONE, "")
+        stamps = pc.strptime(array, format=form, unit="s", error_is_null=True)
+    seconds = timestamps(stamps)
     # No year below 1653: 07 is 2007.
     recent: FloatArray = np.where(np.abs(seconds) < 1e10, seconds, np.nan) + fraction
     return recent
@@ -285,12 +321,20 @@ def _iso(array: pa.Array) -> FloatArray:
     # Nanoseconds reach from 1678 to 2261, and not every version of pyarrow says so; 9999 stands for "no date" anyway.
     in_range = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
     array = pc.if_else(in_range, array, pa.scalar(None, pa.string()))
-    for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
-        try:
-            return timestamps(array.cast(of))
-        except pa.ArrowInvalid:
-            continue
+    for text in (array, None):
+        text = _with_offset(array) if text is None else text
+        for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
+            try:
+                return timestamps(text.cast(of))
+            except pa.ArrowInvalid:
+                continue
+    array = text
     return timestamps(pa.array([_nanoseconds(text) for text in array.to_pylist()], pa.int64()).cast(of))
+
+
+def _with_offset(array: pa.Array) -> pa.Array:
+    """Stamps that end in UTC or GMT, as in 2024-03-25 00:10:00 UTC, with Z in the place of that."""
+    return pc.replace_substring_regex(array, _NAMED_ZONE, "Z")
 
 
 def _nanoseconds(text: str | None) -> int | None:
@@ -362,6 +406,15 @@ def as_floats(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[NDArray[np.f
 
     True is 1, durations are in seconds, text is read by ``parse_numbers``.
     """
+    if style.missing:
+        values, _ = as_floats(array, replace(style, missing=()))
+        values = np.where(np.isin(values, style.missing_numbers), np.nan, values)
+        if not is_text(array):
+            return values, 0
+        words = pc.is_in(pc.utf8_trim_whitespace(array), pa.array(style.missing, pa.string()))
+        is_word = np.asarray(pc.fill_null(words, False).to_numpy(zero_copy_only=False), np.bool_)
+        readable = pc.if_else(pa.array(is_word), pa.scalar(None, pa.string()), array)
+        return np.where(is_word, np.nan, values), parse_numbers(readable, replace(style, missing=()))[1]
     if is_text(array):
         return parse_numbers(array, style)
     if pt.is_duration(array.type):
@@ -377,6 +430,8 @@ def as_floats(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[NDArray[np.f
 
 _DATES = ["%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y"]
 _DATES += ["%d-%b-%Y", "%d %b %Y", "%d/%b/%Y", "%b %d %Y", "%b %d, %Y", "%d-%b-%y", "%Y.%m.%d", "%Y-%b-%d"]
+#: Months without a day: each is its first one.
+_MONTHS = ("%b %Y", "%Y-%m", "%m/%Y", "%Y/%m", "%b-%Y", "%Y %b", "%Y-%b", "%b-%y", "%b %y", "%m.%Y", "%YM%m")
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _DATE_FORMATS = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
@@ -390,11 +445,18 @@ _TIME_NAME = re.compile(
     r"(t|ts|time|time[ _]?stamps?|date|date[ _]?time|epoch|unix|unix[ _]?time)"
     r"([ _]?[\[(]?(n|u|µ|m)?(s|sec|seconds)[\])]?)?"
 )
+#: Columns of whole years, and of the month and the day beside them.
+_YEAR = re.compile(r"(calendar[ _]?)?(year|yr|yyyy|jahr|année|annee|año|anno|jaar)s?")
+_MONTH, _DAY_OF_MONTH = (
+    re.compile(r"month|mon|mm|mo|monat|mois|mes|mese|maand"),
+    re.compile(r"day|dd|dom|tag|jour|dia|giorno"),
+)
+_YEARS = "%Y"
 _LIKE_TIME = re.compile(r"time|date|stamp|epoch|when|_at$|(^|_)ts(_|$)")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 #: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
 _BACKWARDS = 0.01
-_ZONE = r":[0-9]{2}(?:[.,][0-9]+)? *(?P<zone>Z|[-+][0-9]{2}(?::?[0-9]{2})?)$"
+_ZONE = r":[0-9]{2}(?:[.,][0-9]+)? *(?P<zone>Z|UTC|GMT|[-+][0-9]{2}(?::?[0-9]{2})?)$"
 
 
 @dataclass(frozen=True)
@@ -426,6 +488,8 @@ class TimeColumn:
 
     def seconds(self, batch: pa.Table | pa.RecordBatch) -> FloatArray:
         """The time of each row of an Arrow table, NaN where missing or unreadable."""
+        if self.formats[0] == _YEARS:
+            return calendar_seconds([as_plain(batch.column(name)) for name in self.names])
         columns = [
             _seconds(as_plain(batch.column(name)), form, self.style)
             for name, form in zip(self.names, self.formats, strict=True)
@@ -435,9 +499,44 @@ class TimeColumn:
 
     def parse(self, texts: Sequence[str | None]) -> float:
         """``seconds`` of one row, from the text of each column."""
+        if self.formats[0] == _YEARS:
+            return float(calendar_seconds([pa.array([text], pa.string()) for text in texts])[0])
         seconds = (parse_time(text, form, self.style) for text, form in zip(texts, self.formats, strict=True))
         time = sum(seconds) / self.a_second
         return time if math.isfinite(time) else math.nan
+
+    def write(self, time: float) -> float | str:
+        """A time as text, or as a number in the unit of the column: the inverse of ``parse``, in ISO for dates."""
+        if not self.dated or self.formats == (None,):
+            return time * self.a_second
+        when = datetime.fromtimestamp(time, UTC)
+        return (when if self.zone else when.replace(tzinfo=None)).isoformat()
+
+
+def calendar_seconds(columns: Sequence[pa.Array]) -> FloatArray:
+    """Seconds since 1970 of columns of years, and perhaps of months and days; NaN where one cannot be read.
+
+    >>> calendar_seconds([pa.array([1970, 1970]), pa.array(["2", "Mar"])]).tolist()
+    [2678400.0, 5097600.0]
+    """
+    year, month, day = (_whole_numbers(columns, i) for i in range(3))
+    known = (year >= 1.0) & (year < 1e4) & (month >= 1.0) & (month <= 12.0) & (day >= 1.0) & (day <= 31.0)
+    years, months, of_month = (np.where(known, numbers, 1.0).astype(np.int64) for numbers in (year, month, day))
+    begins = ((years - 1970) * 12 + months - 1).astype("datetime64[M]").astype("datetime64[D]")
+    days = begins + (of_month - 1)
+    return np.where(known, days.astype("datetime64[s]").astype(np.float64), np.nan)
+
+
+def _whole_numbers(columns: Sequence[pa.Array], i: int) -> FloatArray:
+    """Column i of years, months and days, 1 where there is none; months may be written by their names."""
+    if i >= len(columns):
+        return np.ones(len(columns[0]))
+    values, unreadable = as_floats(columns[i])
+    if unreadable and i == 1:
+        names = pa.array([(text or "").strip()[:3] for text in columns[i].to_pylist()], pa.string())
+        months = parse_times(pc.binary_join_element_wise("1970", names, " "), "%Y %b")
+        values = np.round(months / (365.25 * _DAY / 12.0)) + 1.0
+    return np.where(values % 1.0 == 0.0, values, np.nan)
 
 
 class TimeChoice(NamedTuple):
@@ -467,7 +566,7 @@ def find_time(
         if len(steps) and not np.any(steps):
             why = f"column {column.name!r} never changes"
             continue
-        is_date = kinds[column.names[0]] == "date"
+        is_date = kinds[column.names[0]] == "date" or column.formats[0] == _YEARS
         disorder = _disorder(name, column, steps, _BACKWARDS if is_date else 0.0)
         # A column whose name says nothing must come first, or go in even steps: it may count something else.
         likely = rank < 2 or column.names[0] == next(iter(kinds)) or _regular(steps)
@@ -501,7 +600,30 @@ def _candidates(look: pa.Table, kinds: dict[str, str], style: NumberStyle) -> li
             candidates.append((pair, min(rank, 1)))
         elif (column.dated and not (day and rank == 2)) or rank == 0:
             candidates.append((column, rank))
+    for year in (name for name in kinds if _YEAR.fullmatch(name.strip().lower())):
+        if kinds[year] == "number" and _are_years(look.column(year), style):
+            candidates.append((_years(look, kinds, year), 0))
     return candidates
+
+
+def _are_years(column: pa.ChunkedArray, style: NumberStyle) -> bool:
+    """Whether a column holds whole years."""
+    values = as_floats(as_plain(column), style)[0]
+    values = values[np.isfinite(values)]
+    return bool(len(values)) and bool(((values % 1.0 == 0.0) & (values >= 1000.0) & (values < 3000.0)).all())
+
+
+def _years(look: pa.Table, kinds: dict[str, str], year: str) -> TimeColumn:
+    """A column of years, with the months and days beside it where there are any."""
+    names = [year]
+    for pattern, kind in ((_MONTH, ("number", "text")), (_DAY_OF_MONTH, ("number",))):
+        name = next((n for n in kinds if pattern.fullmatch(n.strip().lower()) and kinds[n] in kind), None)
+        if name is None:
+            break
+        names.append(name)
+    while len(names) > 1 and np.isnan(calendar_seconds([as_plain(look.column(n)) for n in names])).mean() > 0.1:
+        names.pop()
+    return TimeColumn(tuple(names), (_YEARS, "month", "day")[: len(names)])
 
 
 def _is_large(column: pa.ChunkedArray, style: NumberStyle) -> bool:
@@ -548,6 +670,9 @@ def _time_column(
         values = as_floats(array, style)[0]
         middle = float(np.median(values[np.isfinite(values)])) if np.isfinite(values).any() else 0.0
         form = _digit_format(array, values, middle, style)
+        name = names[0].strip().lower()
+        if (_YEAR.fullmatch(name) or name == "date") and _are_years(look.column(names[0]), style):
+            return _years(look, kinds, names[0])
         if form is None:
             units = unix_units(middle)
             return TimeColumn(names[:1], (None,), units or 1.0, units is not None, style)
@@ -578,7 +703,10 @@ def _zone(array: pa.Array) -> str | None:
     zones = set(pc.extract_regex(present, _ZONE).field("zone").to_pylist())
     if not zones or zones & {None, ""}:
         return None
-    offsets = {"+00:00" if zone == "Z" else f"{zone[:3]}:{zone[3:].removeprefix(':') or '00'}" for zone in zones}
+    offsets = {
+        "+00:00" if zone in ("Z", "UTC", "GMT") else f"{zone[:3]}:{zone[3:].removeprefix(':') or '00'}"
+        for zone in zones
+    }
     return "UTC" if len(offsets) > 1 or offsets == {"+00:00"} else offsets.pop()
 
 
@@ -610,7 +738,7 @@ def date_format(array: pa.Array) -> str | None:
     """How a column of text writes its dates, if more than half of it are dates. Whether 1/2 is the first of February
     or the second of January the data decide: by which of them time goes back less often, then by which the rows are
     closer together."""
-    return _format(array, ("iso", *_DATE_FORMATS))
+    return _format(array, ("iso", *_DATE_FORMATS, *_MONTHS))
 
 
 def clock_format(array: pa.Array) -> str | None:

@@ -36,7 +36,7 @@ LOOK_ROWS = 1 << 16
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ": "xz"}
 #: The first bytes of files that are no tables, and what to do with them.
 _FOREIGN = {
-    b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or export it as CSV",
+    b"PK\x03\x04": "a zip archive: unpack it",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
     b"SQLite": "a database: export its table as CSV (a ROS 2 bag's ends in .db3)",
     b"#ROSBAG": "a ROS 1 bag: make it a ROS 2 bag, rosbags-convert --src FILE --dst FOLDER",
@@ -98,6 +98,12 @@ class File:
             if not self.start:
                 raise TableError(f"{name}: the file is empty.")
         self._compression = next((how for magic, how in _COMPRESSED.items() if self.start.startswith(magic)), None)
+
+    @functools.cached_property
+    def beginning(self) -> bytes:
+        """The first 4 KiB of its text, whatever their lines."""
+        with self.open() as stream:
+            return bytes(stream.read(1 << 12))
 
     @functools.cached_property
     def head(self) -> bytes:
@@ -203,10 +209,13 @@ class ReadingPass:
 
 
 class OpenOptions(NamedTuple):
-    """What a user may say about a file: the delimiter of CSV, and the topics of a robot log to read."""
+    """What a user may say about a file: the delimiter of CSV, the topics of a robot log to read, the lines to skip, and
+    the line of the header after them (0 for none) or the names of the columns."""
 
     delimiter: str | None = None
     topics: Collection[str] | None = None
+    skip_lines: int = 0
+    header: int | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -245,18 +254,26 @@ def formats() -> tuple[Format, ...]:
     return tuple(known)
 
 
-def open_file(name: str, delimiter: str | None, topics: Collection[str] | None = None) -> tuple[Source, File | None]:
+def open_file(
+    name: str,
+    delimiter: str | None,
+    topics: Collection[str] | None = None,
+    skip_lines: int = 0,
+    header: int | tuple[str, ...] | None = None,
+) -> tuple[Source, File | None]:
     """Open a file in the format that it has.
 
     Args:
         name: The path.
         delimiter: That of CSV; None to find it.
         topics: The topics of a robot log to read; None for all.
+        skip_lines: The lines above the header of CSV that are no part of the table.
+        header: The line of the header, counted from 1 after those, 0 for none; or the names of the columns.
 
     Returns:
         The source, and the file itself where it is text.
     """
-    file, options = File(name), OpenOptions(delimiter, topics)
+    file, options = File(name), OpenOptions(delimiter, topics, skip_lines, header)
     format = next((format for format in formats() if not format.text and format.recognise(file)), None)
     if format is None and file.path.is_dir():
         raise TableError(f"{name}: this is a folder, and no ROS 2 bag. Name one file in it.")
@@ -265,8 +282,13 @@ def open_file(name: str, delimiter: str | None, topics: Collection[str] | None =
     if format is not None:
         return format.open(file, options), None
     with reading(name, file.not_utf8):
-        # Any text is CSV: formats of other distributions come before those of the library, which stand first.
-        format = next((format for format in reversed(formats()) if format.text and format.recognise(file)), None)
+        # Any text is CSV: formats of other distributions come before those of the library, which stand first. A user
+        # who says where the header is knows that it is CSV.
+        known = [format for format in reversed(formats()) if format.text]
+        known.sort(key=lambda format: format.name in ("CSV", "JSON lines"))
+        if skip_lines or header is not None:
+            known = [format for format in known if format.name == "CSV"]
+        format = next((format for format in known if format.recognise(file)), None)
         if format is None:
             raise TableError(f"{name}: {file.obstacle}")
         return format.open(file, options), file

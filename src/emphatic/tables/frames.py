@@ -1,13 +1,11 @@
-"""Tables that Arrow holds: Parquet and Arrow files, frames and arrays in memory; and tables in another arrangement.
+"""Tables that Arrow holds: Parquet and Arrow files, frames and arrays in memory; and tables that are sorted.
 
-Rows are sorted by time, and long format (time, sensor, value) is made wide, in memory.
+Rows are sorted by time in memory.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,19 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal
 from emphatic.tables import fields
-from emphatic.tables.fields import PLAIN, NumberStyle, TimeColumn
+from emphatic.tables.fields import PLAIN, TimeColumn
 from emphatic.tables.files import AFTER_DROP, LOOK_ROWS, ROW, DroppedRows, File, Format, Source
 from emphatic.tables.table import CALLER, Caller, TableError
 
-__all__ = ["ARROW", "ARROW_STREAM", "PARQUET", "Arrow", "ArrowStream", "Frame", "Parquet", "find_long", "pivot", "sort"]
-
-#: Names of columns that say which sensor a value is of, and of columns of values.
-_KEY = re.compile(
-    r"(sensor|tag|variable|channel|metric|measurement|point|signal|param|parameter|item|entity|topic|field|key|series|"
-    r"device|probe|station|node|name|id)[ _]?(id|name|no|nr|number)?"
-)
-_VALUE = re.compile(r"(value|val|reading|state|data|measurement|y)s?")
-
+__all__ = ["ARROW", "ARROW_STREAM", "PARQUET", "Arrow", "ArrowStream", "Frame", "Parquet", "sort"]
 
 # ---------------------------------------------------------------------- files
 
@@ -188,12 +178,12 @@ def _array(values: NDArray[Any]) -> pa.Array:
     return pa.array(values, from_pandas=True)  # NaN among words is a missing word
 
 
-# ---------------------------------------------------------------------- sorted and pivoted
+# ---------------------------------------------------------------------- sorted
 
 
 def sort(source: Source, names: Sequence[str], when: TimeColumn) -> Frame:
     """All rows in the order of time. One without a time stays behind the row that it followed."""
-    table = _read(source, names)
+    table = read_all(source, names)
     if ROW not in table.column_names:
         table = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
     time = when.seconds(table)
@@ -207,83 +197,7 @@ def sort(source: Source, names: Sequence[str], when: TimeColumn) -> Frame:
     return frame
 
 
-def find_long(
-    look: pa.Table, kinds: dict[str, str], when: TimeColumn | None, style: NumberStyle
-) -> tuple[str, str] | None:
-    """The columns of sensors and values, if the first rows of a table are in long format.
-
-    They are if the same time comes with several sensors, and with each of them once; or by their names, if there is
-    one column of values.
-    """
-    candidates = [name for name in kinds if when is None or name not in when.names]
-    numeric = [name for name in candidates if kinds[name] in ("number", "percent")]
-    if when is None or look.num_rows < 4:
-        return None
-    time = when.seconds(look)
-    for key in candidates:
-        values = [name for name in numeric if name != key]
-        named = _KEY.fullmatch(key.strip().lower()) is not None
-        if not values or not (kinds[key] == "text" or (named and kinds[key] == "number")):
-            continue
-        words = _labels(look, key)
-        sensors = len(set(words) - {None})
-        if not 2 <= sensors <= look.num_rows / 2:
-            continue
-        moments, pairs = len(np.unique(time)), len(set(zip(time.tolist(), words, strict=True)))
-        several = 1.5 * moments <= look.num_rows and pairs >= 0.99 * look.num_rows
-        if several or (named and kinds[key] == "text" and len(values) == 1 and _VALUE.fullmatch(values[0].lower())):
-            return key, values[0]
-    return None
-
-
-def pivot(name: str, source: Source, chosen: Sequence[str], time: str | bool | None) -> Frame:
-    """A column for each sensor, from a table with a row for each reading: ``chosen`` are its sensor and value columns.
-
-    With several columns of values, a column's name is that of the sensor and of the value.
-    """
-    look, style = source.look(), source.style
-    kinds = {c: fields.find_kind(fields.as_plain(look.column(c)), style) for c in look.column_names}
-    key, *values = chosen
-    for column in chosen:
-        if column not in kinds:
-            raise TableError(f"{name}: there is no column {column!r} to pivot. It has: {', '.join(map(repr, kinds))}.")
-    for column in values:
-        if kinds[column] not in ("number", "percent", "switch"):
-            raise TableError(f"{name}: column {column!r} holds no numbers, so it cannot be the value to pivot.")
-    candidates = {column: kind for column, kind in kinds.items() if column not in chosen}
-    when, why, _ = fields.find_time(name, look, candidates, time, style)
-    if when is None:
-        raise TableError(f"{name}: a pivot needs a time column, and {why}. Name it: time=…")
-    table = _read(source, (*chosen, *when.names))
-    seconds, words = when.seconds(table), _labels(table, key)
-    usable = np.isfinite(seconds) & np.array([word is not None for word in words], np.bool_)
-    if not usable.any():
-        raise TableError(f"{name}: no row has both a time and a {key!r}.")
-    moments, row = np.unique(seconds[usable], return_inverse=True)
-    place = {word: i for i, word in enumerate(dict.fromkeys(w for w, use in zip(words, usable, strict=True) if use))}
-    at = np.array([place[word] for word, use in zip(words, usable, strict=True) if use])
-    cells = row * len(place) + at  # the places of the readings in the wide table, row by row
-    dropped = source.dropped
-    _count(dropped, f"no time or no {key!r}", ~usable)
-    # Of several readings for a cell the last counts: unique gives the first, so the order is reversed.
-    _, latest = np.unique(cells[::-1], return_index=True)
-    superseded = np.ones(len(cells), np.bool_)
-    superseded[len(cells) - 1 - latest] = False
-    _count(dropped, f"another reading of the same {key!r} at the same time follows", superseded)
-    wide: dict[str, pa.Array | NDArray[np.float64]] = {when.name: _stamps(moments, when)}
-    for value in values:
-        column_style = replace(style, switch=kinds[value] == "switch", percent=kinds[value] == "percent")
-        floats, _ = fields.as_floats(fields.as_plain(table.column(value)), column_style)
-        grid = np.full(len(moments) * len(place), np.nan)
-        grid[cells[~superseded]] = floats[usable][~superseded]
-        for word, i in place.items():
-            wide[f"{word} {value}" if len(values) > 1 else str(word)] = grid[i :: len(place)]
-    frame = Frame(pa.table(wide))
-    frame.dropped = dropped
-    return frame
-
-
-def _read(source: Source, names: Sequence[str]) -> pa.Table:
+def read_all(source: Source, names: Sequence[str]) -> pa.Table:
     """All rows, as one Arrow table. A column that is text in some batches and numbers in others becomes text."""
     batches = list(source.batches(tuple(names), 0))
     columns = {}
@@ -295,21 +209,12 @@ def _read(source: Source, names: Sequence[str]) -> pa.Table:
     return pa.table(columns)
 
 
-def _labels(table: pa.Table, column: str) -> list[str | None]:
-    array = fields.as_plain(table.column(column))
-    if not fields.is_text(array):
-        values = fields.as_floats(array)[0]
-        return [None if np.isnan(value) else f"{value:g}" for value in values.tolist()]
-    labels: list[str | None] = fields.parse_labels(array).tolist()
-    return labels
-
-
-def _stamps(seconds: NDArray[np.float64], when: TimeColumn) -> pa.Array:
+def as_stamps(seconds: NDArray[np.float64], when: TimeColumn) -> pa.Array:
     if not when.dated:
         return pa.array(seconds)
     return pa.array(np.round(seconds * 1e6).astype(np.int64)).cast(pa.timestamp("us", when.zone))
 
 
-def _count(dropped: DroppedRows, why: str, rows: NDArray[np.bool_]) -> None:
+def count_rows(dropped: DroppedRows, why: str, rows: NDArray[np.bool_]) -> None:
     if rows.any():
         dropped.add(why, int(np.argmax(rows)) + 1, int(rows.sum()))

@@ -24,7 +24,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Self, cast
 
 import numpy as np
@@ -38,6 +40,10 @@ Array = NDArray[np.float64]
 
 #: What becomes of a reading.
 READ, PULLED_IN, MISSING = range(3)
+
+
+#: The most different readings of a signal that are named.
+_SENTINELS = 8
 
 
 class ReadingGuard:
@@ -61,6 +67,8 @@ class ReadingGuard:
         self._state = np.zeros((C, WIDTH))
         self._state[:, MEMORY : MEMORY + REMEMBERED] = np.nan
         self._state[list(exempt), EXEMPT] = 1.0
+        #: For each signal the readings that were taken for missing, and how often.
+        self._taken: list[dict[float, int]] = [{} for _ in range(C)]
 
     def warm_up(self, values: Array) -> Self:
         """Find ranges from the first rows, which are still to come. Returns self.
@@ -92,7 +100,26 @@ class ReadingGuard:
         values = np.ascontiguousarray(values, np.float64)
         guarded, verdicts = np.empty(values.shape), np.empty(values.shape, np.uint8)
         count = _kernel()(values, self._state, guarded, verdicts)
+        if count:
+            self._count_taken(values, verdicts == MISSING)
         return (guarded if count else values), verdicts
+
+    def _count_taken(self, values: Array, taken: NDArray[np.bool_]) -> None:
+        """Count the readings that were taken for missing, of each signal those that came first."""
+        for c in np.flatnonzero(taken.any(axis=0)).tolist():
+            counts = self._taken[c] = dict(self._taken[c])  # (a copy of this guard has the former one)
+            for value, count in Counter(values[taken[:, c], c].tolist()).items():
+                if value in counts or len(counts) < _SENTINELS:
+                    counts[value] = counts.get(value, 0) + count
+
+    def sentinels(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
+        """For each signal the readings that were taken for missing more than once, as text, and how often.
+
+        Args:
+            names: The signals.
+        """
+        repeated = [{f"{v:.10g}": n for v, n in counts.items() if n > 1} for counts in self._taken]
+        return {name: counts for name, counts in zip(names, repeated, strict=True) if counts}
 
     def mark(self, block: Block) -> Block:
         """Judge the rows of a block, which carries the result. Returns the block.
@@ -129,12 +156,15 @@ class ReadingGuard:
     def copy(self) -> ReadingGuard:
         """A guard at the same place, which goes on by itself."""
         guard = ReadingGuard.__new__(ReadingGuard)
-        guard._state = self._state.copy()
+        guard._state, guard._taken = self._state.copy(), list(self._taken)
         return guard
 
     def state(self) -> list[list[float | None]]:
-        """The whole state, as JSON can hold it: a list a signal."""
-        return [[None if math.isnan(number) else number for number in signal] for signal in self._state.tolist()]
+        """The whole state, as JSON can hold it: a list a signal, with those that were taken for missing at its end."""
+        return [
+            [*(None if math.isnan(number) else number for number in signal), *chain.from_iterable(taken.items())]
+            for signal, taken in zip(self._state.tolist(), self._taken, strict=True)
+        ]
 
     @classmethod
     def restore(cls, state: Sequence[Sequence[float | None]]) -> ReadingGuard:
@@ -144,7 +174,10 @@ class ReadingGuard:
             state: As ``state`` returns it.
         """
         guard = cls(len(state))
-        stored = np.array(state, np.float64).reshape(len(state), -1)
+        width = guard._state.shape[1]
+        stored = np.array([signal[:width] for signal in state], np.float64).reshape(len(state), -1)
+        ends = [[float(number or 0.0) for number in signal[width:]] for signal in state]
+        guard._taken = [{v: int(n) for v, n in zip(end[::2], end[1::2], strict=False)} for end in ends]
         if stored.shape != guard._state.shape:
             raise ValueError("its guard of readings does not fit")
         guard._state = stored

@@ -18,10 +18,12 @@ from emphatic.tables import fields
 from emphatic.tables import text as files_of_text
 from emphatic.tables.fields import PLAIN, NumberStyle, TimeColumn, unix_units
 from emphatic.tables.frames import Frame
+from emphatic.tables.grid import Arrangement, LongFormat
 from emphatic.tables.table import Malformed, Table, TableError, table_of
 from emphatic.tables.text import Header, find_units, is_blank, read_header, read_object, split_fields
 
-__all__ = ["Malformed", "Notation", "ParsedRow", "Readings", "RowParser", "collect", "collect_readings", "line_blocks"]
+__all__ = ["Malformed", "Notation", "ParsedRow", "ReadingOptions", "Readings", "RowParser", "collect"]
+__all__ += ["collect_readings", "line_blocks"]
 
 #: A longer line is skipped, and never in memory as a whole.
 LONGEST = 1 << 23
@@ -226,14 +228,26 @@ class Readings:
         return dict(zip(names, values + [""] * (len(names) - len(values)), strict=True))
 
 
+class ReadingOptions(NamedTuple):
+    """What a user says about readings: the time column, the columns that stay words, the arrangement of rows, and what
+    stands for a missing value."""
+
+    time: str | bool | None = None
+    words: Collection[str] = ()
+    arrangement: Arrangement = Arrangement(resample="none")
+    missing: tuple[str, ...] = ()
+
+
+ANY_READINGS = ReadingOptions()
+
+
 def collect(
     rows: Sequence[Mapping[str, Any]],
     delimiter: str | None = None,
     unnamed: Sequence[str] = (),
-    time: str | bool | None = None,
-    words: Collection[str] = (),
+    options: ReadingOptions = ANY_READINGS,
 ) -> Table:
-    """A table of readings, as if they had been read from a file of JSON lines or CSV.
+    """A table of readings, as if they had been read from a file of JSON lines or CSV, to which more will come.
 
     Names that only a few stray readings have are no columns.
 
@@ -241,8 +255,7 @@ def collect(
         rows: The readings.
         delimiter: That of CSV; None for JSON.
         unnamed: The columns of CSV without a name.
-        time: The time column, as in ``open_table``.
-        words: Columns that are text in any case, as in ``open_table``.
+        options: What the user says about them.
     """
     nested = files_of_text.find_nested(rows)
     rare = _stray(rows)
@@ -252,23 +265,29 @@ def collect(
     if delimiter is not None:
         frame.style = fields.find_style(columns, delimiter)
     frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, nested, tuple(unnamed), rare
-    return table_of("the readings", frame, time, pivot=(), ordered=False, words=words)
+    return table_of(
+        "the readings",
+        frame,
+        options.time,
+        arrangement=options.arrangement,
+        ordered=False,
+        words=options.words,
+        is_complete=False,
+        missing=options.missing,
+    )
 
 
 def collect_readings(
-    numbered: Sequence[tuple[int, Reading]],
-    form: TextForm = JSON,
-    time: str | bool | None = None,
-    words: Collection[str] = (),
+    numbered: Sequence[tuple[int, Reading]], form: TextForm = JSON, options: ReadingOptions = ANY_READINGS
 ) -> tuple[Table, set[int]]:
     """The table of numbered readings, and the lines of stray ones: those that have none of its columns but the time."""
     rows = [row for _, row in numbered]
-    table = collect(rows, *form, time, words)
-    columns = {*table.names, *table.categories}
+    table = collect(rows, *form, options)
+    columns = {*table.names, *table.categories} if table.pivoted is None else {*table.pivoted.keys}
     stray = {line for line, row in numbered if not columns & row.keys()}
     if stray:
         rows = [row for line, row in numbered if line not in stray]
-        table = collect(rows, *form, time, words)
+        table = collect(rows, *form, options)
     return table, stray
 
 
@@ -322,7 +341,8 @@ def _refuse_encoding(line: bytes, number: int) -> None:
 @dataclass(frozen=True)
 class Notation:
     """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
-    style of numbers, the columns that are switches or have percent signs, and the time."""
+    style of numbers, the columns that are switches or have percent signs, the time, and the columns of sensors and
+    values in long format."""
 
     delimiter: str | None = None
     style: NumberStyle = PLAIN
@@ -330,6 +350,7 @@ class Notation:
     switches: tuple[str, ...] = ()
     header: tuple[str, ...] = ()
     percents: tuple[str, ...] = ()
+    long: LongFormat | None = None
 
     def style_of(self, column: str) -> NumberStyle:
         """How the numbers of a column are written."""
@@ -351,7 +372,9 @@ class Notation:
             "switches": list(self.switches),
             "percents": list(self.percents),
             "header": list(self.header),
+            **({"missing": list(self.style.missing)} if self.style.missing else {}),
             "time": time,
+            **({} if self.long is None else {"long": self.long.config()}),
         }
 
     @classmethod
@@ -359,7 +382,9 @@ class Notation:
         """The notation of which this is the ``config``; entries that it lacks have their defaults."""
         try:
             delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
-            style = NumberStyle(bool(config["decimal_comma"]), thousands)
+            style = NumberStyle(
+                bool(config["decimal_comma"]), thousands, missing=tuple(map(str, config.get("missing", ())))
+            )
             names = ("switches", "header", "percents")
             switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
             if time is not None:
@@ -370,9 +395,10 @@ class Notation:
                     raise ValueError
             if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
                 raise ValueError
+            long = LongFormat.from_config(config["long"]) if "long" in config else None
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, style, time, switches, header, percents)
+        return cls(delimiter, style, time, switches, header, percents, long)
 
 
 class ParsedRow(NamedTuple):
@@ -405,11 +431,21 @@ class RowParser:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that a row may have."""
-        time = self.notation.time
-        return (*self.names, *self.categories, *((time.name, *time.names) if time else ()))
+        time, long = self.notation.time, self.notation.long
+        signals = (*self.names, *self.categories) if long is None else (*long.keys, *long.values)
+        return (*signals, *((time.name, *time.names) if time else ()))
+
+    def reported(self, row: Mapping[str, Any]) -> list[str] | None:
+        """The columns that a row in long format reports, also where it says that they have no value; None of others."""
+        if self.notation.long is None:
+            return None
+        spread = self.notation.long.spread(row, self.notation.style) or {}
+        return [name for name in (*self.names, *self.categories) if name in spread]
 
     def parse(self, row: Mapping[str, Any]) -> ParsedRow:
         """One row."""
+        if self.notation.long is not None:
+            row = self.notation.long.spread(row, self.notation.style) or {}
         problems: dict[str, str] = {}
         values = []
         for name, style in zip(self.names, self._styles, strict=True):

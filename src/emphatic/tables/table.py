@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import csv
 import lzma
+import math
 import os
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.durations import seconds
 from emphatic.learning.inputs import refusal, whole
 from emphatic.tables.clock import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from emphatic.tables.fields import NumberStyle, TimeColumn
     from emphatic.tables.files import DroppedRows, File, Source
+    from emphatic.tables.grid import Arrangement, Grid, GridPlan, LongFormat
     from emphatic.tables.pipe import Notation, ParsedRow
 
 __all__ = ["Block", "Caller", "Malformed", "Table", "TableError", "open_source", "open_table", "table_of"]
@@ -261,9 +265,11 @@ class Table:
         file: The file of text that the source reads, if it reads one.
         time: The time column, as in ``open_table``.
         sort: Whether to sort the rows by time.
-        long: Whether long format is accepted as it is.
-        ordered: Whether rows that are not in the order of time are rejected.
+        arrangement: What the user says about its rows: long format, and the regular grid that they are put on.
+        ordered: Whether rows that are not in the order of time are rejected, and what may be long format.
         words: The columns that are text even if they hold switches or percentages.
+        is_complete: Whether nothing comes after the last row; of a live stream there are more to come.
+        missing: What stands for a missing value besides the usual.
 
     - ``names``: the signals, all columns of numbers (True is 1) but the time, in their order;
     - ``categories``: the columns of text;
@@ -284,68 +290,143 @@ class Table:
         file: File | None,
         time: str | bool | None,
         sort: bool = False,
-        long: bool = False,
+        arrangement: Arrangement | None = None,
         ordered: bool = True,
         words: Collection[str] = (),
+        is_complete: bool = True,
+        missing: tuple[str, ...] = (),
     ) -> None:
-        from emphatic.tables import frames
-        from emphatic.tables.fields import as_plain, find_kind, find_time
+        from emphatic.tables import frames, grid
 
         self.name = name
         self._source = source
         self._find_line = file.not_utf8 if file else lambda: None
-        look = source.look()
-        arrays = {column: as_plain(look.column(i)) for i, column in enumerate(look.column_names)}
-        if len(arrays) < len(look.column_names):
-            repeated = next(c for c in look.column_names if look.column_names.count(c) > 1)
-            raise TableError(f"{name}: more than one column is named {repeated!r}. Give each its own name.")
-        if not arrays:
-            raise TableError(f"{name}: the table has no columns.")
-        if look.num_rows == 0:
-            raise TableError(f"{name}: the table has columns but no rows.")
-        kinds = {column: find_kind(array, source.style) for column, array in arrays.items()}
-        kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent")}
-        when, self._no_time, disorder = find_time(name, look, kinds, time, source.style)
-        long_format = None if long or time is False else frames.find_long(look, kinds, when, source.style)
-        if long_format is not None:
-            sensor, value = long_format
-            raise TableError(
-                f"{name}: this is long format, with a row for each reading: {sensor!r} names the sensor, "
-                f'{value!r} has its value. Give each sensor a column: pivot="{sensor},{value}"; or pass '
-                "pivot=False to take the rows as they are."
-            )
-        if sort:
-            if when is None:
-                raise TableError(f"{name}: there is no time to sort by: {self._no_time}. Name the column: time=…")
-            self._source = source = frames.sort(source, look.column_names, when)
-            look = source.look()
-        elif disorder is not None and ordered:
-            raise disorder
-        self._header = tuple(look.column_names)
-        self._when = when
+        arrangement = arrangement or grid.Arrangement()
+        view = _View.of(name, source, time, words, missing)
+        self._header = tuple(view.look.column_names)
+        self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
+        #: The columns of sensors and values, if the table was in long format; how its rows were put on a grid.
+        self.pivoted: LongFormat | None = None
+        self.grid_plan: GridPlan | None = None
+        self.pivoted, view = self._find_long(source, view, time, arrangement, ordered)
+        if self.pivoted is not None:
+            assert view.when is not None
+            pivoted = grid.pivot(name, source, self.pivoted, view.when, view.style, arrangement, is_complete)
+            used = {*self.pivoted.keys, *self.pivoted.values, *view.when.names}
+            unused = dict.fromkeys((column for column in view.kinds if column not in used), "beside the long format")
+            self.ignored |= unused | dict(pivoted.ignored)
+            self.grid_plan = pivoted.plan
+            self._notation = self._describe(source, view, pivoted.switches, pivoted.percents)
+            self._source, view = pivoted.source, _View.of(name, pivoted.source, view.when.name, words)
+            signals = view.signals()
+        else:
+            if sort:
+                if view.when is None:
+                    raise TableError(f"{name}: there is no time to sort by: {view.no_time}. Name the column: time=…")
+                self._source = source = frames.sort(source, view.look.column_names, view.when)
+                view = view._replace(look=source.look())
+            elif view.disorder is not None and ordered:
+                raise view.disorder
+            signals = view.signals()
+            for column, kind in signals.items():
+                if kind in _IGNORED:
+                    self.ignored[column] = _IGNORED[kind]
+                elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(view.arrays[column]):
+                    self.ignored[column] = "without a name, and empty or a count of rows"
+            signals = {column: kind for column, kind in signals.items() if column not in self.ignored}
+            switches = tuple(column for column, kind in signals.items() if kind == "switch")
+            percents = tuple(column for column, kind in signals.items() if kind == "percent")
+            self._notation = self._describe(source, view, switches, percents)
+            view, signals = self._put_on_grid(source, view, signals, arrangement, is_complete)
+        self._when = when = view.when
+        self._no_time = view.no_time
         self.time = when.name if when else None
         self.zone = when.zone if when else None
         self.dated = bool(when and when.dated)
         self.a_second = when.a_second if when else 1.0
-        self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
-        signals = {column: kind for column, kind in kinds.items() if not (when and column in when.names)}
-        for column, kind in signals.items():
-            if kind in _IGNORED:
-                self.ignored[column] = _IGNORED[kind]
-            elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(arrays[column]):
-                self.ignored[column] = "without a name, and empty or a count of rows"
-        used = [column for column in signals if column not in self.ignored]
-        self.names = tuple(column for column in used if kinds[column] in NUMERIC)
-        self._switches = tuple(column for column in self.names if kinds[column] == "switch")
-        self._percents = tuple(column for column in self.names if kinds[column] == "percent")
-        self._styles = [self.notation.style_of(column) for column in self.names]
-        self.categories = tuple(column for column in used if kinds[column] == "text")
+        self.names = tuple(column for column, kind in signals.items() if kind in NUMERIC)
+        self._styles = [self._notation.style_of(column) for column in self.names]
+        self.categories = tuple(column for column, kind in signals.items() if kind == "text")
         if not self.names:
-            what = ", ".join(f"{c!r} ({signals.get(c, 'the time')})" for c in list(kinds)[:8])
+            what = ", ".join(f"{c!r} ({signals.get(c, self.ignored.get(c, 'the time'))})" for c in list(view.kinds)[:8])
             raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
-        self.rows = source.rows
+        self.rows = self._source.rows
         # As it is before the first row: every pass through the table begins with a copy of it.
-        self._clock = Clock(when.seconds(look), getattr(source, "joined", False)) if when else None
+        self._clock = Clock(when.seconds(view.look), getattr(source, "joined", False)) if when else None
+
+    def _find_long(
+        self, source: Source, view: _View, time: str | bool | None, arrangement: Arrangement, ordered: bool
+    ) -> tuple[LongFormat | None, _View]:
+        """The long format that the table is to be pivoted from, and its time; TableError if that is not certain."""
+        from emphatic.tables import grid
+
+        if arrangement.pivot:
+            long, when = grid.chosen_long(self.name, view, time, view.style, arrangement.pivot)
+            return long, view._replace(when=when)
+        if arrangement.pivot == () or time is False or getattr(source, "joined", False):
+            return None, view
+        recognised = grid.find_long(view.look, view.kinds, view.when)
+        if recognised is None or recognised.is_certain:
+            return recognised, view
+        if not ordered:
+            return None, view
+        sensor, value = recognised.keys[0], recognised.values[0]
+        raise TableError(
+            f"{self.name}: this may be long format, with a row for each reading: {sensor!r} names the sensor, "
+            f'{value!r} has its value. Give each sensor a column: pivot="{sensor},{value}"; or pass '
+            "pivot=False to take the rows as they are."
+        )
+
+    def _describe(self, source: Source, view: _View, switches: Sequence[str], percents: Sequence[str]) -> Notation:
+        """How the text of a source is written."""
+        from emphatic.tables.pipe import Notation
+
+        delimiter = getattr(source, "delimiter", None)
+        header = () if delimiter is None else self._header
+        return Notation(delimiter, view.style, view.when, tuple(switches), header, tuple(percents), self.pivoted)
+
+    def _put_on_grid(
+        self, source: Source, view: _View, signals: dict[str, str], arrangement: Arrangement, is_complete: bool
+    ) -> tuple[_View, dict[str, str]]:
+        """The first rows and the signals of the table once its rows are regular, where they are put on a grid."""
+        from emphatic.tables import grid
+
+        when = view.when
+        names = [column for column, kind in signals.items() if kind in NUMERIC]
+        categories = [column for column, kind in signals.items() if kind == "text"]
+        if when is None or not names or getattr(source, "joined", False):
+            if isinstance(arrangement.resample, float) and when is None:
+                raise TableError(f"{self.name}: there is no time to resample by: {view.no_time}. Name it: time=…")
+            return view, signals
+        if not (isinstance(arrangement.resample, float) or view.has_holes([*names, *categories])):
+            return view, signals
+        styles = {column: self._notation.style_of(column) for column in names}
+        present = {column: view.present(column, styles.get(column)) for column in (*names, *categories)}
+        states = (*self._notation.switches, *categories)
+        plan = grid.plan_rows(when.seconds(view.look), present, states, arrangement, when.dated)
+        if plan is None:
+            return view, signals
+        self.grid_plan = plan
+        start = grid.Grid(
+            names,
+            categories,
+            step=plan.step,
+            max_age=plan.max_age,
+            aggregate=arrangement.aggregate,
+            switches=self._notation.switches,
+        )
+        records = grid.records_of_rows(source, when, styles, categories)
+        self._source = grid.GriddedSource(start, records, when, lambda: source.dropped, is_complete)
+        view = _View.of(self.name, self._source, when.name, categories)
+        return view, view.signals()
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid after the last complete pass; None where rows are the table's own."""
+        from emphatic.tables.grid import GriddedSource
+
+        source = self._source.source if isinstance(self._source, _FirstRows) else self._source
+        return source.grid if isinstance(source, GriddedSource) else None
 
     @property
     def broken(self) -> int:
@@ -359,20 +440,17 @@ class Table:
     @property
     def notation(self) -> Notation:
         """How its text is written, for reading more of the same line by line."""
-        from emphatic.tables.pipe import Notation
-
-        delimiter = getattr(self._source, "delimiter", None)
-        header = () if delimiter is None else self._header
-        return Notation(delimiter, self._source.style, self._when, self._switches, header, self._percents)
+        return self._notation
 
     def facts(self) -> dict[str, Any]:
         """What was found in the table and how it is written, as JSON can hold it, as of the last pass.
 
         ``time`` has the columns, their format and zone, or ``why`` there is none; ``rows_dropped`` and
         ``columns_left_out`` say why; ``rows_short`` counts rows whose last fields were absent; ``percent`` are the
-        columns whose numbers have a percent sign, which is left out (50% is 50).
+        columns whose numbers have a percent sign, which is left out (50% is 50). ``pivoted`` are the columns of
+        sensors and values of a table in long format; ``resampled`` says which grid of time the rows were put on.
         """
-        when, style = self._when, self._source.style
+        when, style, plan, grid = self._notation.time, self._notation.style, self.grid_plan, self.grid
         time: dict[str, Any] = {"why": self._no_time}
         if when is not None:
             time = {"columns": list(when.names), "format": when.format, "zone": when.zone}
@@ -381,11 +459,13 @@ class Table:
             "rows_dropped": self.dropped.facts(),
             "rows_short": self.dropped.short,
             "columns_left_out": [{"name": name, "why": why} for name, why in self.ignored.items()],
-            "delimiter": getattr(self._source, "delimiter", None),
+            "delimiter": self._notation.delimiter,
             "decimal": "," if style.comma else ".",
             "thousands": style.thousands,
             "units": dict(getattr(self._source, "units", {})),
-            "percent": list(self._percents),
+            "percent": list(self._notation.percents),
+            "pivoted": [] if self.pivoted is None else ["+".join(self.pivoted.keys), *self.pivoted.values],
+            "resampled": None if plan is None or grid is None else plan.facts(grid),
         }
 
     def __repr__(self) -> str:
@@ -506,11 +586,83 @@ class Table:
         return None if self._clock is None else self._clock.copy()
 
 
+class _View(NamedTuple):
+    """The first rows of a source, the kinds of its columns, its time, or why it has none, and what is wrong with the
+    order of its rows."""
+
+    look: pa.Table
+    arrays: dict[str, pa.Array]
+    kinds: dict[str, str]
+    when: TimeColumn | None
+    no_time: str
+    disorder: TableError | None
+    style: NumberStyle
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        source: Source,
+        time: str | bool | None,
+        words: Collection[str],
+        missing: tuple[str, ...] = (),
+    ) -> _View:
+        """The view of a source; TableError if it has no columns or no rows."""
+        from emphatic.tables.fields import as_plain, find_kind, find_time
+
+        look = source.look()
+        arrays = {column: as_plain(look.column(i)) for i, column in enumerate(look.column_names)}
+        if len(arrays) < len(look.column_names):
+            repeated = next(c for c in look.column_names if look.column_names.count(c) > 1)
+            raise TableError(f"{name}: more than one column is named {repeated!r}. Give each its own name.")
+        if not arrays:
+            raise TableError(f"{name}: the table has no columns.")
+        if look.num_rows == 0:
+            raise TableError(f"{name}: the table has columns but no rows.")
+        style = replace(source.style, missing=missing) if missing else source.style
+        kinds = {column: find_kind(array, style) for column, array in arrays.items()}
+        kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent")}
+        return cls(look, arrays, kinds, *find_time(name, look, kinds, time, source.style), style)
+
+    def signals(self) -> dict[str, str]:
+        """All columns but the time, with their kinds."""
+        return {column: kind for column, kind in self.kinds.items() if not (self.when and column in self.when.names)}
+
+    def has_holes(self, columns: Sequence[str]) -> bool:
+        """Whether some column is empty in three of ten of the very first rows: most tables have none that is."""
+        return any(float(np.mean(_holes(self.arrays[column].slice(0, 1000)))) >= 0.3 for column in columns)
+
+    def present(self, column: str, style: NumberStyle | None) -> NDArray[np.bool_]:
+        """Where a column has a value: a number in this style, or a word."""
+        from emphatic.tables.fields import as_floats
+
+        array = as_plain_column(self.look, column)
+        return np.isfinite(as_floats(array, style)[0]) if style is not None else ~_holes(array)
+
+
+def as_plain_column(look: pa.Table, column: str) -> pa.Array:
+    """A column of a table as one array."""
+    from emphatic.tables.fields import as_plain
+
+    return as_plain(look.column(column))
+
+
+def _holes(array: pa.Array) -> NDArray[np.bool_]:
+    """Where an array has no value."""
+    import pyarrow.compute as pc
+
+    from emphatic.tables.fields import is_text, missing_texts
+
+    holes = missing_texts(array) if is_text(array) else pc.is_null(array, nan_is_null=True)
+    return np.asarray(holes.to_numpy(zero_copy_only=False), np.bool_)
+
+
 class _FirstRows:
     """A source whose first batches, of ``rows`` rows or more, stay in memory until a reader reads on from them."""
 
     def __init__(self, source: Source, rows: int) -> None:
-        self._source, self._rows = source, rows
+        self.source = self._source = source
+        self._rows = rows
         self._opened: _Opened | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -594,6 +746,12 @@ def open_table(
     pivot: str | Sequence[str] | bool | None = None,
     words: Collection[str] = (),
     topics: str | Sequence[str] | None = None,
+    resample: str | float | None = None,
+    aggregate: str | None = None,
+    max_age: str | float | None = None,
+    missing: str | float | Sequence[str | float] = (),
+    skip_lines: int | None = None,
+    header: int | str | Sequence[str] | None = None,
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
@@ -607,13 +765,24 @@ def open_table(
         names: The columns of an array (T, C).
         sort: Whether to sort the rows by time, in memory. Otherwise they must be in the order of time.
         pivot: The columns of sensors and values, "sensor,value", of a table in long format, with a row for each
-            reading: each sensor becomes a column, in memory. Without it long format is rejected; False takes the rows
-            as they are.
+            reading: each sensor becomes a column, in memory. By default that is done where it is unambiguous; False
+            takes the rows as they are.
         words: Columns that stay text. Otherwise a column of ON and OFF (yes and no, open and closed) is one of
             numbers, 1 and 0, and so is one of percentages (50% is 50).
         topics: The topics of a robot log (MCAP, ROS 2 bag) to read; by default all. Each number in a topic's messages
             is a column, ``topic.field``, and each time at which a message was logged a row, with the last value of
             every column.
+        resample: The regular step of time that rows are put on, a duration such as "5min" or a number in the unit of
+            the time; "none" for the rows as they are. By default, "auto", that is done where sensors report at
+            different moments, with a step near their median interval.
+        aggregate: How several values of a sensor in one step become one: "mean", "last", "min" or "max"; by default the
+            mean, and the last of words and switches.
+        max_age: How long the last value of a sensor is held where rows are put on a step, a duration or a number; older
+            ones are missing. By default it is found for each sensor from how often it reports.
+        missing: Values that stand for a missing one, besides empty fields, NA, null and such: numbers or words.
+        skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
+        header: The line of the header of CSV, counted from 1 after those, 0 for none; or the names of the columns,
+            where no line has them.
 
     A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
     missing, and counted.
@@ -630,7 +799,21 @@ def open_table(
     2 [2.0] [[5.4]] ['shut']
     """
     return open_source(
-        source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words, topics=topics
+        source,
+        CALLER,
+        time=time,
+        delimiter=delimiter,
+        names=names,
+        sort=sort,
+        pivot=pivot,
+        words=words,
+        topics=topics,
+        resample=resample,
+        aggregate=aggregate,
+        max_age=max_age,
+        missing=missing,
+        skip_lines=skip_lines,
+        header=header,
     )
 
 
@@ -645,6 +828,12 @@ def open_source(
     pivot: str | Sequence[str] | bool | None = None,
     words: Collection[str] = (),
     topics: str | Sequence[str] | None = None,
+    resample: str | float | None = None,
+    aggregate: str | None = None,
+    max_age: str | float | None = None,
+    missing: str | float | Sequence[str | float] = (),
+    skip_lines: int | None = None,
+    header: int | str | Sequence[str] | None = None,
 ) -> Table:
     """``open_table``; errors name what the user called."""
     function = caller.function
@@ -654,21 +843,32 @@ def open_source(
         raise refusal("sort", function, "be True or False", repr(sort))
     if delimiter is not None and not _is_delimiter(delimiter):
         raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
-    columns, chosen = pivot_columns(pivot, function), topic_names(topics, function)
+    above, line = header_options(skip_lines, header, function)
+    codes = (missing,) if isinstance(missing, str | int | float) else tuple(missing)
+    absent = tuple(str(code) for code in codes)
+    arrangement, chosen = arrange(pivot, resample, aggregate, max_age, function), topic_names(topics, function)
     if not isinstance(source, str | os.PathLike):
         from emphatic.tables.frames import Frame
 
         if chosen is not None:
             raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
-        return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns, words=words)
+        return table_of(
+            "the table",
+            Frame(source, names, caller),
+            time,
+            sort=sort,
+            arrangement=arrangement,
+            words=words,
+            missing=absent,
+        )
     if names is not None:
         raise refusal("names", function, "be left out for a file", repr(list(names)))
     from emphatic.tables.files import open_file
 
     name = os.fspath(source)
     with reading(name):
-        opened, file = open_file(name, delimiter, chosen)
-    return table_of(name, opened, time, file, sort, columns, words=words)
+        opened, file = open_file(name, delimiter, chosen, above, line)
+    return table_of(name, opened, time, file, sort, arrangement, words=words, missing=absent)
 
 
 def table_of(
@@ -677,9 +877,11 @@ def table_of(
     time: str | bool | None = None,
     file: File | None = None,
     sort: bool = False,
-    pivot: Sequence[str] | None = None,
+    arrangement: Arrangement | None = None,
     ordered: bool = True,
     words: Collection[str] = (),
+    is_complete: bool = True,
+    missing: tuple[str, ...] = (),
 ) -> Table:
     """The table that a source holds.
 
@@ -689,16 +891,60 @@ def table_of(
         time: The time column, as in ``open_table``.
         file: The file of text that the source reads, if it reads one.
         sort: Whether to sort the rows by time.
-        pivot: The columns of sensors and values to pivot, () to take the rows as they are.
+        arrangement: What the user says about its rows.
         ordered: Whether rows that are not in the order of time are rejected.
         words: The columns that are text even if they hold switches or percentages.
+        is_complete: Whether nothing comes after the last row.
+        missing: What stands for a missing value besides the usual.
     """
     with reading(name, file.not_utf8 if file else lambda: None):
-        if pivot:
-            from emphatic.tables import frames
+        return Table(name, source, file, time, sort, arrangement, ordered, words, is_complete, missing)
 
-            source = frames.pivot(name, source, pivot, time)
-        return Table(name, source, file, time, sort, pivot is not None, ordered, words)
+
+def arrange(
+    pivot: str | Sequence[str] | bool | None = None,
+    resample: str | float | None = None,
+    aggregate: str | None = None,
+    max_age: str | float | None = None,
+    function: str = "open_table",
+) -> Arrangement:
+    """What a user says about the rows of a table, checked; ValueError in the name of the function that was called."""
+    from emphatic.tables.grid import AGGREGATES, Arrangement
+
+    if aggregate is not None and aggregate not in AGGREGATES:
+        raise refusal("aggregate", function, f"be one of {', '.join(AGGREGATES)}", repr(aggregate))
+    step = resample if resample in (None, "auto", "none") else _as_seconds("resample", resample, function, "auto, none")
+    age = None if max_age is None else _as_seconds("max_age", max_age, function)
+    return Arrangement(pivot_columns(pivot, function), step, aggregate, age)
+
+
+def _as_seconds(name: str, duration: object, function: str, others: str = "") -> float:
+    """A duration in seconds, or a number in the unit of the time."""
+    try:
+        if isinstance(duration, str):
+            return seconds(duration)
+        number = float(duration) if isinstance(duration, int | float) and not isinstance(duration, bool) else 0.0
+        if 0.0 < number < math.inf:
+            return number
+    except ValueError:
+        pass
+    wanted = f"be {others} or a duration such as 5min" if others else "be a duration such as 1h"
+    raise refusal(name, function, wanted, repr(duration)) from None
+
+
+def header_options(
+    skip_lines: int | None, header: int | str | Sequence[str] | None, function: str
+) -> tuple[int, int | tuple[str, ...] | None]:
+    """The lines to skip, and the line of the header or the names of the columns, checked."""
+    is_count = isinstance(skip_lines, int) and not isinstance(skip_lines, bool) and skip_lines >= 0
+    if skip_lines is not None and not is_count:
+        raise refusal("skip_lines", function, "be a whole number of 0 or more", repr(skip_lines))
+    if isinstance(header, str):
+        text = header.strip()
+        header = int(text) if text.isdigit() else 0 if text in ("", "none") else _split_names(text)
+    if isinstance(header, bool) or (isinstance(header, int) and header < 0):
+        raise refusal("header", function, "be the number of a line, 0 for none, or the names of columns", repr(header))
+    return skip_lines or 0, header if header is None or isinstance(header, int) else tuple(header)
 
 
 def _is_delimiter(text: object) -> bool:

@@ -24,7 +24,7 @@ import pyarrow.csv as pcsv
 import pyarrow.json as pj
 
 from emphatic.tables import fields
-from emphatic.tables.files import DroppedRows, File, Format, ReadingPass
+from emphatic.tables.files import DroppedRows, File, Format, OpenOptions, ReadingPass
 from emphatic.tables.table import Malformed, TableError
 
 __all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
@@ -38,10 +38,13 @@ _NAMED = re.compile(rb'"?sep=([,;\t| ])"?\s*', re.IGNORECASE)
 _BLOCK, _LONGEST, _JSON_BLOCK = 1 << 19, 1 << 26, 1 << 21
 #: Lines that a quoted field may go on over, and their bytes.
 _LINES, _BYTES = 1000, 1 << 20
+#: Lines among which the header is looked for, if there is a title above it.
+_TITLES = 50
 #: Of a quote that is not closed within its line: a later line may close it, or it is a stray one.
 _OPEN, _STRAY = 0, -1
 #: Why a line is not a row.
 UNITS = "units below the header"
+ABOVE = "above the header"
 QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
 COMMENT = "a comment"
@@ -59,13 +62,24 @@ class Delimited:
 
     rows = None
 
-    def __init__(self, file: File, delimiter: str | None) -> None:
+    def __init__(
+        self,
+        file: File,
+        delimiter: str | None,
+        skip_lines: int = 0,
+        header_line: int | tuple[str, ...] | None = None,
+    ) -> None:
         self.file = file
         head = file.head
         self._skip = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         self._line = 1
         lines = head[self._skip :].splitlines(keepends=True)
-        while lines and (not lines[0].strip() or lines[0].startswith(b"#")):
+        above = header_line - 1 if isinstance(header_line, int) and header_line > 0 else 0
+        for _ in range(min(skip_lines + above, len(lines))):
+            self._pass(lines.pop(0))
+        comment = b""
+        while header_line is None and lines and (not lines[0].strip() or lines[0].startswith(b"#")):
+            comment = lines[0] if lines[0].strip() else comment
             self._pass(lines.pop(0))
         if not lines:
             raise TableError(f"{file.name}: the file holds no rows, only comments or blank lines.")
@@ -75,9 +89,26 @@ class Delimited:
             self._pass(lines.pop(0))
         text = [line.decode() for line in lines[:LOOK_LINES]]
         self.delimiter = delimiter or find_delimiter(text)
+        titles = find_titles(text, self.delimiter) if header_line is None else 0
+        for _ in range(titles):
+            self._pass(lines.pop(0))
+        text = text[titles:]
+        #: Lines above the header that are no part of the table, besides comments.
+        self._titles = skip_lines + above + titles
         header = read_header(text[0], self.delimiter)
+        hashed = read_hashed_header(comment.decode(), text[0], self.delimiter) if header_line is None else None
+        if isinstance(header_line, tuple):
+            header = Header(header_line, (), False)
+        elif header_line is not None:
+            names = tuple(header.names if header_line else (f"column_{i}" for i in range(1, len(header.names) + 1)))
+            header = read_header(text[0], self.delimiter, names) if header_line else Header(names, (), False)
+            if header_line and not header.present:
+                fields_of_line = [field.strip() for field in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
+                header = Header(tuple(fields_of_line), (), True)
         self._header = lines[0].strip(b"\r\n") if header.present else None
-        if header.present:
+        if hashed is not None:
+            header, self._header = hashed, comment.strip(b"\r\n")
+        elif header.present:
             self._pass(lines[0])
         self._block = max(_BLOCK, 4 * len(lines[0]))  # a line may be long where there are very many columns
         self.names, self.unnamed = header.names, header.unnamed
@@ -139,6 +170,8 @@ class Delimited:
             tail, end, units = b"", False, bool(self.units)  # the tail is the beginning of a line that is not read yet
             if units:
                 reading.dropped.add(UNITS, self._line)
+            if self._titles:
+                reading.dropped.add(ABOVE, 1, self._titles)
             while not end:
                 chunk = stream.read(self._block)
                 end = not chunk
@@ -281,7 +314,63 @@ def find_delimiter(lines: Sequence[str]) -> str:
         # How uniform the lines are comes first: text has many blanks, but seldom as many in every line.
         return (counts.count(width) / len(counts), width) if width > 1 else (0.0, 1)
 
-    return max(DELIMITERS, key=score)
+    best = max(DELIMITERS, key=score)
+    if best != " " and score(best)[0] >= 0.5:
+        return best
+
+    # The first lines may be a title, which has blanks: the delimiter is then the one that most lines agree on.
+    def agreement(delimiter: str) -> tuple[float, int]:
+        try:
+            counts = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter) if row)
+        except csv.Error:
+            return 0.0, 0
+        width, count = max(counts.items(), key=lambda pair: (pair[1], pair[0]), default=(1, 0))
+        return (count / counts.total(), width) if width > 1 and 2 * count > counts.total() else (0.0, 1)
+
+    # Blanks come last: dates have them too.
+    other = max((sign for sign in DELIMITERS if sign != " "), key=agreement)
+    if agreement(other)[0] <= 0.5:
+        other = " "
+    is_better = score(best)[0] < 0.5 or (score(other)[0] == 0.0 and agreement(other)[1] > score(best)[1])
+    return other if agreement(other)[0] > 0.5 and is_better else best
+
+
+def find_titles(lines: Sequence[str], delimiter: str) -> int:
+    """How many lines are a title above the header: the first one has at most half as many fields, or at most half of
+    its fields filled, as most lines, and the first below it that is full begins the table.
+
+    >>> find_titles(["Plant 7;;", "made today;;", "time;x;y", "1;2;3", "2;3;4"], ";")
+    2
+    """
+    try:
+        rows = [[field.strip() for field in split_fields(line.strip("\r\n"), delimiter)[0]] for line in lines]
+    except csv.Error:
+        return 0
+    width = Counter(len(row) for row in rows if any(row)).most_common(1)[0][0] if any(map(any, rows)) else 1
+
+    def fill(row: Sequence[str]) -> int:
+        return sum(map(bool, row))
+
+    if width < 2 or len(rows[0]) > width or (width == 2 and fill(rows[0]) == len(rows[0]) == 2):
+        return 0
+    if fill(rows[0]) > width / 2 or (rows[0] and fields.parse_number(rows[0][0])[1]):
+        return 0
+    for i, row in enumerate(rows[1:_TITLES], start=1):
+        if len(row) == width and fill(row) >= max(2.0, 0.75 * width) and len(rows) > i + 1:
+            return i
+    return 0
+
+
+def read_hashed_header(comment: str, first_row: str, delimiter: str) -> Header | None:
+    """The columns that a comment right above the rows names: as many words as the first row has fields, one of which
+    is a number."""
+    header = read_header(comment.lstrip("# \t"), delimiter) if comment else None
+    row = split_fields(first_row.strip("\r\n"), delimiter)[0]
+    if header is None or len(header.names) != len(row) or not header.present:
+        return None
+    words = [fields.is_missing(name) or not fields.parse_number(name)[1] for name in header.names]
+    values = [not fields.is_missing(text) and fields.parse_number(text)[1] for text in row]
+    return header if all(words) and any(values) else None
 
 
 def _describe_delimiter(delimiter: str) -> str:
@@ -540,5 +629,9 @@ def _is_json_lines(file: File) -> bool:
     return file.obstacle is None and file.first_sign == b"{"
 
 
-CSV = Format("CSV", _is_csv, lambda file, options: Delimited(file, options.delimiter), text=True)
+def _open_csv(file: File, options: OpenOptions) -> Delimited:
+    return Delimited(file, options.delimiter, options.skip_lines, options.header)
+
+
+CSV = Format("CSV", _is_csv, _open_csv, text=True)
 JSON_LINES = Format("JSON lines", _is_json_lines, lambda file, options: JsonLines(file), text=True)

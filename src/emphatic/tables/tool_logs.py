@@ -1,0 +1,360 @@
+"""What tools print and export: vmstat, sar, dmesg, journalctl, InfluxDB line protocol, Prometheus, spreadsheets.
+
+Each becomes a table in memory. Where a tool has a series after the other, or writes numbers into sentences, that is a
+table in long format (time, series, value), which is arranged as any other.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from emphatic.tables.fields import date_format, parse_times, unix_units
+from emphatic.tables.files import LOOK, File, Format, OpenOptions, Source
+from emphatic.tables.frames import Frame
+from emphatic.tables.table import TableError
+from emphatic.tables.text import Delimited
+
+__all__ = ["DMESG", "JOURNAL", "LINE_PROTOCOL", "PROMETHEUS", "SAR", "SPREADSHEET", "VMSTAT"]
+
+#: The most kinds of messages whose numbers are series, and the fewest messages of a kind.
+_KINDS, _MESSAGES = 50, 10
+
+
+def _lines(file: File) -> Iterator[str]:
+    with file.open() as stream:
+        text = bytes(stream.read())
+    yield from text.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
+
+
+def _first_lines(file: File, count: int = 30) -> list[str]:
+    lines = file.beginning.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
+    return [line for line in lines[:-1] or lines if line.strip()][:count]
+
+
+def _parse_float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _stamps(seconds: Sequence[float]) -> pa.Array:
+    return pa.array([round(second * 1e6) for second in seconds], pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+
+def _series_frame(time: pa.Array, series: Sequence[str], values: Sequence[str]) -> Frame:
+    """A table in long format."""
+    return Frame(
+        pa.table({"time": time, "series": pa.array(series, pa.string()), "value": pa.array(values, pa.string())})
+    )
+
+
+def name_series(labels: Sequence[Mapping[str, str]], main: str) -> list[str]:
+    """A name for each series by its labels: that of ``main``, and those in which series differ.
+
+    >>> name_series([{"__name__": "load", "job": "a"}, {"__name__": "load", "job": "b"}], "__name__")
+    ['load a', 'load b']
+    """
+    keys = dict.fromkeys(key for series in labels for key in series)
+    differing = [key for key in keys if key != main and len({series.get(key) for series in labels}) > 1]
+    names = [" ".join(filter(None, (series.get(key, "") for key in (main, *differing)))) for series in labels]
+    return [name or " ".join(series.values()) or "value" for name, series in zip(names, labels, strict=True)]
+
+
+# ---------------------------------------------------------------------- Prometheus and InfluxDB
+
+
+def _is_prometheus(file: File) -> bool:
+    return file.beginning.lstrip().startswith(b"{") and b'"resultType"' in file.beginning
+
+
+def _open_prometheus(file: File, options: OpenOptions) -> Source:
+    try:
+        results = json.loads("\n".join(_lines(file)))["data"]["result"]
+        names = name_series([series["metric"] for series in results], "__name__")
+        records = [
+            (float(moment), name, str(value))
+            for name, series in zip(names, results, strict=True)
+            for moment, value in (series.get("values") or [series["value"]])
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise TableError(
+            f"{file.name}: this is not the answer to a query of Prometheus, or it is cut short. Fetch it again: "
+            "curl 'http://HOST:9090/api/v1/query_range?query=…&start=…&end=…&step=…'"
+        ) from None
+    if not records:
+        raise TableError(f"{file.name}: this answer of Prometheus has no series. Look at the query and its range.")
+    time, series, values = zip(*records, strict=True)
+    return _series_frame(_stamps(time), series, values)
+
+
+_KEY = r"(?:[^,= \\]|\\.)+"
+_POINT = re.compile(
+    rf'(?P<measurement>(?:[^, \\]|\\.)+)(?P<tags>(?:,{_KEY}={_KEY})*) (?P<fields>{_KEY}=(?:"(?:[^"\\]|\\.)*"|[^, "]+)'
+    rf'(?:,{_KEY}=(?:"(?:[^"\\]|\\.)*"|[^, "]+))*)(?: (?P<time>-?[0-9]+))?'
+)
+_TAG = re.compile(rf",({_KEY})=({_KEY})")
+_FIELD = re.compile(rf'({_KEY})=("(?:[^"\\]|\\.)*"|[^, "]+),?')
+
+
+def _is_line_protocol(file: File) -> bool:
+    lines = [line for line in _first_lines(file) if not line.startswith("#")]
+    return bool(lines) and all(_POINT.fullmatch(line.strip()) for line in lines)
+
+
+def _open_line_protocol(file: File, options: OpenOptions) -> Source:
+    labels: dict[tuple[str, str, str], Mapping[str, str]] = {}
+    records: list[tuple[int, tuple[str, str, str], str]] = []
+    for number, line in enumerate(_lines(file), start=1):
+        point = _POINT.fullmatch(line.strip())
+        if point is None:
+            if line.strip() and not line.startswith("#"):
+                raise TableError(f"{file.name}: line {number} is no point of line protocol: {line[:60]!r}. Correct it.")
+            continue
+        if point["time"] is None:
+            raise TableError(f"{file.name}: line {number} has no time. Export the points with their times.")
+        for field, text in _FIELD.findall(point["fields"]):
+            key = (point["measurement"], point["tags"], field)
+            if key not in labels:
+                tags = {_plain(name): _plain(value) for name, value in _TAG.findall(point["tags"])}
+                labels[key] = {"field": _plain(field), "measurement": _plain(point["measurement"])} | tags
+            value = text.strip('"') if text.startswith('"') else re.sub(r"(?<=[0-9])[iu]$", "", text)
+            value = {"t": "true", "T": "true", "f": "false", "F": "false"}.get(value, value)
+            records.append((int(point["time"]), key, value))
+    names = dict(zip(labels, name_series(list(labels.values()), "field"), strict=True))
+    a_second = unix_units(float(records[len(records) // 2][0])) or 1e9
+    time = _stamps([moment / a_second for moment, _, _ in records])
+    return _series_frame(time, [names[key] for _, key, _ in records], [value for _, _, value in records])
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+# ---------------------------------------------------------------------- vmstat and sar
+
+
+def _is_vmstat(file: File) -> bool:
+    return any(line.startswith("procs ") and "memory" in line for line in _first_lines(file, 3))
+
+
+def _open_vmstat(file: File, options: OpenOptions) -> Source:
+    names: list[str] = []
+    rows: list[list[str]] = []
+    for line in _lines(file):
+        fields = line.split()
+        if fields[:2] == ["r", "b"]:
+            names = names or fields
+        elif names and fields and _parse_float(fields[0]) is not None and len(fields) >= len(names):
+            rows.append(fields)
+    width = len(names)
+    if not rows:
+        raise TableError(f"{file.name}: there is no row of vmstat below its header.")
+    columns: dict[str, Any] = {}
+    if len(rows[0]) == width + 1:  # -t: a date and a time, under the name of the zone
+        stamps = pa.array([" ".join(row[width - 1 : width + 1]) for row in rows], pa.string())
+        columns["time"] = pa.array([round(s * 1e6) for s in parse_times(stamps, "iso")], pa.int64()).cast(
+            pa.timestamp("us")
+        )
+        names = names[:-1]
+    columns |= {name: pa.array([_parse_float(row[i]) for row in rows], pa.float64()) for i, name in enumerate(names)}
+    return Frame(pa.table(columns))
+
+
+_BANNER = re.compile(r"Linux \S+ \(.*\)\s+(?P<date>[0-9][0-9./-]+)\s.*")
+_STAMPED = re.compile(r"(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}(?: [AP]M)?)\s+(?P<fields>\S.*)")
+
+
+def _is_sar(file: File) -> bool:
+    lines = _first_lines(file)
+    return bool(lines) and bool(_BANNER.match(lines[0])) and any(map(_STAMPED.match, lines[1:]))
+
+
+def _open_sar(file: File, options: OpenOptions) -> Source:
+    time: list[float] = []
+    series: list[str] = []
+    values: list[str] = []
+    day, names, before = datetime(1970, 1, 1, tzinfo=UTC), [""], timedelta(0)
+    for line in _lines(file):
+        banner, stamped = _BANNER.match(line), _STAMPED.match(line)
+        if banner is not None:
+            text = pa.array([banner["date"]], pa.string())
+            form = "%m/%d/%y" if re.fullmatch(r"[0-9]{2}/[0-9]{2}/[0-9]{2}", banner["date"]) else date_format(text)
+            day, before = datetime.fromtimestamp(float(parse_times(text, form or "iso")[0]), UTC), timedelta(0)
+        if stamped is None:
+            continue
+        fields = stamped["fields"].split()
+        numbers = [_parse_float(field.replace(",", ".")) for field in fields]
+        if all(number is None for number in numbers):
+            names = fields if "RESTART" not in fields else names
+            continue
+        if len(fields) != len(names):
+            continue
+        form = "%I:%M:%S %p" if stamped["clock"].endswith("M") else "%H:%M:%S"
+        moment = datetime.strptime(stamped["clock"], form)
+        clock = timedelta(hours=moment.hour, minutes=moment.minute, seconds=moment.second)
+        if clock < before - timedelta(hours=12):
+            day += timedelta(days=1)
+        before = clock
+        # A first column without % or a rate names what the row is of: a processor, a disk, an interface.
+        is_part = names[0] in ("CPU", "DEV", "IFACE", "INTR", "BUS", "TTY", "FAN", "SENSOR", "FILESYSTEM")
+        part = "" if not is_part or fields[0] in ("all", "-1") else f"{fields[0]} "
+        for name, field in list(zip(names, fields, strict=True))[is_part:]:
+            time.append((day + clock).timestamp())
+            series.append(part + name)
+            values.append(field.replace(",", "."))
+    if not time:
+        raise TableError(f"{file.name}: there is no row of sar in it. Write them: LC_ALL=C sar -u > FILE")
+    return _series_frame(pa.array([round(s * 1e6) for s in time], pa.int64()).cast(pa.timestamp("us")), series, values)
+
+
+# ---------------------------------------------------------------------- messages
+
+_NUMBER = re.compile(r"(?<![\w.:/#-])[-+]?[0-9]+(?:\.[0-9]+)?(?=[a-zA-Z%°µ/]{0,4}(?:[\s,;)\]]|\.?$))")
+_BOOT = re.compile(r"(?:<[0-9]+>)?\[\s*(?P<time>[0-9]+\.[0-9]+)\]\s?(?P<message>.*)")
+_DATED = re.compile(r"\[(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4})\]\s?(?P<message>.*)")
+
+
+def numbers_of(message: str) -> tuple[str, list[str]]:
+    """A message without its numbers, and these.
+
+    >>> numbers_of("cpu0: took 17 ms, 2.5% idle")
+    ('cpu0: took # ms, #% idle', ['17', '2.5'])
+    """
+    return _NUMBER.sub("#", message).strip(), _NUMBER.findall(message)
+
+
+def _message_series(file: File, messages: Iterable[tuple[float, str, Mapping[str, str]]], is_dated: bool) -> Frame:
+    """The numbers in messages as series, one for each place in each kind of message.
+
+    Args:
+        file: The file, for messages.
+        messages: The time and the text of each message, and further series with their values.
+        is_dated: Whether times are seconds since 1970.
+    """
+    records: list[tuple[float, str, str]] = []
+    for moment, message, further in messages:
+        kind, numbers = numbers_of(message)
+        for place, number in enumerate(numbers, start=1):
+            records.append((moment, kind if len(numbers) == 1 else f"{kind} ({place})", number))
+        records += [(moment, name, value) for name, value in further.items()]
+    counts = Counter(name for _, name, _ in records)
+    frequent = {name for name, count in counts.most_common(_KINDS) if count >= _MESSAGES}
+    records = [record for record in records if record[1] in frequent]
+    if not records:
+        raise TableError(
+            f"{file.name}: no kind of message with a number in it comes {_MESSAGES} times, so there is no signal."
+        )
+    records.sort(key=lambda record: record[0])
+    time, series, values = zip(*records, strict=True)
+    return _series_frame(_stamps(time) if is_dated else pa.array(time), series, values)
+
+
+def _is_dmesg(file: File) -> bool:
+    lines = _first_lines(file)
+    return len(lines) > 1 and any(all(map(form.fullmatch, lines)) for form in (_BOOT, _DATED))
+
+
+def _open_dmesg(file: File, options: OpenOptions) -> Source:
+    is_dated = _DATED.fullmatch(_first_lines(file)[0]) is not None
+    messages: list[tuple[float, str, Mapping[str, str]]] = []
+    for line in _lines(file):
+        match = (_DATED if is_dated else _BOOT).fullmatch(line)
+        if match is not None:
+            stamp = match["time"]
+            form = "%a %b %d %H:%M:%S %Y"
+            moment = datetime.strptime(stamp, form).replace(tzinfo=UTC).timestamp() if is_dated else float(stamp)
+            messages.append((moment, match["message"], {}))
+    return _message_series(file, messages, is_dated)
+
+
+def _is_journal(file: File) -> bool:
+    return file.beginning.lstrip().startswith(b"{") and b'"__REALTIME_TIMESTAMP"' in file.beginning
+
+
+def _open_journal(file: File, options: OpenOptions) -> Source:
+    messages: list[tuple[float, str, Mapping[str, str]]] = []
+    for line in _lines(file):
+        try:
+            entry = json.loads(line)
+            message, time = entry.get("MESSAGE"), float(entry["__REALTIME_TIMESTAMP"]) / 1e6
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        if isinstance(message, list):  # bytes that are no text
+            message = bytes(byte for byte in message if isinstance(byte, int)).decode("utf-8", "replace")
+        further = {name: str(entry[name]) for name in ("PRIORITY",) if entry.get(name) is not None}
+        messages.append((time, message if isinstance(message, str) else "", further))
+    return _message_series(file, messages, is_dated=True)
+
+
+# ---------------------------------------------------------------------- spreadsheets
+
+
+def _is_spreadsheet(file: File) -> bool:
+    if not file.start.startswith(b"PK\x03\x04"):
+        return False
+    try:
+        with zipfile.ZipFile(file.path) as archive:
+            return any(name.startswith("xl/") or name == "content.xml" for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
+class _SheetText:
+    """The cells of a sheet as CSV, in the place of a ``File``."""
+
+    def __init__(self, name: str, text: bytes) -> None:
+        self.name, self._text = name, text
+        self.head = text if len(text) < LOOK else text[: text.rfind(b"\n", 0, LOOK) + 1]
+
+    def open(self) -> pa.BufferReader:
+        return pa.BufferReader(self._text)
+
+
+def _open_spreadsheet(file: File, options: OpenOptions) -> Source:
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook
+    except ImportError:
+        raise TableError(f"{file.name}: a spreadsheet needs python-calamine: pip install 'emphatic[excel]'") from None
+    try:
+        workbook = CalamineWorkbook.from_path(str(file.path))
+        sheets = (workbook.get_sheet_by_name(name).to_python(skip_empty_area=True) for name in workbook.sheet_names)
+        rows = next((sheet for sheet in sheets if len(sheet) > 1), [])
+    except (CalamineError, OSError, ValueError) as error:
+        raise TableError(f"{file.name}: the spreadsheet cannot be read ({error}). Export its sheet as CSV.") from None
+    if not rows:
+        raise TableError(f"{file.name}: no sheet of the spreadsheet has rows.")
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=",", lineterminator="\n")
+    writer.writerows([[_cell(cell) for cell in row] for row in rows])
+    sheet: Any = _SheetText(file.name, text.getvalue().encode())
+    return Delimited(sheet, ",", options.skip_lines, options.header)
+
+
+def _cell(cell: object) -> str:
+    """A cell as text: whole numbers without a point, dates in ISO, and a line for each row."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15:
+        return str(int(cell))
+    if isinstance(cell, timedelta):
+        return str(cell.total_seconds())
+    text = cell.isoformat(sep=" ") if isinstance(cell, datetime) else str(cell)
+    return " ".join(text.split("\n"))
+
+
+PROMETHEUS = Format("Prometheus", _is_prometheus, _open_prometheus, text=True)
+LINE_PROTOCOL = Format("InfluxDB line protocol", _is_line_protocol, _open_line_protocol, text=True)
+VMSTAT = Format("vmstat", _is_vmstat, _open_vmstat, text=True)
+SAR = Format("sar", _is_sar, _open_sar, text=True)
+DMESG = Format("dmesg", _is_dmesg, _open_dmesg, text=True)
+JOURNAL = Format("journalctl -o json", _is_journal, _open_journal, text=True)
+SPREADSHEET = Format("spreadsheet", _is_spreadsheet, _open_spreadsheet)

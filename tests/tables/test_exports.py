@@ -1,0 +1,295 @@
+"""What tools print and export is read right, by itself or with the option that says how."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emphatic
+from emphatic.common.durations import MONTH, YEAR
+from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
+
+START = datetime(2024, 3, 25, tzinfo=UTC)
+N = 120
+X = [round(50 + 10 * math.sin(i / 9), 3) for i in range(N)]
+
+
+def only(table: Table) -> Block:
+    (block,) = table.blocks()
+    return block
+
+
+def opened(path: Path, lines: Sequence[str], name: str = "log.txt", **options: Any) -> Table:
+    file = path / name
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return open_table(file, **options)
+
+
+def signal(table: Table, name: str) -> list[float]:
+    values: list[float] = only(table).values[:, table.names.index(name)].tolist()
+    return values
+
+
+def stamp(i: int, form: str = "%Y-%m-%d %H:%M:%S", minutes: float = 10) -> str:
+    return (START + timedelta(minutes=minutes * i)).strftime(form)
+
+
+# ---------------------------------------------------------------------- text above and below the header
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        ["Messprotokoll Anlage 7;;;", "Erstellt: 26.03.2024;;;", ";;;"],
+        ["Logger 7", "Serial: 1234", ""],
+        ["Report of the plant", "", "Location;Hall 3", ""],
+    ],
+)
+@pytest.mark.parametrize("units", [[], [";°C;bar;%"]])
+def test_titles_above_the_header(above: list[str], units: list[str], tmp_path: Path) -> None:
+    rows = [f"{stamp(i, '%d.%m.%Y %H:%M')};{str(x).replace('.', ',')};{i % 7},5;{i % 3}" for i, x in enumerate(X)]
+    table = opened(tmp_path, [*above, "Zeit;Vorlauf;Druck;Ventil", *units, *rows])
+    assert table.names == ("Vorlauf", "Druck", "Ventil")
+    assert signal(table, "Vorlauf") == X
+    why = {drop["why"]: drop["count"] for drop in table.facts()["rows_dropped"]}
+    assert why == {"above the header": len(above)} | ({"units below the header": 1} if units else {})
+
+
+@pytest.mark.parametrize("delimiter", [";", ",", "\t"])
+def test_a_header_that_begins_with_a_hash_and_stamps_in_utc(delimiter: str, tmp_path: Path) -> None:
+    """``sadf -d``."""
+    lines = ["# by sadf", delimiter.join(["# hostname", "timestamp", "%user", "%idle"])]
+    lines += [delimiter.join(["plant7", f"{stamp(i)} UTC", str(x), str(100 - i)]) for i, x in enumerate(X)]
+    table = opened(tmp_path, lines)
+    assert (table.names, table.time, table.zone) == (("%user", "%idle"), "timestamp", "UTC")
+    assert signal(table, "%user") == X
+    time = only(table).time
+    assert time is not None
+    assert time[3] - START.timestamp() == 1800.0
+
+
+def test_the_user_says_where_the_header_is(tmp_path: Path) -> None:
+    rows = [f"{i},{x}" for i, x in enumerate(X)]
+    table = opened(tmp_path, ["a,b,c", "more, of this", "1,2", *rows], skip_lines=3, header="t,x")
+    assert (table.time, table.names, signal(table, "x")) == ("t", ("x",), X)
+    table = opened(tmp_path, ["words,here", "2020,2021", *rows], header=2)
+    assert table.names == ("2020", "2021")
+    table = opened(tmp_path, ["t,x", *rows], header=0)
+    assert (table.names, len(only(table))) == (("column_1", "column_2"), N + 1)
+    for option in ({"header": -1}, {"skip_lines": -1}, {"skip_lines": "2"}, {"header": True}):
+        with pytest.raises(ValueError, match=next(iter(option))):
+            opened(tmp_path, ["t,x", *rows], **option)
+
+
+def test_a_header_that_is_one_field_short_is_no_title(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="fields"):
+        opened(tmp_path, ["a b c", *(f"{i} {x} 2 3" for i, x in enumerate(X))])
+
+
+# ---------------------------------------------------------------------- months, years and codes
+
+MONTHS = [(year, month) for year in range(1980, 1996) for month in range(1, 13)]
+
+
+@pytest.mark.parametrize(
+    ("header", "form"),
+    [
+        ("month,x", "{d:%b %Y},{x}"),
+        ("when,x", "{d:%Y-%m},{x}"),
+        ("d,x", "{d:%m/%Y},{x}"),
+        ("year,month,x", "{d:%Y},{d.month},{x}"),
+        ("x,Year,Month", "{x},{d:%Y},{d:%B}"),
+        ("period,x", "{d:%b-%Y},{x}"),
+    ],
+)
+def test_months_are_steps(header: str, form: str, tmp_path: Path) -> None:
+    lines = [form.format(d=datetime(*when, 1), x=i % 12) for i, when in enumerate(MONTHS)]
+    table = opened(tmp_path, [header, *lines])
+    assert table.names == ("x",)
+    block, clock = only(table), table.clock()
+    assert clock is not None
+    assert block.time is not None
+    assert clock.step == MONTH
+    assert not block.gap.any()
+    assert block.time[13] == datetime(1981, 2, 1, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize("header", ["year,x", "date,x", "x,Jahr"])
+def test_years_are_steps(header: str, tmp_path: Path) -> None:
+    pairs = [(year, year % 11) for year in range(1750, 1900)]
+    table = opened(tmp_path, [header, *(f"{b},{a}" if header[0] == "x" else f"{a},{b}" for a, b in pairs)])
+    clock = table.clock()
+    assert clock is not None
+    assert (table.names, clock.step) == (("x",), YEAR)
+    few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
+    result = emphatic.nexting.run(tmp_path / "log.txt", horizons=["1y", "3y"], config=few, offline=False)
+    assert result.reading["step_text"] == "1 y"
+    assert all(row["variance_explained"] is not None for row in result.summary)
+
+
+@pytest.mark.parametrize("code", [-999.0, 65535.0, 1e20])
+def test_codes_are_named_and_the_user_decides(code: float, tmp_path: Path) -> None:
+    x = np.round(20 + np.sin(np.arange(900) / 20), 3)
+    x[300::50] = code
+    few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
+    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, offline=False)
+    assert result.reading["sentinels"] == {"x": {f"{code:.10g}": 12}}
+    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, offline=False, keep_sentinels=True)
+    assert (result.reading["sentinels"], result.reading["guarded"]) == ({}, {})
+    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, offline=False, missing=[code])
+    assert (result.reading["sentinels"], result.reading["guarded"]) == ({}, {})
+    table = opened(tmp_path, ["x", *(f"{value}" for value in x[:400])], missing=[code, "err"])
+    assert np.isnan(only(table).values[[300, 350], 0]).all()
+
+
+def test_a_guard_that_is_saved_still_names_codes() -> None:
+    guard = ReadingGuard(2).warm_up(np.sin(np.arange(600.0)).reshape(300, 2))
+    guard.judge(np.array([[-999.0, 0.0], [-999.0, 0.1]]))
+    again = ReadingGuard.restore(json.loads(json.dumps(guard.state())))
+    assert again.sentinels(["a", "b"]) == guard.copy().sentinels(["a", "b"]) == {"a": {"-999": 2}}
+    earlier = [signal[: len(guard.state()[1])] for signal in guard.state()]  # as it was saved without them
+    assert ReadingGuard.restore(earlier).sentinels(["a", "b"]) == {}
+
+
+# ---------------------------------------------------------------------- tools
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+def test_vmstat(stamped: bool, tmp_path: Path) -> None:
+    lines = []
+    for i, x in enumerate(X):
+        if i % 20 == 0:
+            lines += [
+                "procs -----------memory---------- ---swap-- -----io----" + (" -----timestamp-----" if stamped else "")
+            ]
+            lines += [" r  b   swpd   free   buff  cache" + ("                 UTC" if stamped else "")]
+        lines.append(f" 1  0      0 {8123456 + i}  81234 {round(x * 1000)}" + (f" {stamp(i)}" if stamped else ""))
+    table = opened(tmp_path, lines)
+    assert table.names == ("r", "b", "swpd", "free", "buff", "cache")
+    assert signal(table, "cache") == [round(x * 1000) for x in X]
+    assert table.dated == stamped
+
+
+@pytest.mark.parametrize(
+    ("date", "clock"), [("03/25/24", "%H:%M:%S"), ("2024-03-25", "%H:%M:%S"), ("03/25/2024", "%I:%M:%S %p")]
+)
+def test_sar_goes_on_over_midnight(date: str, clock: str, tmp_path: Path) -> None:
+    header = f"{stamp(0, clock)}        CPU     %user     %idle"
+    lines = [f"Linux 6.1.0 (plant7) \t{date} \t_x86_64_\t(8 CPU)", "", header]
+    for i, x in enumerate(X):
+        if i == 70:
+            lines += [
+                "",
+                "Average:        all      9.00   88.90",
+                "",
+                "13:00:00     LINUX RESTART\t(8 CPU)",
+                "",
+                header,
+            ]
+        lines.append(f"{stamp(i + 100, clock)}     all    {x:6.2f}    {100 - x:6.2f}")
+    table = opened(tmp_path, lines)
+    assert table.names == ("%user", "%idle")
+    time = only(table).time
+    assert time is not None
+    np.testing.assert_array_equal(np.diff(time), 600.0)
+    assert time[0] == START.timestamp() + 60_000
+    assert signal(table, "%user") == [round(x, 2) for x in X]
+
+
+@pytest.mark.parametrize("form", ["[{s:12.6f}] {m}", "[{d:%a %b %d %H:%M:%S %Y}] {m}"])
+def test_numbers_in_messages_of_dmesg(form: str, tmp_path: Path) -> None:
+    lines = [
+        form.format(s=10 + 2.0 * i, d=START + timedelta(seconds=2 * i), m=f"thermal zone0: temperature {i % 31} C")
+        for i in range(N)
+    ]
+    table = opened(tmp_path, lines)
+    assert table.names == ("thermal zone0: temperature # C",)
+    assert signal(table, table.names[0]) == [i % 31 for i in range(N)]
+    with pytest.raises(TableError, match="no kind of message with a number"):
+        opened(tmp_path, [form.format(s=i, d=START, m="all is well") for i in range(N)])
+
+
+def test_journalctl(tmp_path: Path) -> None:
+    entries = [
+        {
+            "__REALTIME_TIMESTAMP": str(int((START.timestamp() + 3 * i) * 1e6)),
+            "PRIORITY": str(3 + i % 4),
+            "_PID": str(1000 + i),
+            "MESSAGE": f"took {i % 50} ms",
+        }
+        for i in range(N)
+    ]
+    table = opened(tmp_path, [json.dumps(entry) for entry in entries], "journal.jsonl")
+    assert table.names == ("took # ms", "PRIORITY")
+    assert signal(table, "took # ms") == [i % 50 for i in range(N)]
+
+
+def test_line_protocol(tmp_path: Path) -> None:
+    lines = ["# exported"]
+    for i, x in enumerate(X):
+        for host in ("a", "b"):
+            when = int(START.timestamp() + 60 * i) * 10**9
+            lines.append(
+                f'cpu,host={host},room=hall\\ 3 user={x},count={i}i,on={"t" if i % 2 else "f"},say="a, b" {when}'
+            )
+    table = opened(tmp_path, lines, "influx.lp")
+    assert sorted(table.names) == ["count a", "count b", "on a", "on b", "user a", "user b"]
+    assert table.categories == ("say a", "say b")
+    assert signal(table, "user b") == X
+    assert signal(table, "count a") == list(range(N))
+    assert set(signal(table, "on a")) == {0.0, 1.0}
+    assert table.zone == "UTC"
+
+
+def test_annotated_csv(tmp_path: Path) -> None:
+    head = ["#group,false,false,true,false,false,true", "#datatype,string,long,dateTime:RFC3339,double,string,string"]
+    head += ["#default,mean,,,,,", ",result,table,_time,_value,_field,host"]
+    lines = list(head)
+    for number, (field, host) in enumerate([("user", "a"), ("user", "b"), ("idle", "a"), ("idle", "b")]):
+        lines += [f",,{number},{stamp(i, '%Y-%m-%dT%H:%M:%SZ')},{x + number},{field},{host}" for i, x in enumerate(X)]
+    table = opened(tmp_path, [*lines, ""], "influx.csv")
+    assert sorted(table.names) == ["idle a", "idle b", "user a", "user b"]
+    np.testing.assert_allclose(signal(table, "idle b"), np.array(X) + 3)
+
+
+def test_prometheus(tmp_path: Path) -> None:
+    def answer(series: list[dict[str, Any]]) -> list[str]:
+        return [json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}})]
+
+    values = [[START.timestamp() + 15 * i, str(x)] for i, x in enumerate(X)]
+    one: dict[str, Any] = {"metric": {"__name__": "load1", "job": "node"}, "values": values}
+    assert opened(tmp_path, answer([one]), "a.json").names == ("load1",)
+    two = {"metric": {"__name__": "load1", "job": "node", "instance": "b:9100"}, "values": values[:90]}
+    table = opened(tmp_path, answer([one, two]), "b.json")
+    assert table.names == ("load1", "load1 b:9100")
+    assert signal(table, "load1") == X
+    with pytest.raises(TableError, match="no series"):
+        opened(tmp_path, answer([]), "c.json")
+    with pytest.raises(TableError, match="cut short"):
+        opened(tmp_path, [answer([one])[0][:900]], "d.json")
+
+
+def test_spreadsheets(tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (["Plant 7"], [], ["Time", "Power", "Valve"], [None, "kW", None]):
+        sheet.append(row)
+    for i, x in enumerate(X):
+        sheet.append([(START + timedelta(minutes=i)).replace(tzinfo=None), x, "on" if i % 2 else "off"])
+    book.save(tmp_path / "log.xlsx")
+    table = open_table(tmp_path / "log.xlsx")
+    assert (table.names, table.time, table.dated) == (("Power", "Valve"), "Time", True)
+    assert signal(table, "Power") == X
+    assert table.facts()["units"] == {"Power": "kW"}
+    (tmp_path / "damaged.xlsx").write_bytes((tmp_path / "log.xlsx").read_bytes()[:2000])
+    with pytest.raises(TableError, match="damaged"):
+        open_table(tmp_path / "damaged.xlsx")
