@@ -159,7 +159,8 @@ def make_makers(settings: Settings) -> Features | dict[str, Features]:
     for question in settings.gvfs():
         seen = _seen(question, settings.related)
         if seen not in makers:
-            makers[seen] = Features.from_config([_restricted(config, seen) for config in settings.features or ()])
+            own = _subjects(question, settings.related)
+            makers[seen] = Features.from_config([_restricted(config, seen, own) for config in settings.features or ()])
         by_question[question.name] = makers[seen]
     return by_question
 
@@ -174,25 +175,33 @@ def shares(settings: Settings, names: Sequence[str]) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(which == i) for i in range(len(order))]
 
 
-def _seen(question: GVF, related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The signals that a question sees: those that it names, and those related to them."""
+def _subjects(question: GVF, related: Mapping[str, Sequence[str]]) -> list[str]:
+    """The signals that a question is about: those that it names."""
     if isinstance(question.cumulant, str) and question.cumulant in related:
-        signals = [question.cumulant]
-    else:  # an expression, or a γ that is one: what it may name, it sees
-        text = f"{question.cumulant} {question.gamma}"
-        signals = [signal for signal in related if signal in text] or list(related)[:1]
+        return [question.cumulant]
+    # An expression, or a γ that is one: what it may name, it sees.
+    text = f"{question.cumulant} {question.gamma}"
+    return [signal for signal in related if signal in text] or list(related)[:1]
+
+
+def _seen(question: GVF, related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The signals that a question sees: those that it is about, and those related to them."""
+    signals = _subjects(question, related)
     return tuple(dict.fromkeys([*signals, *(neighbour for signal in signals for neighbour in related[signal])]))
 
 
-def _restricted(config: Mapping[str, Any], seen: Sequence[str]) -> dict[str, Any]:
-    """The configuration of some features in which "*" stands for these signals."""
+def _restricted(config: Mapping[str, Any], seen: Sequence[str], own: Sequence[str]) -> dict[str, Any]:
+    """The configuration of some features in which "*" stands for the signals ``seen``, and in a trace for the ``own``.
 
-    def replaced(value: Any) -> Any:
+    Ridges keep a number for each pair of features: traces of related signals as well would quadruple the memory.
+    """
+
+    def replaced(value: Any, signals: Sequence[str]) -> Any:
         if isinstance(value, Mapping):
-            return {key: replaced(inner) for key, inner in value.items()}
-        return list(seen) if value == "*" else value
+            return {key: replaced(inner, own if key == "trace" else signals) for key, inner in value.items()}
+        return list(signals) if value == "*" else value
 
-    return {key: replaced(value) if key == "of" else value for key, value in config.items()}
+    return {key: replaced(value, seen) if key == "of" else value for key, value in config.items()}
 
 
 def expected_size(horde: Horde, rows: int) -> Size:
