@@ -268,6 +268,11 @@ class Group:
         self.features.cut()
         self._forget()
 
+    def restart(self) -> None:
+        """Begin another stream: forget the past of each signal, from which seasons answer, and keep the weights."""
+        if self.seasons is not None:
+            self.seasons = Seasons(self.seasons.gamma, self.seasons.signal, self.seasons.step)
+
     def _forget(self) -> None:
         """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()

@@ -560,6 +560,18 @@ class Horde(BlockLearner):
         with self._guard:
             self._forget()
 
+    def restart(self) -> Self:
+        """Begin another stream of the same signals with the weights that were learned so far. Returns self.
+
+        Nothing remains of the stream before: its last readings, traces, seasons, and the number of its rows.
+        """
+        with self._guard:
+            self._forget()
+            for group in self._groups:
+                group.restart()
+            self._hold, self._rows = Hold(len(self._evaluator.signals)), 0
+        return self
+
     def stream(self, blocks: Iterable[Block | Mapping[str, Any] | Array | None]) -> Iterator[Array]:
         """``advance`` by blocks as they come: the predictions at the rows of each, in order.
 

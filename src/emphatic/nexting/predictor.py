@@ -30,11 +30,12 @@ from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
-from emphatic.nexting.learning import make_guard, make_horde
+from emphatic.nexting.learning import choose_columns, make_guard, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock, ReadingGuard
+from emphatic.tables.columns import Increments
 from emphatic.tables.fields import TimeColumn
 from emphatic.tables.pipe import (
     BLOCK,
@@ -420,6 +421,7 @@ class Predictor:
         self.settings, self.learn, self.every = settings, learn, every or Every(None)
         self.clock: Clock | None = None
         #: The guard of the readings; None in the warm-up, and of a model that was learned without.
+        self.increments: Increments | None = None
         self.guard: ReadingGuard | None = None
         self.step = self.malformed = self.readings = 0
         #: Fields that could not be read, by kind.
@@ -564,6 +566,9 @@ class Predictor:
         clock = None if self.clock is None else self.clock.copy()
         guard = None if self.guard is None else self.guard.copy()
         block = Block.from_rows([reading.row for reading in waiting], parser.names, parser.categories, clock, self.step)
+        increments = None if self.increments is None else self.increments.copy()
+        if increments is not None:
+            increments(block)
         if guard is not None:
             guard.mark(block)
         try:
@@ -577,15 +582,16 @@ class Predictor:
             return
         if clock is not None:
             self._follow(waiting, clock)
-        self.guard = guard
+        self.guard, self.increments = guard, increments
         self.readings += len(waiting)
         kinds = derived(predictions, block.values, block.gap, block.time, block.guarded)
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
                 here = {kind: values[i] for kind, values in kinds.items()}
+                read = row.values if increments is None else block.values[i].tolist()
                 outcomes[reading.place] = Prediction(
-                    self.step, row.time_text, predictions[i], form, row.values, row.time, bool(block.gap[i]), here
+                    self.step, row.time_text, predictions[i], form, read, row.time, bool(block.gap[i]), here
                 )
             self.step += 1
 
@@ -668,7 +674,8 @@ class Predictor:
                     "%s %d: a stray record, with none of the columns of the others; skipped.", self._unit, number
                 )
             waiting = [(number, reading) for number, reading in waiting if number not in stray]
-            settings = replace(self.settings, horizons=self.settings.horizons or _HORIZONS).filled(table, len(waiting))
+            settings = choose_columns(table, len(waiting), self.settings, live=True)
+            settings = replace(settings, horizons=settings.horizons or _HORIZONS).filled(table, len(waiting))
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
@@ -680,6 +687,7 @@ class Predictor:
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
             derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded)
+        self.increments = table.increments
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
@@ -735,6 +743,7 @@ class Predictor:
             "clock": None if self.clock is None else self.clock.state(),
             "guard": None if self.guard is None else self.guard.state(),
             "live": {"step": self.step, "when": when},
+            "increments": None if self.increments is None else self.increments.state(),
             "notation": notation.config(),
             "table": {},
             **model.derived.state(),
@@ -786,6 +795,8 @@ class Predictor:
             notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
         predictor.clock = None if state.get("clock") is None else Clock.restore(state["clock"])
         predictor.guard = None if state.get("guard") is None else ReadingGuard.restore(state["guard"])
+        increments = state.get("increments")
+        predictor.increments = None if increments is None else Increments.restore(increments)
         predictor._model = _Model.of(horde, predictor.settings, notation)
         predictor.derived.restore(state)
         return predictor

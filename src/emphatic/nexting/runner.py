@@ -45,6 +45,7 @@ from emphatic.nexting.learning import (
     make_features,
     open_log,
 )
+from emphatic.nexting.machines import run_machines, unfinished_file
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration
@@ -80,6 +81,8 @@ class NextingResult:
         rows: The number of rows.
         seconds: The seconds that each phase took.
         out: The folder that was written, or None.
+        models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
+            the one that all machines share.
     """
 
     summary: list[dict[str, Any]]
@@ -89,6 +92,7 @@ class NextingResult:
     rows: int
     seconds: dict[str, float]
     out: Path | None
+    models: Mapping[str, Horde] = field(default_factory=dict, repr=False)
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
 
@@ -100,6 +104,8 @@ class NextingResult:
             job: The job.
             resume: Whether to go on with a run that was stopped.
         """
+        if job.settings.by is not None:
+            return run_machines(job, resume)
         return run_job(job, LocalExecutor(job.out), resume)
 
     @property
@@ -123,7 +129,8 @@ class NextingResult:
         """The same result without its folder: predictions and page are held in memory."""
         assert self.out is not None
         page = (self.out / "report.html").read_text("utf-8")
-        return replace(self, out=None, _predictions=_read_predictions(self.out), _page=page)
+        models = {machine: self.models[machine] for machine in self.models}
+        return replace(self, out=None, models=models, _predictions=_read_predictions(self.out), _page=page)
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The page, as HTML that is complete in itself.
@@ -155,6 +162,10 @@ def run(
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
+    by: str | None = None,
+    share: bool | None = None,
+    sections: str | Sequence[str] | None = None,
+    increments: str | Sequence[str] | bool | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
@@ -174,7 +185,8 @@ def run(
     Args:
         data: A frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
             Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder.
-        predict: The columns to predict; default: every numeric column.
+        predict: The columns to predict; default: every numeric column, without ids, years, counts of rows and
+            constants.
         horizons: The averaging horizons, in steps or as durations such as "15min"; default: four, from two steps to a
             hundredth of the log.
         out: The folder to write to. A folder that holds results is refused, unless ``overwrite`` or ``resume``.
@@ -184,6 +196,12 @@ def run(
         pivot: "sensor,value": the columns of a table in long format; each sensor then becomes a column. False reads the
             rows as they are.
         topics: The topics of a robot log to read; default: all.
+        by: The column that tells machines apart. Each machine is learned from by itself, with ranges, scores and a
+            model of its own.
+        share: With ``by``, whether all machines are learned from with one set of weights.
+        sections: With ``by``, the machines that have a section of their own in the report, or "all"; default: all of
+            up to four.
+        increments: The counters that are learned as their increments, False for none; by default they are detected.
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
@@ -221,6 +239,10 @@ def run(
         sort=sort,
         pivot=pivot,
         topics=topics,
+        by=by,
+        share=share,
+        sections=sections,
+        increments=increments,
         stepsize=_config(stepsize),
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
@@ -248,7 +270,12 @@ def _config(stepsize: str | Mapping[str, Any] | StepSize | None) -> str | Mappin
 
 def holds_results(folder: Path) -> bool:
     """Whether a folder has a file of an earlier run, or what one that was stopped can go on from."""
-    return any((folder / name).exists() for name in FILES) or checkpoint_file(folder).exists()
+    return any((folder / name).exists() for name in FILES) or is_stopped(folder)
+
+
+def is_stopped(folder: Path) -> bool:
+    """Whether a run was stopped in a folder that can go on."""
+    return checkpoint_file(folder).exists() or unfinished_file(folder).exists()
 
 
 def check_free(folder: Path) -> None:
@@ -257,7 +284,7 @@ def check_free(folder: Path) -> None:
         return
     with hold_folder(folder):  # a run that is still going on is refused as such
         pass
-    stopped = checkpoint_file(folder).exists()
+    stopped = is_stopped(folder)
     what = (
         "a run that was stopped: continue it with resume=True, or replace it"
         if stopped
@@ -460,7 +487,8 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
 
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
     the times that go back; whether the rows were ``sorted``, and the columns that were ``pivoted``; ``guarded`` counts
-    the far readings of each signal that were pulled in or taken for missing; ``unscored`` are signals and horizons
+    the far readings of each signal that were pulled in or taken for missing; ``increments`` are the counters that are
+    learned as their increments, and how often each went back; ``unscored`` are signals and horizons
     without a score, and why.
     """
     learned = scored.learned
@@ -475,10 +503,19 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
         "sorted": bool(log.settings.sort),
         "pivoted": list(log.settings.pivot) if isinstance(log.settings.pivot, tuple) else [],
         "guarded": learned.guarded_counts(),
+        "increments": _increments(table),
         "unscored": _unscored(scored),
     }
     facts["columns_left_out"] += [{"name": name, "why": why} for name, why in learned.unused_columns().items()]
     return facts
+
+
+def _increments(table: Table) -> list[dict[str, Any]]:
+    """The counters that are learned as their increments, and how often each went back."""
+    if table.increments is None:
+        return []
+    pairs = zip(table.increments.columns.tolist(), table.increments.resets.tolist(), strict=True)
+    return [{"name": table.names[column], "resets": resets} for column, resets in pairs]
 
 
 def _unscored(scored: Scored) -> list[dict[str, Any]]:
@@ -508,6 +545,16 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         back = f", {facts['backwards']:,} of them where time goes back" if facts["backwards"] else ""
         columns = " and ".join(map(repr, time["columns"]))
         lines = [f"Time: {columns} ({time['format']}{zone}); {step}; {_many(facts['gaps'], 'gap')}{back}."]
+    if facts.get("by"):
+        count, scored = len(facts["machines"]), [m for m in facts["machines"] if m["variance_explained"] is not None]
+        how = "with one set of weights" if facts["shared"] else "each by itself"
+        lines.append(f"Machines: {count:,} by {facts['by']!r}, learned from {how}.")
+        scored.sort(key=lambda machine: -machine["variance_explained"])
+        if len(scored) > 1:
+            best, worst = (f"{m['name']} ({m['variance_explained']:.3f})" for m in (scored[0], scored[-1]))
+            lines.append(f"Variance explained, median over signals and horizons: best {best}, worst {worst}.")
+        if failed := [f"{m['name']} ({m['why']})" for m in facts["machines"] if m.get("why")]:
+            lines.append(f"Not learned from: {_list(failed)}")
     if facts["pivoted"]:
         sensor, *values = map(repr, facts["pivoted"])
         lines.append(f"Pivoted: a column of {' and '.join(values)} for each {sensor}.")
@@ -524,6 +571,12 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Percent signs left out (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
     if facts["guarded"]:
         lines.append(f"Far readings: {_list(guarded_texts(facts['guarded']))}.")
+    if facts.get("increments"):
+        counters = [
+            repr(counter["name"]) + (f" ({_many(counter['resets'], 'reset')})" if counter["resets"] else "")
+            for counter in facts["increments"]
+        ]
+        lines.append(f"Counters, learned as their increments a row: {_list(counters)}.")
     if facts["columns_left_out"]:
         unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(unused)}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import lzma
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal, whole
 from emphatic.tables.clock import Clock
+from emphatic.tables.columns import Increments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -288,7 +289,7 @@ class Table:
         ordered: bool = True,
         words: Collection[str] = (),
     ) -> None:
-        from emphatic.tables import frames
+        from emphatic.tables import columns, frames
         from emphatic.tables.fields import as_plain, find_kind, find_time
 
         self.name = name
@@ -306,6 +307,11 @@ class Table:
         kinds = {column: find_kind(array, source.style) for column, array in arrays.items()}
         kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent")}
         when, self._no_time, disorder = find_time(name, look, kinds, time, source.style)
+        if ordered and not long and time is not False and (machines := columns.find_machines(look, kinds, when)):
+            raise TableError(
+                f"{name}: these are the rows of several machines: times repeat or go back, and {machines!r} tells the "
+                f'rows apart. Learn from each by itself: by="{machines}".'
+            )
         long_format = None if long or time is False else frames.find_long(look, kinds, when, source.style)
         if long_format is not None:
             sensor, value = long_format
@@ -344,6 +350,8 @@ class Table:
             what = ", ".join(f"{c!r} ({signals.get(c, 'the time')})" for c in list(kinds)[:8])
             raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
         self.rows = source.rows
+        #: What turns counters into increments, as of the last pass; None where no signal is a counter.
+        self.increments: Increments | None = None
         # As it is before the first row: every pass through the table begins with a copy of it.
         self._clock = Clock(when.seconds(look), getattr(source, "joined", False)) if when else None
 
@@ -388,6 +396,24 @@ class Table:
             "percent": list(self._percents),
         }
 
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """Leave columns out that are no signals.
+
+        Args:
+            reasons: Why, for each of them.
+        """
+        kept = [(name, style) for name, style in zip(self.names, self._styles, strict=True) if name not in reasons]
+        self.names, self._styles = tuple(name for name, _ in kept), [style for _, style in kept]
+        self.ignored |= reasons
+
+    def take_increments(self, largest: Mapping[str, float]) -> None:
+        """Have the increments of counters in the place of their readings.
+
+        Args:
+            largest: The counters, with the largest increment of each.
+        """
+        self.increments = Increments([self.names.index(name) for name in largest], list(largest.values()))
+
     def __repr__(self) -> str:
         counts = f"signals={len(self.names)}, categories={len(self.categories)}"
         return f"Table({self.name!r}, {counts}, time={self.time!r}, rows={self.rows})"
@@ -400,7 +426,8 @@ class Table:
         Args:
             rows: The rows of a block; the last may have fewer.
             start: The number of the first row, from 0.
-            clock: Finds the gaps, and must stand at row ``start``; by default it is a new one, ``Table.clock``.
+            clock: Finds the gaps, and must stand at row ``start``; by default it is a new one, ``Table.clock``. So must
+                ``Table.increments``, where there are counters.
         """
         rows = whole("rows", rows, "blocks")
         if isinstance(start, bool) or not isinstance(start, int | np.integer) or start < 0:
@@ -433,6 +460,9 @@ class Table:
 
     def _blocks(self, rows: int, row: int, clock: Clock | None) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
+        increments = self.increments
+        if increments is not None and row == 0:
+            self.increments = increments = Increments(increments.columns.tolist(), increments.largest.tolist())
         waiting: list[pa.RecordBatch] = []
         available = 0
         batches = self._source.batches(names, row)
@@ -448,6 +478,8 @@ class Table:
                 with reading(self.name, self._find_line):
                     block = self._block(row, batches_of_block)
                 block.gap = block.find_gaps(clock)
+                if increments is not None:
+                    increments(block)
                 row += len(block)
                 yield block
                 del block, batches_of_block  # or they would stay in memory while the next rows are read
@@ -645,8 +677,9 @@ def open_source(
     pivot: str | Sequence[str] | bool | None = None,
     words: Collection[str] = (),
     topics: str | Sequence[str] | None = None,
+    ordered: bool = True,
 ) -> Table:
-    """``open_table``; errors name what the user called."""
+    """``open_table``; errors name what the user called. Rows that are not ``ordered`` by time may be of machines."""
     function = caller.function
     if time is True or not isinstance(time, str | bool | None):
         raise refusal("time", function, "be the name of a column, False or None", repr(time))
@@ -660,7 +693,8 @@ def open_source(
 
         if chosen is not None:
             raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
-        return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns, words=words)
+        frame = Frame(source, names, caller)
+        return table_of("the table", frame, time, sort=sort, pivot=columns, ordered=ordered, words=words)
     if names is not None:
         raise refusal("names", function, "be left out for a file", repr(list(names)))
     from emphatic.tables.files import open_file
@@ -668,7 +702,7 @@ def open_source(
     name = os.fspath(source)
     with reading(name):
         opened, file = open_file(name, delimiter, chosen)
-    return table_of(name, opened, time, file, sort, columns, words=words)
+    return table_of(name, opened, time, file, sort, columns, ordered, words)
 
 
 def table_of(
