@@ -323,7 +323,7 @@ def run_machines(job: Nexting, resume: bool = False) -> NextingResult:
             )
             if teacher is not None and "why" not in records[-1]:
                 teacher = Horde.load(of_machine / "model.safetensors")
-            job.progress("learning", i + 1, len(rows.names))
+            job.progress("learning", rows.edges[i + 1], rows.edges[-1])
         if all("why" in record for record in records):
             raise ValueError(
                 f"{table.name}: no machine can be learned from. {records[0]['machine']}: {records[0]['why']}"

@@ -351,10 +351,17 @@ def find_machines(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | N
         signals = [c for c in signals if not _names_id(c)]
         if not signals or (len(signals) == 1 and not is_named) or any(_is_long(name, c) for c in signals):
             continue
-        if any(_separates(codes, clock) for clock in clocks.values()):
+        if any(_separates(codes, clock) and (is_named or _is_complete(codes, clock)) for clock in clocks.values()):
             rank = 0 if _names_id(name) else 1 if is_named else 2
             keys.append(_Key(name, rank, int(codes.max()) + 1))
     return min(keys, key=lambda key: (key.rank, key.machines)).name if keys else None
+
+
+def _is_complete(codes: NDArray[np.int64], time: Array) -> bool:
+    """Whether each code has its rows together, or every moment a row of each code: by chance that is not so."""
+    machines = int(codes.max()) + 1
+    stacked = int((np.diff(codes) != 0).sum()) == machines - 1
+    return stacked or len(np.unique(time)) * machines == len(codes)
 
 
 def _goes_back(x: Array) -> bool:
