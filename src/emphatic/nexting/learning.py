@@ -70,6 +70,8 @@ MOST = 7
 _CORRELATED = 256
 #: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
+#: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
+_QUESTION_BYTES, _ROW_BYTES = 60_000, 400
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
@@ -215,12 +217,49 @@ def expected_size(horde: Horde, rows: int) -> Size:
     row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
     n = max(maker.n for maker in makers)
     memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
+    questions = len(horde.questions)
+    memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
     for maker, group in zip(makers, horde.groups, strict=True):
-        if group.ridges is not None:  # the matrix, and copies while it is solved for
-            memory += 4 * 8 * maker.n**2
+        if group.ridges is not None:
+            memory += 8 * maker.n**2
             solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
             seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
+    memory += 3 * 8 * n**2  # copies of a ridge's matrix while it is solved for
     return Size(sum(K), n, memory, seconds)
+
+
+def check_memory(size: Size, signals: int, free: int | None) -> None:
+    """ValueError if a run would take more memory than is free, with the number of signals that would fit.
+
+    Args:
+        size: How large the run is.
+        signals: The number of signals that are predicted.
+        free: The bytes that are free; None if that is not known.
+    """
+    if free is None or size.memory <= free:
+        return
+    fit = int(signals * (free - _PROGRAM_BYTES) / max(size.memory - _PROGRAM_BYTES, 1))
+    remedy = f"About {fit:,} of the {signals:,} signals would fit" if fit > 0 else "No signal would fit"
+    raise ValueError(
+        f"the run would take about {size.memory / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free. {remedy}: "
+        "name some to predict, predict=…, or give fewer horizons=…"
+    )
+
+
+def free_memory() -> int | None:
+    """The bytes of memory that this process may still take; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return None
+    try:  # in a container
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text("ascii"))
+        statistics = dict(line.split() for line in Path("/sys/fs/cgroup/memory.stat").read_text("ascii").splitlines())
+    except (OSError, ValueError):
+        return free
+    return min(free, limit - used + int(statistics.get("file", 0)))
 
 
 def is_large(settings: Settings, C: int) -> bool:
@@ -900,7 +939,9 @@ def learn_log(
             log.table.increments = Increments.restore(point.state["increments"])
         learners = executor.resume(log, point)
     derived = _derive(log, horde, store)
-    announce(expected_size(horde, log.rows).text(log.settings))
+    size = expected_size(horde, log.rows)
+    check_memory(size, len(log.settings.predict or ()), free_memory())
+    announce(size.text(log.settings))
     states = _States(log, resumption, clock, guard, counts, began)
     writer = _PartWriter(log, store, horde.names, derived)
 

@@ -33,7 +33,7 @@ from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList, read_reasons
 from emphatic.nexting.learning import Learned, LogRows, Progress, block_rows, make_features, shares
-from emphatic.scores.baselines import ROOM, FirstHalf, HindsightFit, PlainAnswers, find_baselines
+from emphatic.scores.baselines import FirstHalf, HindsightFit, PlainAnswers, find_baselines
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
 from emphatic.tables import Hold
@@ -46,6 +46,10 @@ __all__ = ["Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log", "sign
 Array = NDArray[np.float64]
 #: How many of the largest errors are reported.
 WORST = 10
+#: The bytes of the sums of several fits that are made in one pass.
+ROOM = 1 << 26
+#: Signals that are plotted, at most: a page with more would be too large to open.
+PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
 SKIPPED = "skipped, as requested with --no-offline"
 
@@ -595,7 +599,7 @@ class _Sketches:
         ends = hindsight.known_until.reshape(-1, self._H).min(axis=1).tolist()
         self._sketches = [
             SignalSketch(name, rows, horizons, horizons, end, intervals=horizons)
-            for name, end in zip(plain.predict, ends, strict=True)
+            for name, end in list(zip(plain.predict, ends, strict=True))[:PLOTTED]
         ]
 
     def add(self, rows: _Rows, held: Array) -> None:
