@@ -52,7 +52,8 @@ def test_related_are_the_most_correlated() -> None:
 
 def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    result = emphatic.nexting.run(log(), horizons=[2, 6], out=tmp_path / "out", announce=said.append)
+    asked = {"predict": list(log()), "horizons": [2, 6]}  # one of them never changes
+    result = emphatic.nexting.run(log(), **asked, out=tmp_path / "out", announce=said.append)
     assert "so many signals that a question sees its own and the 3 most related ones" in said[0]
     horde = result.model
     assert len(horde.makers) == C + 1
@@ -68,7 +69,7 @@ def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, m
     assert again.summary == result.summary
     # Not worse than where every question sees everything.
     monkeypatch.setattr(related, "LIMIT", 1 << 30)
-    whole = emphatic.nexting.run(log(), horizons=[2, 6])
+    whole = emphatic.nexting.run(log(), **asked)
     assert whole.settings.related is None
     some, every = ([s["variance_explained"] for s in r.summary if s["signal"] != "still"] for r in (result, whole))
     assert np.median(some) > np.median(every) - 0.01
@@ -117,7 +118,7 @@ def test_related_must_be_signals() -> None:
 
 def test_why_a_number_is_missing_is_said() -> None:
     x = {"x": np.sin(np.arange(60)), "still": np.ones(60)}
-    summary = emphatic.nexting.run(x, horizons=[2, 50], offline=False).summary
+    summary = emphatic.nexting.run(x, predict=["x", "still"], horizons=[2, 50], offline=False).summary
     for row in summary:
         assert (row["offline"]["variance_explained"] is None) == ("offline" in row["reasons"])
         assert (row["variance_explained"] is None) == ("variance_explained" in row["reasons"])
@@ -146,3 +147,35 @@ def test_of_500_signals_the_weights_stay_small(monkeypatch: pytest.MonkeyPatch) 
     # Of sixty, every question sees all.
     few = open_table({f"s{i}": column for i, column in enumerate(x.T[:60])})
     assert Settings().filled(few, 400).related is None
+
+
+def test_a_run_that_does_not_fit_is_refused_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(related, "free_memory", lambda: 400 << 20)
+    monkeypatch.setattr(related, "expected_size", lambda horde, rows: related.Size(9, 9, 1 << 40, 1.0))
+    with pytest.raises(ValueError, match=r"take about 1,099.5 GB of memory, and 0.4 GB are free. No signal would fit"):
+        emphatic.nexting.run(log(), horizons=[2])
+    size = related.Size(9, 9, 3 << 30, 1.0)
+    related.check_memory(size, 500, 4 << 30)
+    related.check_memory(size, 500, None)
+    with pytest.raises(ValueError, match=r"About 315 of the 500 signals would fit: name some to predict"):
+        related.check_memory(size, 500, 2 << 30)
+
+
+@pytest.mark.parametrize("cut", [200, 512, 513, 600])
+def test_a_wide_model_goes_on_from_its_file_with_the_same_bits(cut: int, tmp_path: Path) -> None:
+    """Zeros, vectors that follow from others, and headers of groups are not stored as they are."""
+    settings = Settings().filled(open_table(log()), T)
+    table = open_table(log())
+    whole = related.make_horde(settings, None).warm_up(table, T)
+    block = next(table.blocks(T))
+    expected = whole.observe_many(block.values, learn=True)
+    horde = related.make_horde(settings, None).warm_up(table, T)
+    predictions = [horde.observe_many(block.values[:cut])]
+    horde.save(tmp_path / "model")
+    again, more = emphatic.Horde.load_with(tmp_path / "model")
+    assert more == {}
+    again.save(tmp_path / "again")
+    assert (tmp_path / "model").read_bytes() == (tmp_path / "again").read_bytes()
+    if cut < T:
+        predictions.append(again.observe_many(block.values[cut:]))
+    np.testing.assert_array_equal(np.concatenate(predictions), expected)

@@ -97,6 +97,8 @@ def nexting(
             _refuse("--topics needs a robot log: a pipe has no topics.")
         if flags["sort"]:
             _refuse("--sort needs a file: on a pipe, rows come in the order of time.")
+        if flags["by"] is not None:
+            _refuse("--by needs a file: on a pipe, start one process for each machine.")
         if resume or overwrite or no_offline or print_config:
             _refuse(
                 "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "
@@ -108,6 +110,8 @@ def nexting(
         _refuse("--model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.")
     cluster = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
     cluster = {name: value for name, value in cluster.items() if value is not None}
+    if ray is not None and flags["by"] is not None:
+        _refuse("--by learns in this process: leave out --ray.")
     if cluster and ray is None:
         _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
     folder = out
@@ -121,7 +125,8 @@ def nexting(
             settings = read_settings(config, flags)
             path = table or _household()
             if print_config:
-                print(library.Nexting(path, settings, Path()).open().settings.toml(), end="")
+                opened = settings if settings.by else library.Nexting(path, settings, Path()).open().settings
+                print(opened.toml(), end="")
                 return 0
             folder = out or _default_folder(path, resume, overwrite)
             arguments: dict[str, Any] = {
@@ -217,11 +222,11 @@ def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
 
 def _stopped(folder: Path | None, is_cluster: bool) -> str:
     """What to say after Ctrl-C."""
-    from emphatic.nexting.learning import checkpoint_file
+    from emphatic.nexting.runner import is_stopped
 
     if is_cluster:
         return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
-    if folder is not None and checkpoint_file(folder).exists():
+    if folder is not None and is_stopped(folder):
         return f"Stopped; continue with --resume --out {folder}."
     return "Stopped; nothing was saved."
 
@@ -277,6 +282,8 @@ def _show(result: NextingResult, folder: Path) -> None:
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
     median = f"median over {C} signals, " if C > 1 else ""
+    if result.models:
+        median = f"median over {len(result.models):,} machines{f' and {C} signals' if C > 1 else ''}, "
     table = Table(title=f"Variance explained in the second half, {median}{result.rows:,} rows")
     table.add_column("horizon")
     for name in ("learned online", "offline fit", "persistence", "mean"):
@@ -302,7 +309,7 @@ def _show(result: NextingResult, folder: Path) -> None:
         print(f"{frozen} of {learners} learners are frozen after diverging.")
     for line in ingest_lines(result.reading):
         print(line)
-    if periods := describe_periods(result.model.periods):
+    if not result.models and (periods := describe_periods(result.model.periods)):
         print(f"Periods: {periods}.")
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 

@@ -164,7 +164,8 @@ def _message(error: BaseException) -> str:
         flag = f"--{name.replace('_', '-')}"
         for keyword, written in ((f"{name}=False", f"{flag} ''"), (f"{name}=…", f"{flag} …"), (f"{name}=True", flag)):
             message = message.replace(keyword, written)
-    message = re.sub(r'pivot="([^"]*)"', lambda match: f"--pivot {shlex.quote(match[1])}", message)
+    quoted = r'\b(pivot|by)="([^"]*)"'
+    message = re.sub(quoted, lambda match: f"--{match[1]} {shlex.quote(match[2])}", message)
     return " ".join(message.split())
 
 

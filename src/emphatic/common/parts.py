@@ -27,6 +27,8 @@ __all__ = ["PartReader", "PartStore", "ResumePoint"]
 
 #: The entry of a part's metadata that holds the id of its run.
 _RUN = b"emphatic.run"
+#: Columns that are read together: what the reader holds for each of them is more than a few rows take.
+_COLUMNS = 500
 
 
 class ResumePoint(NamedTuple):
@@ -85,17 +87,27 @@ class PartStore:
 
         table = pa.table(dict(columns)).replace_schema_metadata({_RUN: self.run})
         with atomic_file(self.path(kind, number)) as file:
-            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+            # (numbers hardly ever repeat: a dictionary of them would only take memory)
+            pq.write_table(table, file, compression="zstd", use_dictionary=False, write_page_checksum=True)
+        if table.num_columns > _COLUMNS:
+            pa.default_memory_pool().release_unused()
 
     def read(self, kind: str, number: int) -> pa.Table:
         """The rows of a part; ValueError if another run wrote it."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = self.path(kind, number)
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             if (file.schema_arrow.metadata or {}).get(_RUN, b"").decode() != self.run:
                 raise ValueError(f"{path}: this part was written by another run. Start again.")
-            return file.read(use_threads=False).replace_schema_metadata(None)
+            names = file.schema_arrow.names
+            if len(names) <= _COLUMNS:
+                return file.read(use_threads=False).replace_schema_metadata(None)
+            groups = [names[i : i + _COLUMNS] for i in range(0, len(names), _COLUMNS)]
+            tables = [file.read(columns=group, use_threads=False) for group in groups]
+        pa.default_memory_pool().release_unused()
+        return pa.table({name: table.column(name) for table in tables for name in table.column_names})
 
     def drop(self, rows: int, *kinds: str) -> None:
         """Remove the rows from number ``rows`` on, which were written after the resume point."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,10 @@ Times = NDArray[Any] | None
 Labels = Mapping[str, Any]
 #: The answers of ridges and of seasons, the latter with which of them are new ones.
 Beside = tuple[Array | None, tuple[Array, Flags] | None]
+#: In a file: arrays of more bytes than this are stored without their zeros, unless more than this share are others; and
+#: what the names of their places and shapes end in.
+_SMALL, _DENSE = 512, 0.8
+_PLACES, _SHAPE = ".places", ".shape"
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
 
@@ -263,6 +268,11 @@ class Group:
         self.features.cut()
         self._forget()
 
+    def restart(self) -> None:
+        """Begin another stream: forget the past of each signal, from which seasons answer, and keep the weights."""
+        if self.seasons is not None:
+            self.seasons = Seasons(self.seasons.gamma, self.seasons.signal, self.seasons.step)
+
     def _forget(self) -> None:
         """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()
@@ -430,11 +440,9 @@ class Group:
         header, tensors = self.learner._state()
         maker, saved = self.features.save()
         arrays = {f"features.{name}": array for name, array in saved.items()}
-        arrays |= {f"blend.{name}": array for name, array in self.blend.arrays().items()}
-        if self.ridges is not None:
-            arrays |= {f"ridges.{name}": array for name, array in self.ridges.arrays().items()}
-        if self.seasons is not None:
-            arrays |= {f"seasons.{name}": array for name, array in self.seasons.arrays().items()}
+        for kind, answers in (("blend", self.blend), ("ridges", self.ridges), ("seasons", self.seasons)):
+            for name, array in {} if answers is None else answers.arrays().items():
+                arrays |= _without_zeros(f"{kind}.{name}", array)
         arrays |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
         if self.phi is not None:
             arrays |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
@@ -453,12 +461,11 @@ class Group:
             self.seasons = None
             self.blend = self._combination()
         if self.seasons is not None:
-            self.seasons.restore({name: arrays[f"seasons.{name}"] for name in self.seasons.arrays()})
-        blend = {name.removeprefix("blend."): array for name, array in arrays.items() if name.startswith("blend.")}
-        self.blend.restore(blend)
+            self.seasons.restore(_with_zeros(arrays, "seasons."))
+        self.blend.restore(_with_zeros(arrays, "blend."))
         if self.ridges is not None:
             self.ridges.base[:] = self.base[self._blended]
-            self.ridges.restore({name: arrays[f"ridges.{name}"] for name in self.ridges.arrays()})
+            self.ridges.restore(_with_zeros(arrays, "ridges."))
         self.open = bool(saved.get("open", "horde.indices" in arrays))
         if "horde.indices" in arrays:
             phi = Active(arrays["horde.indices"], arrays["horde.values"])
@@ -547,6 +554,43 @@ def fill_in(name: str, array: NDArray[Any], stored: NDArray[Any], finite: bool =
     if stored.shape != array.shape or stored.dtype != array.dtype or (finite and not np.isfinite(stored).all()):
         raise ValueError(f"its {name!r} does not fit")
     array[:] = stored
+
+
+def _without_zeros(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """An array as a file holds it, by name: where many of its numbers are 0, only the others, their places and a shape.
+
+    Of the products of features, and of the rows that a signal remembers, most are 0 in a short log.
+    """
+    array = np.ascontiguousarray(array)
+    others = np.flatnonzero(array.view(np.dtype(f"u{array.itemsize}")))  # (−0.0 is a number like others)
+    if len(others) > _DENSE * array.size or array.nbytes < _SMALL:
+        return {name: array}
+    places = np.zeros(array.size, np.bool_)
+    places[others] = True
+    shape = np.array(array.shape, np.int64)
+    return {name: array.reshape(-1)[others], f"{name}{_PLACES}": np.packbits(places), f"{name}{_SHAPE}": shape}
+
+
+def _with_zeros(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a file whose names begin with the prefix, without it, each whole; ValueError if one is damaged."""
+    whole = {}
+    for name, stored in arrays.items():
+        if not name.startswith(prefix) or name.endswith((_PLACES, _SHAPE)):
+            continue
+        array = stored
+        if f"{name}{_PLACES}" in arrays:
+            places, shape = arrays[f"{name}{_PLACES}"], arrays[f"{name}{_SHAPE}"].tolist()
+            size = math.prod(shape)
+            if min(shape) < 0 or places.shape != (-(-size // 8),):
+                raise ValueError(f"the places of its {name!r} do not fit")
+            at = np.flatnonzero(np.unpackbits(places, count=size))
+            if stored.shape != at.shape:
+                raise ValueError(f"its {name!r} does not have a number for each of its places")
+            array = np.zeros(size, stored.dtype)
+            array[at] = stored
+            array = array.reshape(shape)
+        whole[name.removeprefix(prefix)] = array
+    return whole
 
 
 def _filled(seasons: Array, V: Array) -> Array:

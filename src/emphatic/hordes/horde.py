@@ -6,8 +6,10 @@ question is answered from φ_t.
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
+import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,6 +62,11 @@ _SQUARE = LARGEST**2
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
 _NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "seasons.", "horde."), "horde.more."
+#: In a file: the headers of groups from the second on; and what the names of their arrays begin with, and those of the
+#: shapes of these, and of the groups that have one where not all do.
+_HEADERS, _JOINED, _SHAPES, _WHICH = "horde.groups", "groups.", ".shapes", ".of"
+#: The longest headers of groups, in bytes.
+_LONGEST = 1 << 28
 #: Placeholder in a file for what no file can hold.
 _FUNCTION = "function"
 
@@ -553,6 +560,18 @@ class Horde(BlockLearner):
         with self._guard:
             self._forget()
 
+    def restart(self) -> Self:
+        """Begin another stream of the same signals with the weights that were learned so far. Returns self.
+
+        Nothing remains of the stream before: its last readings, traces, seasons, and the number of its rows.
+        """
+        with self._guard:
+            self._forget()
+            for group in self._groups:
+                group.restart()
+            self._hold, self._rows = Hold(len(self._evaluator.signals)), 0
+        return self
+
     def stream(self, blocks: Iterable[Block | Mapping[str, Any] | Array | None]) -> Iterator[Array]:
         """``advance`` by blocks as they come: the predictions at the rows of each, in order.
 
@@ -946,6 +965,7 @@ class Horde(BlockLearner):
             if lacking := engines.missing(name):
                 raise checkpoint.lacking_engine(engine, name, lacking)  # the file is not at fault
             try:
+                stored = _split_groups(header["horde"], stored)
                 horde = Horde(**_saved_arguments(header, stored, mu, rule, engine))
                 horde._restore(header, stored, engine)
                 return horde, checkpoint.unpack(header["horde"]["more"], stored, _MORE)
@@ -991,9 +1011,13 @@ class Horde(BlockLearner):
             saved["stepsize"] = setup.kind["stepsize"].config()
         if states:
             saved["of"] = [group.questions.tolist() for group in self._groups]
-            saved["groups"] = [{**of_group, "learner": learner} for of_group, learner, _ in states]
-            for g, (_, _, arrays) in enumerate(states, 1):
-                tensors |= {f"{_prefix(g)}{name}": tensor for name, tensor in arrays.items()}
+            tensors |= _join_groups(
+                [{**of_group, "learner": learner} for of_group, learner, _ in states],
+                [
+                    _without_vectors(group.learner, arrays)
+                    for group, (*_, arrays) in zip(self._groups[1:], states, strict=True)
+                ],
+            )
         tensors["horde.now"] = TensorPart.of(np.ascontiguousarray(evaluator.departure))
         if self._episode is not None:
             raw, filled = self._episode
@@ -1011,7 +1035,8 @@ class Horde(BlockLearner):
         rule, groups = self.setup.rule, saved.get("groups", [])
         learners = [Learner._restored(dict(header), dict(stored), engine, rule)]
         for g, group in enumerate(groups, 1):
-            learners.append(Learner._restored(group["learner"], _under(stored, _prefix(g)), engine, rule))
+            of_group = _with_vectors(rule, group["learner"], _under(stored, _prefix(g)))
+            learners.append(Learner._restored(group["learner"], of_group, engine, rule))
         evaluator = self.evaluator(signals, saved["categories"], self.step)
         self._start(evaluator, np.zeros(len(self.questions)), learners)
         for g, (group, state) in enumerate(zip(self._groups, [saved, *groups], strict=True)):
@@ -1259,6 +1284,59 @@ def _saved_maker(saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -
 def _prefix(g: int) -> str:
     """What the names of the arrays of group g begin with, from the second group on."""
     return f"group {g}."
+
+
+def _join_groups(headers: Sequence[Mapping[str, Any]], tensors: Sequence[Mapping[str, TensorPart]]) -> dict[str, Any]:
+    """The headers and arrays of the groups from the second on, as a file has them: one array of each name.
+
+    With an array for each name and group, the header of a file would grow beyond what can be read for many groups.
+    """
+    text = zlib.compress(json.dumps(headers, allow_nan=False).encode())
+    joined = {_HEADERS: TensorPart.of(np.frombuffer(text, np.uint8))}
+    for name in dict.fromkeys(name for arrays in tensors for name in arrays):
+        groups = [g for g, arrays in enumerate(tensors, 1) if name in arrays]
+        array, shapes = TensorPart.join([tensors[g - 1][name] for g in groups])
+        joined |= {f"{_JOINED}{name}": array, f"{_JOINED}{name}{_SHAPES}": shapes}
+        if len(groups) < len(tensors):
+            joined[f"{_JOINED}{name}{_WHICH}"] = TensorPart.of(np.array(groups, np.int64))
+    return joined
+
+
+def _split_groups(saved: dict[str, Any], stored: Mapping[str, Stored]) -> dict[str, Stored]:
+    """All arrays of a file by name, those of each group by itself; the headers of groups are put into ``saved``."""
+    if _HEADERS not in stored:
+        return dict(stored)
+    saved["groups"] = json.loads(zlib.decompressobj().decompress(stored[_HEADERS].array().tobytes(), _LONGEST))
+    arrays = {name: array for name, array in stored.items() if not name.startswith(_JOINED) and name != _HEADERS}
+    for name, array in stored.items():
+        if not name.startswith(_JOINED) or name.endswith((_SHAPES, _WHICH)):
+            continue
+        which = stored.get(f"{name}{_WHICH}")
+        groups = range(1, len(saved["groups"]) + 1) if which is None else which.array().tolist()
+        for g, of_group in zip(groups, array.split(stored[f"{name}{_SHAPES}"].array()), strict=True):
+            arrays[f"{_prefix(g)}{name.removeprefix(_JOINED)}"] = of_group
+    return arrays
+
+
+def _without_vectors(learner: Learner, arrays: Mapping[str, TensorPart]) -> Mapping[str, TensorPart]:
+    """The arrays of a group without the vectors of its learner, where these follow from what its engine holds."""
+    from emphatic.engines.sparse.sparse_many import SparseMany  # late: it imports numba
+
+    if not isinstance(learner._engine, SparseMany) or learner.rule.stepsize is not None:
+        return arrays
+    return {name: array for name, array in arrays.items() if name not in learner.rule.vectors}
+
+
+def _with_vectors(rule: AnyRule, header: Mapping[str, Any], arrays: dict[str, Stored]) -> dict[str, Stored]:
+    """The arrays of a group, with the vectors of its learner."""
+    vectors = header["vectors"]
+    if all(vector in arrays for vector in vectors):
+        return arrays
+    from emphatic.engines.sparse.sparse_many import SparseMany  # late: it imports numba
+
+    engine = SparseMany(rule, inputs.whole("n", header["n"]), inputs.whole("K", header["K"]), header["dtype"])
+    engine.resume({name.removeprefix("sparse."): arrays[name].array() for name in arrays if name.startswith("sparse.")})
+    return arrays | {vector: Stored.of(vector, engine.vector(r)) for r, vector in enumerate(vectors)}
 
 
 def _under(stored: Mapping[str, Stored], prefix: str) -> dict[str, Stored]:

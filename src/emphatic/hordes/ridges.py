@@ -139,8 +139,11 @@ class Ridges:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
-        names = ("theta", "intercept", "counts", "each", "sums", "A", "b", "z", "weights", "index", "value", "steps")
-        return {name: getattr(self, name) for name in names}
+        names = ("theta", "intercept", "counts", "each", "sums", "A", "b", "z", "weights")
+        # Rows that no longer wait are 0: they are overwritten before they are read.
+        waits = np.arange(_TOGETHER)[:, None] < self.counts[_WAITING]
+        waiting = {name: np.where(waits, getattr(self, name), 0) for name in ("index", "value", "steps")}
+        return {name: getattr(self, name) for name in names} | waiting
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
@@ -148,7 +151,7 @@ class Ridges:
             stored = arrays[name]
             if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"the array {name!r} of the ridges does not fit")
-            array[:] = stored
+            getattr(self, name)[:] = stored
         waiting = self.counts[_WAITING]
         if (
             not (waiting == int(waiting) and 0 <= waiting < _TOGETHER)

@@ -42,8 +42,8 @@ Flags = NDArray[np.bool_]
 STRENGTHS = (0.001,)
 #: The names of the answers.
 ANSWERS = ("short season", "long season", *(f"drift {strength:g}" for strength in STRENGTHS))
-#: Rows that a signal remembers: a period is at most a third of them.
-SPAN = 8192
+#: Rows that a signal remembers, at most and at first: a period is at most a third of them.
+SPAN, _FIRST_SPAN = 8192, 512
 #: Rows before periods are looked for, and the factor by which they grow until the next time.
 _FIRST, _GROWTH = 40, 1.25
 #: Of ``season_kernels``.
@@ -60,6 +60,8 @@ _OF_SIGNAL = ("period", "strength", "ring", "flags", "changed", "signals", "squa
 _PATHS = ("path_squares", "sums", "path_products")
 _OF_QUESTION = ("questions", *_PATHS, "b", "z", "path_cross", "cells", "theta", "effect")
 _OF_ALL = ("codes", "counts")
+#: What has a number for each row that is remembered.
+_REMEMBERED = ("ring", "flags", "codes")
 
 
 class Seasons:
@@ -81,7 +83,7 @@ class Seasons:
         self._cell = _HOUR if step is None or step < 0.75 * _DAY else _DAY
         M = 0 if step is None or not 0.0 < step < 1.5 * _DAY else int(7 * _DAY / self._cell)
         self.period, self.strength = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SEASONS))
-        self.ring, self.flags = np.zeros((C, SPAN)), np.zeros((C, SPAN), np.uint8)
+        self.ring, self.flags = np.zeros((C, _FIRST_SPAN)), np.zeros((C, _FIRST_SPAN), np.uint8)
         self.changed, self.signals = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SIGNAL))
         self.squares, self.A = np.zeros((C, _SHARED - 1)), np.zeros((C, _SHARED, _SHARED))
         self.cross, self.weights = np.zeros((C, _SHARED, M)), np.zeros((C, M))
@@ -90,7 +92,7 @@ class Seasons:
         self.b, self.z = np.zeros((Q, F)), np.zeros((Q, F))
         self.path_cross, self.cells = np.zeros((Q, _SEASONS, M)), np.zeros((Q, 3, M))
         self.theta, self.effect = np.zeros((Q, S, F)), np.zeros((Q, S, M))
-        self.codes = np.zeros(SPAN, np.int64)
+        self.codes = np.zeros(_FIRST_SPAN, np.int64)
         #: Rows so far with those that were skipped, rows of the next search, and the last time.
         self.counts = np.array([0.0, _FIRST, 0.0])
         self.questions[:, _STALE] = self.questions[:, _SCALE] = 1.0
@@ -126,6 +128,7 @@ class Seasons:
         out, fresh = np.empty((B, Q, len(ANSWERS))), np.empty((B, Q, _SEASONS), bool)
         inputs = X, known, np.ascontiguousarray(follows), cell, skipped
         rows, begin = self.counts[0] + np.cumsum(1 + skipped), 0
+        self._remember(int(rows[-1]))
         while begin < B:
             end = min(B, int(np.searchsorted(rows, self.counts[1])) + 1)
             self.counts[0] = self._run(inputs, begin, end, out, fresh)
@@ -133,6 +136,17 @@ class Seasons:
             if self.counts[0] >= self.counts[1]:
                 self._search()
         return out, fresh
+
+    def _remember(self, rows: int) -> None:
+        """Make room to remember so many rows, or ``SPAN`` of them.
+
+        Until ``SPAN`` rows have come row n lies at place n: longer arrays have the same rows at the same places.
+        """
+        length = len(self.codes)
+        if length < min(rows, SPAN):
+            longer = _span(rows) - length
+            self.ring, self.flags = (np.pad(array, ((0, 0), (0, longer))) for array in (self.ring, self.flags))
+            self.codes = np.pad(self.codes, (0, longer))
 
     def _run(self, inputs: tuple[Any, ...], begin: int, end: int, out: Array, fresh: Flags, earlier: int = 0) -> int:
         """The kernel on some of the rows; returns the number of rows so far."""
@@ -186,7 +200,8 @@ class Seasons:
         """Find the periods of every signal; where they have changed, learn anew from the rows in its ring."""
         n = int(self.counts[0])
         self.counts[1] = max(n + 1, int(n * _GROWTH))
-        rows = np.arange(max(0, n - SPAN), n) % SPAN
+        span = len(self.codes)
+        rows = np.arange(max(0, n - span), n) % span
         for c in range(len(self.ring)):
             periods = find_periods(self.ring[c, rows], self.period[c].tolist())
             periods = periods * 2 if len(periods) == 1 else periods or [Period(0, 0.0)] * 2
@@ -204,6 +219,7 @@ class Seasons:
         questions = np.flatnonzero(self.signal == c)
         shadow, B = Seasons(self.gamma[questions], np.zeros(len(questions), np.int64), self.step), len(rows)
         shadow.period[0], shadow._scales[:] = self.period[c], self._scales[questions]
+        shadow._remember(B)
         codes = self.codes[rows]
         inputs = self.ring[c, rows][:, None], (self.flags[c, rows] > 0)[:, None], codes % 2 > 0, codes // 2 - 1
         out, fresh = np.empty((B, len(questions), len(ANSWERS))), np.empty((B, len(questions), _SEASONS), bool)
@@ -218,18 +234,24 @@ class Seasons:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
-        return {name: getattr(self, name) for name in (*_OF_SIGNAL, *_OF_QUESTION, *_OF_ALL)}
+        arrays = {name: getattr(self, name) for name in (*_OF_SIGNAL, *_OF_QUESTION, *_OF_ALL)}
+        span = _span(int(self.counts[0]))  # however rows were cut into blocks
+        return arrays | {name: arrays[name][..., :span] for name in _REMEMBERED}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        self._remember(len(arrays["codes"]))  # (earlier versions saved ``SPAN`` rows from the first)
         for name, array in self.arrays().items():
             stored = arrays[name]
+            if name in _REMEMBERED:
+                array = getattr(self, name)[..., : len(arrays["codes"])]
             if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"the array {name!r} of the seasons does not fit")
             array[:] = stored
         places = 2 * self.cells.shape[2] + 2
         if (
-            not ((self.period >= 0) & (self.period < SPAN)).all()
+            len(arrays["codes"]) not in (SPAN, _span(int(self.counts[0])))
+            or not ((self.period >= 0) & (self.period < SPAN)).all()
             or not ((self.codes >= 0) & (self.codes < places)).all()
             or not 0.0 <= self.counts[0] < 2**53
         ):
@@ -247,6 +269,11 @@ class Seasons:
         for name in _OF_SIGNAL:
             arrays[name] = np.stack([shards[shard_of[q]][name][local[q]] for q in self._first])
         self.restore(arrays)
+
+
+def _span(rows: int) -> int:
+    """The length of a ring for so many rows: a power of 2."""
+    return min(max(1 << max(rows - 1, 0).bit_length(), _FIRST_SPAN), SPAN)
 
 
 @cache

@@ -12,8 +12,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
@@ -60,6 +62,14 @@ class TensorPart(NamedTuple):
     def of(cls, array: NDArray[Any]) -> TensorPart:
         """An array that is complete in memory."""
         return cls(array.dtype.name, array.shape, (array,))
+
+    @classmethod
+    def join(cls, parts: Sequence[TensorPart]) -> tuple[TensorPart, TensorPart]:
+        """Arrays of one dtype, in a row, and their shapes: one for each of them, −1 in the place of lacking axes."""
+        axes = max(len(part.shape) for part in parts)
+        shapes = np.array([(*part.shape, *[-1] * (axes - len(part.shape))) for part in parts], np.int64)
+        size = sum(math.prod(part.shape) for part in parts)
+        return cls(parts[0].dtype, (size,), chain.from_iterable(part.blocks for part in parts)), cls.of(shapes)
 
 
 def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -132,6 +142,23 @@ class Stored:
         out = np.empty(self.shape, self.dtype)
         self.into(out)
         return out
+
+    @classmethod
+    def of(cls, name: str, array: NDArray[Any]) -> Stored:
+        """An array in memory, as if it were in a file."""
+        data = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        return cls(BytesIO(data.tobytes()), name, array.dtype.name, array.shape, 0)
+
+    def split(self, shapes: NDArray[np.int64]) -> list[Stored]:
+        """The arrays that ``TensorPart.join`` put in a row; ValueError if they do not have these shapes."""
+        arrays, begin = [], self.begin
+        for row in shapes.tolist():
+            shape = tuple(length for length in row if length >= 0)
+            arrays.append(Stored(self.file, self.name, self.dtype, shape, begin))
+            begin += _nbytes(self.dtype, shape)
+        if begin - self.begin != _nbytes(self.dtype, self.shape):
+            raise ValueError(f"its {self.name!r} does not add up to the arrays that it is made of")
+        return arrays
 
     def verify(self) -> None:
         """Compare with the checksum, unless that has been done; ValueError if they differ."""

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +38,7 @@ from emphatic.nexting.settings import ENGINE, WORDS, Settings
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, ReadingGuard, Table
+from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
 from emphatic.tables.table import Caller, open_source
 
 if TYPE_CHECKING:
@@ -69,8 +70,12 @@ MOST = 7
 _CORRELATED = 256
 #: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
+#: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
+_QUESTION_BYTES, _ROW_BYTES = 60_000, 400
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
+#: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
+_TOGETHER, _FEWEST_ROWS = 1 << 18, 64
 #: Seconds that features of their own cost the questions that share them.
 _MAKER = 0.03
 
@@ -161,7 +166,8 @@ def make_makers(settings: Settings) -> Features | dict[str, Features]:
     for question in settings.gvfs():
         seen = _seen(question, settings.related)
         if seen not in makers:
-            makers[seen] = Features.from_config([_restricted(config, seen) for config in settings.features or ()])
+            own = _subjects(question, settings.related)
+            makers[seen] = Features.from_config([_restricted(config, seen, own) for config in settings.features or ()])
         by_question[question.name] = makers[seen]
     return by_question
 
@@ -176,25 +182,33 @@ def shares(settings: Settings, names: Sequence[str]) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(which == i) for i in range(len(order))]
 
 
-def _seen(question: GVF, related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The signals that a question sees: those that it names, and those related to them."""
+def _subjects(question: GVF, related: Mapping[str, Sequence[str]]) -> list[str]:
+    """The signals that a question is about: those that it names."""
     if isinstance(question.cumulant, str) and question.cumulant in related:
-        signals = [question.cumulant]
-    else:  # an expression, or a γ that is one: what it may name, it sees
-        text = f"{question.cumulant} {question.gamma}"
-        signals = [signal for signal in related if signal in text] or list(related)[:1]
+        return [question.cumulant]
+    # An expression, or a γ that is one: what it may name, it sees.
+    text = f"{question.cumulant} {question.gamma}"
+    return [signal for signal in related if signal in text] or list(related)[:1]
+
+
+def _seen(question: GVF, related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The signals that a question sees: those that it is about, and those related to them."""
+    signals = _subjects(question, related)
     return tuple(dict.fromkeys([*signals, *(neighbour for signal in signals for neighbour in related[signal])]))
 
 
-def _restricted(config: Mapping[str, Any], seen: Sequence[str]) -> dict[str, Any]:
-    """The configuration of some features in which "*" stands for these signals."""
+def _restricted(config: Mapping[str, Any], seen: Sequence[str], own: Sequence[str]) -> dict[str, Any]:
+    """The configuration of some features in which "*" stands for the signals ``seen``, and in a trace for the ``own``.
 
-    def replaced(value: Any) -> Any:
+    Ridges keep a number for each pair of features: traces of related signals as well would quadruple the memory.
+    """
+
+    def replaced(value: Any, signals: Sequence[str]) -> Any:
         if isinstance(value, Mapping):
-            return {key: replaced(inner) for key, inner in value.items()}
-        return list(seen) if value == "*" else value
+            return {key: replaced(inner, own if key == "trace" else signals) for key, inner in value.items()}
+        return list(signals) if value == "*" else value
 
-    return {key: replaced(value) if key == "of" else value for key, value in config.items()}
+    return {key: replaced(value, seen) if key == "of" else value for key, value in config.items()}
 
 
 def expected_size(horde: Horde, rows: int) -> Size:
@@ -205,12 +219,49 @@ def expected_size(horde: Horde, rows: int) -> Size:
     row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
     n = max(maker.n for maker in makers)
     memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
+    questions = len(horde.questions)
+    memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
     for maker, group in zip(makers, horde.groups, strict=True):
-        if group.ridges is not None:  # the matrix, and copies while it is solved for
-            memory += 4 * 8 * maker.n**2
+        if group.ridges is not None:
+            memory += 8 * maker.n**2
             solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
             seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
+    memory += 3 * 8 * n**2  # copies of a ridge's matrix while it is solved for
     return Size(sum(K), n, memory, seconds)
+
+
+def check_memory(size: Size, signals: int, free: int | None) -> None:
+    """ValueError if a run would take more memory than is free, with the number of signals that would fit.
+
+    Args:
+        size: How large the run is.
+        signals: The number of signals that are predicted.
+        free: The bytes that are free; None if that is not known.
+    """
+    if free is None or size.memory <= free:
+        return
+    fit = int(signals * (free - _PROGRAM_BYTES) / max(size.memory - _PROGRAM_BYTES, 1))
+    remedy = f"About {fit:,} of the {signals:,} signals would fit" if fit > 0 else "No signal would fit"
+    raise ValueError(
+        f"the run would take about {size.memory / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free. {remedy}: "
+        "name some to predict, predict=…, or give fewer horizons=…"
+    )
+
+
+def free_memory() -> int | None:
+    """The bytes of memory that this process may still take; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return None
+    try:  # in a container
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text("ascii"))
+        statistics = dict(line.split() for line in Path("/sys/fs/cgroup/memory.stat").read_text("ascii").splitlines())
+    except (OSError, ValueError):
+        return free
+    return min(free, limit - used + int(statistics.get("file", 0)))
 
 
 def is_large(settings: Settings, C: int) -> bool:
@@ -238,6 +289,7 @@ class OpenedLog:
         rows: The number of its rows.
         settings: The settings, with the defaults that were found from the table.
         seconds: How long it took to look at the table.
+        teacher: The Horde to go on with, which has learned from other sequences; by default a new one.
     """
 
     source: object
@@ -245,6 +297,7 @@ class OpenedLog:
     rows: int
     settings: Settings
     seconds: float
+    teacher: Horde | None = None
 
     @property
     def warm_up_rows(self) -> int:
@@ -267,6 +320,9 @@ class OpenedLog:
         Args:
             guard: The guard of the readings, which is warmed up with it.
         """
+        if self.teacher is not None:
+            guard.warm_up(next(self.table.blocks(self.warm_up_rows)).values)
+            return self.teacher.restart()
         return make_horde(self.settings, self.step).warm_up(self.table, self.warm_up_rows, guard)
 
     def check_rows(self, rows: int) -> None:
@@ -280,8 +336,17 @@ class OpenedLog:
         return (LogRows.from_block(guard.mark(block)) for block in self.table.blocks(BLOCK))
 
 
-def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLog:
-    """Look at a table, count its rows, and fill in the settings that were left out."""
+def open_log(
+    source: object, settings: Settings, progress: Progress, roles: Mapping[str, ColumnRole] | None = None
+) -> OpenedLog:
+    """Look at a table, count its rows, and fill in the settings that were left out.
+
+    Args:
+        source: The table: data in memory, or the path of a file.
+        settings: What to predict, and how.
+        progress: Called while rows are counted.
+        roles: What each column is, where that is known; by default it is found from the first rows.
+    """
     began = time.perf_counter()
     table = open_source(
         source,
@@ -304,6 +369,7 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
         if rows < 3:
             few = "1 row is" if rows == 1 else f"{rows} rows are"
             raise ValueError(f"{table.name}: {few} too few to learn from; at least 3 are needed.")
+        settings = choose_columns(table, rows, settings, roles)
         settings = settings.filled(table, rows)
         _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
     except BaseException:
@@ -312,6 +378,69 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
     signals, horizons = settings.predict or (), settings.horizons or ()
     _log.info("%s: %d rows; predicting %s at %s", table.name, rows, ", ".join(signals), ", ".join(map(str, horizons)))
     return OpenedLog(source, table, rows, settings, time.perf_counter() - began)
+
+
+def choose_columns(
+    table: Table, rows: int, settings: Settings, roles: Mapping[str, ColumnRole] | None = None, live: bool = False
+) -> Settings:
+    """Leave columns out that are no signals, and have counters as their increments; the settings say which.
+
+    Args:
+        table: The table, which is changed.
+        rows: The number of its rows.
+        settings: What the user asks for: a column that is named there is not left out.
+        roles: What each column is, where that is known.
+        live: Whether more rows are to come: what has not changed yet may change.
+    """
+    block, is_known = next(table.blocks(FIRST)), roles is not None
+    roles = find_roles(table.names, block.values) if roles is None else roles
+    named = settings.names_columns(table.names)
+    reasons = {name: roles[name].why for name in table.names if roles[name].kind == "none" and name not in named}
+    still = [name for name, why in reasons.items() if why == CONSTANT]
+    # (that of machines has been found from all rows)
+    for name in still if live else [] if is_known else _find_varying(table, still, block, rows):
+        del reasons[name]
+    if len(reasons) == len(table.names):
+        listed = ", ".join(f"{name!r} ({why})" for name, why in list(reasons.items())[:6])
+        raise ValueError(
+            f"{table.name}: there is no signal to predict: {listed}. To predict a column all the same, name it: "
+            "predict=…"
+        )
+    if reasons:
+        table.leave_out(reasons)
+    counters = settings.increments
+    if counters is None:
+        counters = tuple(name for name in table.names if roles[name].kind == "counter")
+    for name in counters or ():
+        if name not in table.names:
+            raise ValueError(f"{table.name}: 'increments' names {name!r}, and there is no such numeric column.")
+    if counters:
+        values = block.values if not reasons else next(table.blocks(FIRST)).values
+        table.take_increments({name: _largest_rise(values[:, table.names.index(name)]) for name in counters})
+    return settings if settings.increments is False else replace(settings, increments=tuple(counters or ()) or None)
+
+
+def _largest_rise(values: Array) -> float:
+    """The largest step up of a counter."""
+    return float(np.diff(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _find_varying(table: Table, names: Sequence[str], first: Block, rows: int) -> list[str]:
+    """Those of the columns that do not change in the first block, but later."""
+    waiting = {name: table.names.index(name) for name in names}
+    if rows <= len(first) or not names:
+        return []
+    values = {name: first.values[np.isfinite(first.values[:, c]), c][0] for name, c in waiting.items()}
+    varying: list[str] = []
+    for block in table.blocks(BLOCK):
+        for name, c in list(waiting.items()):
+            readings = block.values[:, c]
+            if (np.isfinite(readings) & (readings != values[name])).any():
+                varying.append(name)
+                del waiting[name]
+        if not waiting:
+            break
+    return varying
 
 
 def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gammas: Sequence[float]) -> None:
@@ -562,9 +691,9 @@ class LocalExecutor:
     """
 
     without_answers = "with one rate the learner's prediction is the answer"
-    block = BLOCK
 
     def __init__(self, out: Path) -> None:
+        self.block = BLOCK
         self._out, self._checkpoint = out, checkpoint_file(out)
         #: Whether a run was interrupted here: its folder is there, perhaps without a checkpoint.
         self._interrupted = self._checkpoint.parent.exists()
@@ -586,16 +715,24 @@ class LocalExecutor:
         raise ValueError(f"{self._out}: nothing to resume: the run there is finished.")
 
     def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
+        self.block = block_rows(len(horde.questions))
         return _LocalLearners(horde, self._checkpoint)
 
     def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
-        return _LocalLearners(self._saved[0], self._checkpoint)
+        horde = self._saved[0]
+        self.block = block_rows(len(horde.questions))
+        return _LocalLearners(horde, self._checkpoint)
 
     def is_resumable(self, error: BaseException, resumed: bool) -> bool:
         return (resumed or not isinstance(error, Exception)) and self._checkpoint.exists()
 
     def close(self, finished: bool) -> None:
         """Nothing is left: the checkpoint has become the model of the finished run."""
+
+
+def block_rows(questions: int) -> int:
+    """The rows to learn from at a time: fewer where there are very many questions, so that memory does not grow."""
+    return max(_FEWEST_ROWS, min(BLOCK, _TOGETHER // questions // _FEWEST_ROWS * _FEWEST_ROWS))
 
 
 class _LocalLearners:
@@ -806,9 +943,13 @@ def learn_log(
         clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
         counts = ReadingCounts(**point.state["counts"])
         guard = ReadingGuard.restore(point.state["guard"])
+        if point.state.get("increments") is not None:
+            log.table.increments = Increments.restore(point.state["increments"])
         learners = executor.resume(log, point)
     derived = _derive(log, horde, store)
-    announce(expected_size(horde, log.rows).text(log.settings))
+    size = expected_size(horde, log.rows)
+    check_memory(size, len(log.settings.predict or ()), free_memory())
+    announce(size.text(log.settings))
     states = _States(log, resumption, clock, guard, counts, began)
     writer = _PartWriter(log, store, horde.names, derived)
 
@@ -888,7 +1029,10 @@ class _States:
             self._guard.mark(block)
             clock = None if self._clock is None else self._clock.state()
             table = {**self._identity, "is": self._checksum.hexdigest()}
-            self._sent.append((block, {"table": table, "clock": clock, "guard": self._guard.copy()}))
+            state = {"table": table, "clock": clock, "guard": self._guard.copy()}
+            if self._log.table.increments is not None:
+                state["increments"] = self._log.table.increments.state()
+            self._sent.append((block, state))
             yield block
             if request.signal is not None:
                 return

@@ -30,11 +30,12 @@ from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
-from emphatic.nexting.learning import make_guard, make_horde
+from emphatic.nexting.learning import choose_columns, make_guard, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock, ReadingGuard
+from emphatic.tables.columns import Increments
 from emphatic.tables.fields import TimeColumn
 from emphatic.tables.grid import Grid, arrangement_lines
 from emphatic.tables.pipe import (
@@ -433,6 +434,7 @@ class Predictor:
         self.settings, self.learn, self.every = settings, learn, every or Every(None)
         self.clock: Clock | None = None
         #: The guard of the readings; None in the warm-up, and of a model that was learned without.
+        self.increments: Increments | None = None
         self.guard: ReadingGuard | None = None
         self.step = self.malformed = self.readings = 0
         #: Fields that could not be read, by kind.
@@ -580,6 +582,9 @@ class Predictor:
         clock = None if self.clock is None else self.clock.copy()
         guard = None if self.guard is None else self.guard.copy()
         block = Block.from_rows([reading.row for reading in waiting], parser.names, parser.categories, clock, self.step)
+        increments = None if self.increments is None else self.increments.copy()
+        if increments is not None:
+            increments(block)
         if guard is not None:
             guard.mark(block)
         try:
@@ -593,15 +598,16 @@ class Predictor:
             return
         if clock is not None:
             self._follow(waiting, clock)
-        self.guard = guard
+        self.guard, self.increments = guard, increments
         self.readings += len(waiting) if grid is None else 0
         kinds = derived(predictions, block.values, block.gap, block.time, block.guarded)
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
                 here = {kind: values[i] for kind, values in kinds.items()}
+                read = row.values if increments is None else block.values[i].tolist()
                 outcomes[reading.place] = Prediction(
-                    self.step, row.time_text, predictions[i], form, row.values, row.time, bool(block.gap[i]), here
+                    self.step, row.time_text, predictions[i], form, read, row.time, bool(block.gap[i]), here
                 )
             self.step += 1
 
@@ -684,11 +690,11 @@ class Predictor:
                     "%s %d: a stray record, with none of the columns of the others; skipped.", self._unit, number
                 )
             waiting = [(number, reading) for number, reading in waiting if number not in stray]
-            settings = replace(self.settings, horizons=self.settings.horizons or _HORIZONS)
             rows = table.count_rows()
             if rows < 3:
                 raise ValueError(f"they give {rows} rows, one a step of time, and 3 are needed")
-            settings = settings.filled(table, rows)
+            settings = choose_columns(table, rows, self.settings, live=True)
+            settings = replace(settings, horizons=settings.horizons or _HORIZONS).filled(table, rows)
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
@@ -701,6 +707,7 @@ class Predictor:
             self.step += len(predictions)
             derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded)
         model = self._model = model._replace(grid=table.grid)
+        self.increments = table.increments
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
             logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
@@ -764,6 +771,7 @@ class Predictor:
             "clock": None if self.clock is None else self.clock.state(),
             "guard": None if self.guard is None else self.guard.state(),
             "live": {"step": self.step, "when": when},
+            "increments": None if self.increments is None else self.increments.state(),
             "notation": notation.config(),
             "grid": None if model.grid is None else model.grid.state(),
             "table": {},
@@ -817,6 +825,8 @@ class Predictor:
         predictor.clock = None if state.get("clock") is None else Clock.restore(state["clock"])
         predictor.guard = None if state.get("guard") is None else ReadingGuard.restore(state["guard"])
         grid = None if state.get("grid") is None else Grid.restore(state["grid"])
+        increments = state.get("increments")
+        predictor.increments = None if increments is None else Increments.restore(increments)
         predictor._model = _Model.of(horde, predictor.settings, notation, grid)
         predictor.derived.restore(state)
         return predictor

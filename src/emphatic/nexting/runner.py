@@ -45,6 +45,7 @@ from emphatic.nexting.learning import (
     make_features,
     open_log,
 )
+from emphatic.nexting.machines import run_machines, unfinished_file
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration
@@ -81,6 +82,8 @@ class NextingResult:
         rows: The number of rows.
         seconds: The seconds that each phase took.
         out: The folder that was written, or None.
+        models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
+            the one that all machines share.
     """
 
     summary: list[dict[str, Any]]
@@ -90,6 +93,7 @@ class NextingResult:
     rows: int
     seconds: dict[str, float]
     out: Path | None
+    models: Mapping[str, Horde] = field(default_factory=dict, repr=False)
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
 
@@ -101,6 +105,8 @@ class NextingResult:
             job: The job.
             resume: Whether to go on with a run that was stopped.
         """
+        if job.settings.by is not None:
+            return run_machines(job, resume)
         return run_job(job, LocalExecutor(job.out), resume)
 
     @property
@@ -124,7 +130,8 @@ class NextingResult:
         """The same result without its folder: predictions and page are held in memory."""
         assert self.out is not None
         page = (self.out / "report.html").read_text("utf-8")
-        return replace(self, out=None, _predictions=_read_predictions(self.out), _page=page)
+        models = {machine: self.models[machine] for machine in self.models}
+        return replace(self, out=None, models=models, _predictions=_read_predictions(self.out), _page=page)
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The page, as HTML that is complete in itself.
@@ -163,6 +170,10 @@ def run(
     keep_sentinels: bool | None = None,
     skip_lines: int | None = None,
     header: int | str | Sequence[str] | None = None,
+    by: str | None = None,
+    share: bool | None = None,
+    sections: str | Sequence[str] | None = None,
+    increments: str | Sequence[str] | bool | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
@@ -182,7 +193,8 @@ def run(
     Args:
         data: A frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
             Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder.
-        predict: The columns to predict; default: every numeric column.
+        predict: The columns to predict; default: every numeric column, without ids, years, counts of rows and
+            constants.
         horizons: The averaging horizons, in steps or as durations such as "15min"; default: four, from two steps to a
             hundredth of the log.
         out: The folder to write to. A folder that holds results is refused, unless ``overwrite`` or ``resume``.
@@ -200,6 +212,12 @@ def run(
         keep_sentinels: Whether to learn from far readings, and from -999 and its kin, as they are.
         skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
         header: The line of the header of CSV after those, 0 for none; or the names of the columns.
+        by: The column that tells machines apart. Each machine is learned from by itself, with ranges, scores and a
+            model of its own.
+        share: With ``by``, whether all machines are learned from with one set of weights.
+        sections: With ``by``, the machines that have a section of their own in the report, or "all"; default: all of
+            up to four.
+        increments: The counters that are learned as their increments, False for none; by default they are detected.
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
@@ -244,6 +262,10 @@ def run(
         keep_sentinels=keep_sentinels,
         skip_lines=skip_lines,
         header=tuple(header) if isinstance(header, list) else header,
+        by=by,
+        share=share,
+        sections=sections,
+        increments=increments,
         stepsize=_config(stepsize),
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
@@ -271,7 +293,12 @@ def _config(stepsize: str | Mapping[str, Any] | StepSize | None) -> str | Mappin
 
 def holds_results(folder: Path) -> bool:
     """Whether a folder has a file of an earlier run, or what one that was stopped can go on from."""
-    return any((folder / name).exists() for name in FILES) or checkpoint_file(folder).exists()
+    return any((folder / name).exists() for name in FILES) or is_stopped(folder)
+
+
+def is_stopped(folder: Path) -> bool:
+    """Whether a run was stopped in a folder that can go on."""
+    return checkpoint_file(folder).exists() or unfinished_file(folder).exists()
 
 
 def check_free(folder: Path) -> None:
@@ -280,7 +307,7 @@ def check_free(folder: Path) -> None:
         return
     with hold_folder(folder):  # a run that is still going on is refused as such
         pass
-    stopped = checkpoint_file(folder).exists()
+    stopped = is_stopped(folder)
     what = (
         "a run that was stopped: continue it with resume=True, or replace it"
         if stopped
@@ -482,9 +509,10 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
     """How the table of a scored log was read.
 
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
-    the times that go back; whether the rows were ``sorted``; ``guarded`` counts
-    the far readings of each signal that were pulled in or taken for missing, ``sentinels`` names those that were taken
-    for missing again and again; ``unscored`` are signals and horizons
+    the times that go back; whether the rows were ``sorted``; ``guarded`` counts the far readings of each signal that
+    were pulled in or taken for missing, ``sentinels`` names those that were taken for missing again and again;
+    ``increments`` are the counters that are learned as their increments, and how often each went back; ``unscored`` are
+    signals and horizons
     without a score, and why.
     """
     learned = scored.learned
@@ -499,10 +527,19 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
         "sorted": bool(log.settings.sort),
         "guarded": learned.guarded_counts(),
         "sentinels": learned.guard.sentinels(table.names),
+        "increments": _increments(table),
         "unscored": _unscored(scored),
     }
     facts["columns_left_out"] += [{"name": name, "why": why} for name, why in learned.unused_columns().items()]
     return facts
+
+
+def _increments(table: Table) -> list[dict[str, Any]]:
+    """The counters that are learned as their increments, and how often each went back."""
+    if table.increments is None:
+        return []
+    pairs = zip(table.increments.columns.tolist(), table.increments.resets.tolist(), strict=True)
+    return [{"name": table.names[column], "resets": resets} for column, resets in pairs]
 
 
 def _unscored(scored: Scored) -> list[dict[str, Any]]:
@@ -533,6 +570,16 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         columns = " and ".join(map(repr, time["columns"]))
         lines = [f"Time: {columns} ({time['format']}{zone}); {step}; {_many(facts['gaps'], 'gap')}{back}."]
     lines += arrangement_lines(facts)
+    if facts.get("by"):
+        count, scored = len(facts["machines"]), [m for m in facts["machines"] if m["variance_explained"] is not None]
+        how = "with one set of weights" if facts["shared"] else "each by itself"
+        lines.append(f"Machines: {count:,} by {facts['by']!r}, learned from {how}.")
+        scored.sort(key=lambda machine: -machine["variance_explained"])
+        if len(scored) > 1:
+            best, worst = (f"{m['name']} ({m['variance_explained']:.3f})" for m in (scored[0], scored[-1]))
+            lines.append(f"Variance explained, median over signals and horizons: best {best}, worst {worst}.")
+        if failed := [f"{m['name']} ({m['why']})" for m in facts["machines"] if m.get("why")]:
+            lines.append(f"Not learned from: {_list(failed)}")
     if facts["sorted"]:
         lines.append("Rows sorted by time.")
     if facts["rows_dropped"]:
@@ -552,6 +599,12 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
             for name, values in facts["sentinels"].items()
         ]
         lines.append(f"Read as missing: {_list(named)}. --keep-sentinels reads them as numbers.")
+    if facts.get("increments"):
+        counters = [
+            repr(counter["name"]) + (f" ({_many(counter['resets'], 'reset')})" if counter["resets"] else "")
+            for counter in facts["increments"]
+        ]
+        lines.append(f"Counters, learned as their increments a row: {_list(counters)}.")
     if facts["columns_left_out"]:
         unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(unused)}.")

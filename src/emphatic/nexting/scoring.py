@@ -5,8 +5,8 @@ rows after it is noted. Then all blocks are gone through forwards: the returns o
 note, its features are made, the offline fit sums the first half and predicts the second, and sums and plots are
 gathered. What is held in memory is one part, the sums, and one bit for each question and row of the first half. If
 questions have features of their own, and the sums of all would take too much memory, the first half is gone through
-once for some of them at a time. Blocks begin at multiples of ``BLOCK``, whatever parts the rows were written in: no
-sum depends on when a run was interrupted.
+once for some of them at a time. Blocks begin at multiples of the rows of a block, whatever parts the rows were written
+in: no sum depends on when a run was interrupted.
 
 A row's features are made once here, and once while learning. To make them once in all they would have to be kept,
 some tens of numbers a row, for the offline fit needs them together with returns that learning does not know yet: its
@@ -29,12 +29,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.parts import PartReader
 from emphatic.features import Features
-from emphatic.hordes.horde import BLOCK
 from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList, read_reasons
-from emphatic.nexting.learning import Learned, LogRows, Progress, make_features, shares
-from emphatic.scores.baselines import ROOM, FirstHalf, HindsightFit, PlainAnswers, find_baselines
+from emphatic.nexting.learning import Learned, LogRows, Progress, block_rows, make_features, shares
+from emphatic.scores.baselines import FirstHalf, HindsightFit, PlainAnswers, find_baselines
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
 from emphatic.tables import Hold
@@ -47,6 +46,10 @@ __all__ = ["Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log", "sign
 Array = NDArray[np.float64]
 #: How many of the largest errors are reported.
 WORST = 10
+#: The bytes of the sums of several fits that are made in one pass.
+ROOM = 1 << 26
+#: Signals that are plotted, at most: a page with more would be too large to open.
+PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
 SKIPPED = "skipped, as requested with --no-offline"
 
@@ -398,7 +401,7 @@ class _Passes:
 
     def __init__(self, plain: _Plain, learned: Learned, meter: _Meter) -> None:
         self._plain, self._store, self._rows, self._meter = plain, learned.store, learned.log.rows, meter
-        self._dated = learned.log.table.dated
+        self._dated, self._block = learned.log.table.dated, block_rows(len(plain.names))
         self._readings = PartReader(learned.store, "readings")
         # Readings that were pulled in are scored as they are, and the offline fit learns from what they were pulled to.
         self._pulled_in = any(counts["pulled_in"] for counts in learned.guarded_counts().values())
@@ -410,8 +413,8 @@ class _Passes:
         known_until = np.full(len(self._plain.names), self._rows)
         C, dated = len(self._plain.signals), self._dated
         lowest, highest = np.full(C, np.inf), np.full(C, -np.inf)
-        for begin in reversed(range(0, self._rows, BLOCK)):
-            readings = self._read(begin, min(begin + BLOCK, self._rows))
+        for begin in reversed(range(0, self._rows, self._block)):
+            readings = self._read(begin, min(begin + self._block, self._rows))
             states[begin] = self._returns.state.copy()
             G, G_to_learn, known = self._known(begin, readings)
             half.add(begin, G_to_learn, known)
@@ -435,11 +438,11 @@ class _Passes:
         hold, hold_guarded = Hold(len(self._plain.signals)), Hold(len(self._plain.signals))
         predictions = None if write is None else PartReader(self._store, "predictions", write)
         answers = PartReader(self._store, "answers")
-        for begin in range(0, stop, BLOCK):
-            readings = self._read(begin, min(begin + BLOCK, self._rows))
+        for begin in range(0, stop, self._block):
+            readings = self._read(begin, min(begin + self._block, self._rows))
             self._returns.state[:] = states[begin]
             G, G_to_learn, known = self._known(begin, readings)
-            end = min(begin + BLOCK, stop)
+            end = min(begin + self._block, stop)
             for a, b in pairwise(sorted({begin, end, *([half] if begin < half < end else [])})):
                 block = slice(a - begin, b - begin)
                 rows, returns = readings[block], (G[:, block], G_to_learn[:, block], known[:, block])
@@ -596,7 +599,7 @@ class _Sketches:
         ends = hindsight.known_until.reshape(-1, self._H).min(axis=1).tolist()
         self._sketches = [
             SignalSketch(name, rows, horizons, horizons, end, intervals=horizons)
-            for name, end in zip(plain.predict, ends, strict=True)
+            for name, end in list(zip(plain.predict, ends, strict=True))[:PLOTTED]
         ]
 
     def add(self, rows: _Rows, held: Array) -> None:

@@ -123,6 +123,10 @@ class Settings:
         max_age: How long a value of a sensor is held where rows are put on a step.
         missing: Values that stand for a missing one.
         keep_sentinels: Whether readings that are far from all others are learned from as they are.
+        by: The column that tells machines apart; each is learned from by itself.
+        share: Whether all machines are learned from with one set of weights.
+        sections: The machines that have a section of their own in the report.
+        increments: The counters that are learned as their increments; False for none.
         rates: The step sizes, as factors of 1 / mean φ·φ.
         rule: The rule that learns.
         stepsize: The step-size method.
@@ -134,7 +138,7 @@ class Settings:
     """
 
     predict: tuple[str, ...] | None = setting(
-        help="Columns to predict, comma-separated; default: every numeric column.",
+        help="Columns to predict, comma-separated; default: every numeric column that is a signal.",
         must="a list",
         is_valid=is_list,
         needs_items=True,
@@ -237,6 +241,37 @@ class Settings:
         from_text=lambda is_given: is_given or None,
         commands=_FILE_AND_PIPE,
     )
+    by: str | None = setting(
+        help="Column that tells machines apart: each is learned from by itself.",
+        must="the name of a column",
+        is_valid=lambda value: isinstance(value, str) and value != "",
+        commands=_FILE,
+    )
+    share: bool | None = setting(
+        help="With --by: learn one set of weights from all machines.",
+        must="true or false",
+        is_valid=lambda value: isinstance(value, bool),
+        flag_type=bool,
+        from_text=lambda is_given: is_given or None,
+        commands=_FILE,
+    )
+    sections: tuple[str, ...] | None = setting(
+        help="With --by: machines with a section of their own in the report, comma-separated, or all; default: "
+        "all of up to four.",
+        must="a list",
+        is_valid=is_list,
+        from_text=split_list,
+        from_keyword=_one_or_several,
+        commands=_FILE,
+    )
+    increments: tuple[str, ...] | bool | None = setting(
+        help="Counters to learn as their increments, comma-separated, '' for none; default: detected.",
+        must="a list of columns, or false",
+        is_valid=lambda value: value is False or isinstance(value, tuple),
+        from_text=lambda text: split_list(text) if text else False,
+        from_keyword=lambda value, function: value if value is False else _one_or_several(value, function),
+        commands=_FILE_AND_PIPE,
+    )
     rates: tuple[float, ...] = setting(
         default_factory=_default_rates,
         help="Step sizes of the learners, as factors of 1 / mean φ·φ; with a stepsize, of the method's own.",
@@ -328,6 +363,8 @@ class Settings:
         from emphatic.features import Features
 
         check_settings(self, name)
+        if self.by is None and (self.share or self.sections):
+            raise ValueError(f"{name}: 'share' and 'sections' need the column that tells machines apart: by=…")
         if self.stepsize is not None:
             stepsizes.get(self.stepsize)
         for horizon in self.horizons or ():
@@ -434,6 +471,12 @@ class Settings:
         pivot: Any = self.pivot
         arrangement = arrange(pivot, self.resample, self.aggregate, self.max_age, "nexting")
         return ReadingOptions(self.time, self.words(), arrangement, tuple(map(str, self.missing or ())))
+
+    def names_columns(self, columns: Sequence[str]) -> set[str]:
+        """Those of these columns that the settings name: to predict, or in features and questions."""
+        named = {*(self.predict or ()), *(self.increments or ())}
+        text = repr((self.features, self.questions, self.related))
+        return {column for column in columns if column in named or column in text}
 
     def words(self) -> set[str]:
         """The columns whose words features or questions name: ON and OFF stay words there."""

@@ -9,7 +9,7 @@ import csv
 import lzma
 import math
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from emphatic.common.durations import seconds
 from emphatic.learning.inputs import refusal, whole
 from emphatic.tables.clock import Clock
+from emphatic.tables.columns import Increments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -351,6 +352,8 @@ class Table:
             what = ", ".join(f"{c!r} ({signals.get(c, self.ignored.get(c, 'the time'))})" for c in list(view.kinds)[:8])
             raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
         self.rows = self._source.rows
+        #: What turns counters into increments, as of the last pass; None where no signal is a counter.
+        self.increments: Increments | None = None
         # As it is before the first row: every pass through the table begins with a copy of it.
         self._clock = Clock(when.seconds(view.look), getattr(source, "joined", False)) if when else None
 
@@ -358,7 +361,7 @@ class Table:
         self, source: Source, view: _View, time: str | bool | None, arrangement: Arrangement, ordered: bool
     ) -> tuple[LongFormat | None, _View]:
         """The long format that the table is to be pivoted from, and its time; TableError if that is not certain."""
-        from emphatic.tables import grid
+        from emphatic.tables import columns, grid
 
         if arrangement.pivot:
             long, when = grid.chosen_long(self.name, view, time, view.style, arrangement.pivot)
@@ -366,9 +369,14 @@ class Table:
         if arrangement.pivot == () or time is False or getattr(source, "joined", False):
             return None, view
         recognised = grid.find_long(view.look, view.kinds, view.when)
-        if recognised is None or recognised.is_certain:
-            return recognised, view
-        if not ordered:
+        if not ordered or (recognised is not None and recognised.is_certain):
+            return recognised if recognised is not None and recognised.is_certain else None, view
+        if machines := columns.find_machines(view.look, view.kinds, view.when):
+            raise TableError(
+                f"{self.name}: these are the rows of several machines: times repeat or go back, and {machines!r} tells "
+                f'the rows apart. Learn from each by itself: by="{machines}".'
+            )
+        if recognised is None:
             return None, view
         sensor, value = recognised.keys[0], recognised.values[0]
         raise TableError(
@@ -468,6 +476,24 @@ class Table:
             "resampled": None if plan is None or grid is None else plan.facts(grid),
         }
 
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """Leave columns out that are no signals.
+
+        Args:
+            reasons: Why, for each of them.
+        """
+        kept = [(name, style) for name, style in zip(self.names, self._styles, strict=True) if name not in reasons]
+        self.names, self._styles = tuple(name for name, _ in kept), [style for _, style in kept]
+        self.ignored |= reasons
+
+    def take_increments(self, largest: Mapping[str, float]) -> None:
+        """Have the increments of counters in the place of their readings.
+
+        Args:
+            largest: The counters, with the largest increment of each.
+        """
+        self.increments = Increments([self.names.index(name) for name in largest], list(largest.values()))
+
     def __repr__(self) -> str:
         counts = f"signals={len(self.names)}, categories={len(self.categories)}"
         return f"Table({self.name!r}, {counts}, time={self.time!r}, rows={self.rows})"
@@ -480,7 +506,8 @@ class Table:
         Args:
             rows: The rows of a block; the last may have fewer.
             start: The number of the first row, from 0.
-            clock: Finds the gaps, and must stand at row ``start``; by default it is a new one, ``Table.clock``.
+            clock: Finds the gaps, and must stand at row ``start``; by default it is a new one, ``Table.clock``. So must
+                ``Table.increments``, where there are counters.
         """
         rows = whole("rows", rows, "blocks")
         if isinstance(start, bool) or not isinstance(start, int | np.integer) or start < 0:
@@ -513,6 +540,9 @@ class Table:
 
     def _blocks(self, rows: int, row: int, clock: Clock | None) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
+        increments = self.increments
+        if increments is not None and row == 0:
+            self.increments = increments = Increments(increments.columns.tolist(), increments.largest.tolist())
         waiting: list[pa.RecordBatch] = []
         available = 0
         batches = self._source.batches(names, row)
@@ -528,6 +558,8 @@ class Table:
                 with reading(self.name, self._find_line):
                     block = self._block(row, batches_of_block)
                 block.gap = block.find_gaps(clock)
+                if increments is not None:
+                    increments(block)
                 row += len(block)
                 yield block
                 del block, batches_of_block  # or they would stay in memory while the next rows are read
@@ -834,8 +866,9 @@ def open_source(
     missing: str | float | Sequence[str | float] = (),
     skip_lines: int | None = None,
     header: int | str | Sequence[str] | None = None,
+    ordered: bool = True,
 ) -> Table:
-    """``open_table``; errors name what the user called."""
+    """``open_table``; errors name what the user called. Rows that are not ``ordered`` by time may be of machines."""
     function = caller.function
     if time is True or not isinstance(time, str | bool | None):
         raise refusal("time", function, "be the name of a column, False or None", repr(time))
@@ -858,6 +891,7 @@ def open_source(
             time,
             sort=sort,
             arrangement=arrangement,
+            ordered=ordered,
             words=words,
             missing=absent,
         )
@@ -868,7 +902,7 @@ def open_source(
     name = os.fspath(source)
     with reading(name):
         opened, file = open_file(name, delimiter, chosen, above, line)
-    return table_of(name, opened, time, file, sort, arrangement, words=words, missing=absent)
+    return table_of(name, opened, time, file, sort, arrangement, ordered, words, missing=absent)
 
 
 def table_of(

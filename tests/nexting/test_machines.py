@@ -1,0 +1,212 @@
+"""Many machines in one table: each by itself, or with shared weights; what is predicted unasked, and what is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import emphatic
+from emphatic.nexting import machines
+from emphatic.nexting.learning import open_log
+from emphatic.nexting.settings import Settings
+
+ROWS = 150
+
+
+def rows_of(m: int) -> dict[str, Any]:
+    """The rows of a machine whose temperature has a period of its own."""
+    rng, t = np.random.default_rng(m), np.arange(ROWS)
+    time = np.datetime64("2024-01-01") + t * np.timedelta64(60, "s")
+    return {"time": time, "temp": 20 * m + np.sin(t / (4 + m)), "load": rng.gamma(2.0, size=ROWS)}
+
+
+def log(count: int = 3, interleaved: bool = False, short: bool = False) -> dict[str, Any]:
+    tables = [rows_of(m) for m in range(count)]
+    columns: dict[str, Any] = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    columns["machine"] = np.repeat([f"m/{m}" for m in range(count)], ROWS)
+    if interleaved:
+        order = np.argsort(columns["time"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+    if short:
+        columns = {name: np.append(column, column[:2]) for name, column in columns.items()}
+        columns["machine"][-2:] = "new"
+    return columns
+
+
+def run(data: Any, **options: Any) -> Any:
+    return emphatic.nexting.run(data, by="machine", horizons=[2, 5], offline=False, **options)
+
+
+def assert_same(predictions: Any, others: Any) -> None:
+    """The same bits, NaN included."""
+    assert predictions.column_names == others.column_names
+    for name in others.column_names:
+        assert repr(predictions[name].to_pylist()) == repr(others[name].to_pylist())
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_each_machine_is_learned_from_as_if_alone(interleaved: bool, tmp_path: Path) -> None:
+    result = run(log(interleaved=interleaved), out=tmp_path / "out")
+    predictions = result.predictions
+    for m in range(3):
+        alone = emphatic.nexting.run(rows_of(m), horizons=[2, 5], offline=False)
+        rows = predictions.filter(np.array(predictions["machine"].to_pylist()) == f"m/{m}")
+        for name in ("temp@2", "load@5", "temp@5.low", "load.anomaly"):
+            assert rows[name].to_pylist() == alone.predictions[name].to_pylist()
+        scores = [score for score in result.summary if score["machine"] == f"m/{m}"]
+        assert [score["rmse"] for score in scores] == [score["rmse"] for score in alone.summary]
+        model = result.models[f"m/{m}"]
+        assert model.rows == ROWS
+        reading = {"temp": 1.0, "load": 2.0}
+        moment = np.datetime64("2024-02-01")
+        np.testing.assert_array_equal(model.observe(reading, time=moment), alone.model.observe(reading, time=moment))
+    facts = result.reading["machines"]
+    assert [(fact["name"], fact["rows"]) for fact in facts] == [(f"m/{m}", ROWS) for m in range(3)]
+    assert (tmp_path / "out" / facts[0]["model"]).is_file()
+    page = result.report()
+    assert all(f"<h2>m/{m}</h2>" in page for m in range(3))
+
+
+def test_shared_weights_are_one_model_that_later_machines_begin_with(tmp_path: Path) -> None:
+    result = run(log(), share=True, out=tmp_path / "out")
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    assert not (tmp_path / "out" / "models").exists()
+    assert result.reading["shared"] is True
+    learner = result.model.learner
+    assert int(learner.steps) == 3 * (ROWS - 1)  # no step leads from a machine to the next
+    assert result.model.rows == ROWS
+
+
+def test_sections_are_those_asked_for_and_unknown_ones_are_refused(tmp_path: Path) -> None:
+    data = log(count=6, short=True)
+    result = run(data, sections=["m/4"], out=tmp_path / "out")
+    page = result.report()
+    assert "<h2>m/4</h2>" in page
+    assert "<h2>m/3</h2>" not in page
+    failed = result.reading["machines"][-1]
+    assert failed["name"] == "new"
+    assert "too few" in failed["why"]
+    assert "too few" in page
+    with pytest.raises(ValueError, match="'sections' names 'm/9', and there is no such machine"):
+        run(data, sections="m/9")
+    with pytest.raises(ValueError, match=r"no column 'machines' to tell machines apart by. Did you mean 'machine'"):
+        emphatic.nexting.run(data, by="machines")
+    with pytest.raises(ValueError, match="need the column that tells machines apart"):
+        emphatic.nexting.run(rows_of(0), share=True)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_killed_run_resumes_with_the_same_bits(share: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(log(), share=share, out=tmp_path / "whole")
+    calls = 0
+    run_machine = machines.run_machine
+
+    def killed(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return run_machine(*arguments)
+
+    monkeypatch.setattr(machines, "run_machine", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(log(), share=share, out=tmp_path / "killed")
+    monkeypatch.setattr(machines, "run_machine", run_machine)
+    with pytest.raises(ValueError, match="a run that was stopped: continue it with resume=True"):
+        run(log(), share=share, out=tmp_path / "killed")
+    with pytest.raises(ValueError, match="of another table or with other settings"):
+        run(log(count=2), share=share, out=tmp_path / "killed", resume=True)
+    resumed = run(log(), share=share, out=tmp_path / "killed", resume=True)
+    assert resumed.summary == whole.summary
+    assert_same(resumed.predictions, whole.predictions)
+    for machine, model in whole.models.items():
+        step = {"observation": {"temp": 3.0, "load": 1.0}, "time": np.datetime64("2024-02-01")}
+        np.testing.assert_array_equal(resumed.models[machine].observe(**step), model.observe(**step))
+    with pytest.raises(ValueError, match="nothing to resume: the run there is finished"):
+        run(log(), share=share, out=tmp_path / "killed", resume=True)
+
+
+def test_the_refusal_names_the_flag(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table(log()), path)
+    command = [sys.executable, "-m", "emphatic", "nexting", str(path), "--out", str(tmp_path / "out"), "-q"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "Learn from each by itself: --by machine." in refused.stderr
+
+
+def signals() -> dict[str, Any]:
+    rng, T = np.random.default_rng(2), 300
+    meter = np.cumsum(rng.gamma(2.0, size=T))
+    meter[200:] -= meter[199]
+    return {
+        "device_id": np.full(T, 17),
+        "year": np.full(T, 2024),
+        "row": np.arange(T),
+        "still": np.ones(T),
+        "energy_kwh": meter,
+        "temp": np.sin(np.arange(T) / 9),
+    }
+
+
+def test_only_signals_are_predicted_and_counters_as_increments(tmp_path: Path) -> None:
+    result = emphatic.nexting.run(signals(), horizons=[2], offline=False, out=tmp_path / "out")
+    assert [score["signal"] for score in result.summary] == ["energy_kwh", "temp"]
+    left_out = {entry["name"]: entry["why"] for entry in result.reading["columns_left_out"]}
+    assert left_out == {
+        "device_id": "an id",
+        "year": "a year",
+        "row": "a count of rows",
+        "still": "it never changes",
+    }
+    assert result.reading["increments"] == [{"name": "energy_kwh", "resets": 1}]
+    saved = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    assert saved[0]["reading"]["increments"] == result.reading["increments"]
+    predicted = np.array(result.predictions["energy_kwh@2"].to_pylist())[150:]
+    assert 1.0 < predicted.mean() < 3.0  # the mean increment is 2
+    lines = emphatic.nexting.runner.ingest_lines(result.reading)
+    assert "Counters, learned as their increments a row: 'energy_kwh' (1 reset)." in lines
+
+
+def test_what_is_asked_for_is_predicted() -> None:
+    asked = emphatic.nexting.run(signals(), horizons=[2], offline=False, predict=["row", "still", "energy_kwh"])
+    assert [score["signal"] for score in asked.summary] == ["row", "still", "energy_kwh"]
+    level = emphatic.nexting.run(signals(), horizons=[2], offline=False, predict="energy_kwh", increments=False)
+    assert np.nanmax(level.predictions["energy_kwh@2"].to_pylist()) > 100.0
+    with pytest.raises(ValueError, match=r"no signal to predict: 'row' .a count of rows.* name it: predict"):
+        emphatic.nexting.run({"row": np.arange(50)})
+
+
+def test_a_signal_that_changes_late_is_not_taken_for_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emphatic.nexting.learning.FIRST", 100)
+    late = np.zeros(300)
+    late[250:] = 1.0
+    opened = open_log(
+        {"late": late, "x": np.sin(np.arange(300) / 5), "still": np.ones(300)}, Settings(), lambda *_: None
+    )
+    assert opened.settings.predict == ("late", "x")
+
+
+def test_a_resumed_run_takes_increments_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = signals()
+    whole = emphatic.nexting.run(data, horizons=[2], offline=False)
+    monkeypatch.setattr("emphatic.nexting.learning.block_rows", lambda questions: 64)
+    monkeypatch.setattr("emphatic.nexting.learning.SAVE", 0.0)
+
+    def stop(phase: str, done: int, total: int) -> None:
+        if phase == "learning" and done >= 192:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        emphatic.nexting.run(data, horizons=[2], offline=False, out=tmp_path / "out", progress=stop)
+    resumed = emphatic.nexting.run(data, horizons=[2], offline=False, out=tmp_path / "out", resume=True)
+    assert_same(resumed.predictions, whole.predictions)
