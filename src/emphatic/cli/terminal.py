@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import logging
@@ -165,7 +166,13 @@ def _message(error: BaseException) -> str:
         for keyword, written in ((f"{name}=False", f"{flag} ''"), (f"{name}=…", f"{flag} …"), (f"{name}=True", flag)):
             message = message.replace(keyword, written)
     message = re.sub(r'pivot="([^"]*)"', lambda match: f"--pivot {shlex.quote(match[1])}", message)
+    message = re.sub(r"query=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", _query_flag, message)
     return " ".join(message.split())
+
+
+def _query_flag(match: re.Match[str]) -> str:
+    """A query of Python as a flag that a shell takes."""
+    return f"--query {shlex.quote(ast.literal_eval(match[1]))}"
 
 
 # ---------------------------------------------------------------------- progress

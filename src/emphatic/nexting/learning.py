@@ -278,8 +278,17 @@ class OpenedLog:
         return (LogRows.from_block(guard.mark(block)) for block in self.table.blocks(BLOCK))
 
 
-def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLog:
-    """Look at a table, count its rows, and fill in the settings that were left out."""
+def open_log(
+    source: object, settings: Settings, progress: Progress, extent: Mapping[str, Any] | None = None
+) -> OpenedLog:
+    """Look at a table, count its rows, and fill in the settings that were left out.
+
+    Args:
+        source: The table.
+        settings: What to predict, and how.
+        progress: Called while rows are counted.
+        extent: What the run that is resumed had read of a database; None otherwise.
+    """
     began = time.perf_counter()
     table = open_source(
         source,
@@ -290,6 +299,7 @@ def open_log(source: object, settings: Settings, progress: Progress) -> OpenedLo
         pivot=settings.pivot,
         words=settings.words(),
         topics=settings.topics,
+        request=settings.request(time.time())._replace(extent=extent),
     ).keep_first_rows(FIRST)
     try:
         rows = table.count_rows(lambda rows: progress("reading", rows, 0))
@@ -754,8 +764,10 @@ def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool,
 
 
 def _identify(log: OpenedLog) -> dict[str, Any]:
+    names, categories, extent = list(log.table.names), list(log.table.categories), log.table.extent
+    if extent is not None:  # of a query: a database may grow, and hold other tables
+        return {"rows": log.rows, "names": names, "categories": categories, "bytes": None, "extent": extent}
     size = os.path.getsize(log.source) if isinstance(log.source, str | os.PathLike) else None
-    names, categories = list(log.table.names), list(log.table.categories)
     return {"rows": log.rows, "names": names, "categories": categories, "bytes": size}
 
 

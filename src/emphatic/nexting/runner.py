@@ -47,10 +47,12 @@ from emphatic.nexting.learning import (
 )
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.write_back import Written, write_results_to
 from emphatic.questions.durations import format_duration
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Hold, Table
+from emphatic.tables.stores import open_destination
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,6 +82,7 @@ class NextingResult:
         rows: The number of rows.
         seconds: The seconds that each phase took.
         out: The folder that was written, or None.
+        written: The store that results were written to, with its tables, or None.
     """
 
     summary: list[dict[str, Any]]
@@ -89,6 +92,7 @@ class NextingResult:
     rows: int
     seconds: dict[str, float]
     out: Path | None
+    written: Written | None = None
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
 
@@ -155,6 +159,9 @@ def run(
     sort: bool | None = None,
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
+    query: str | None = None,
+    range: str | None = None,
+    step: str | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
@@ -162,6 +169,7 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     offline: bool = True,
+    write: str | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> NextingResult:
@@ -172,8 +180,9 @@ def run(
     in memory.
 
     Args:
-        data: A frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
-            Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder.
+        data: A frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), the path of a file (CSV, Parquet,
+            Arrow, JSON lines, MCAP, SQLite, DuckDB) or of a ROS 2 bag's folder, or the address of a database or a time
+            series store (docs/databases.md).
         predict: The columns to predict; default: every numeric column.
         horizons: The averaging horizons, in steps or as durations such as "15min"; default: four, from two steps to a
             hundredth of the log.
@@ -184,6 +193,9 @@ def run(
         pivot: "sensor,value": the columns of a table in long format; each sensor then becomes a column. False reads the
             rows as they are.
         topics: The topics of a robot log to read; default: all.
+        query: The query of a database or a time series store, in its own language; default: its only table.
+        range: What to read of a time series store: a duration up to now such as "30d", or "START/END".
+        step: The time between two rows of a time series store, such as "1min".
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
@@ -193,6 +205,7 @@ def run(
         resume: Whether to continue the run that was interrupted in ``out``.
         overwrite: Whether to replace the results in ``out``.
         offline: Whether to compute the offline fit, with which the predictions are compared.
+        write: The address of a store to write predictions, intervals and alarms to, when the run is finished.
         progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
         announce: Called once before learning begins with a line about the number of learners and features, and the
             expected memory and time.
@@ -221,6 +234,9 @@ def run(
         sort=sort,
         pivot=pivot,
         topics=topics,
+        query=query,
+        range=range,
+        step=step,
         stepsize=_config(stepsize),
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
@@ -232,7 +248,7 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(data, settings, folder, progress or silent, offline, announce or silent)
+        job = Nexting(data, settings, folder, progress or silent, offline, announce or silent, write=write)
         result = NextingResult.of(job, resume)
         return result if out is not None else result.in_memory()
 
@@ -288,6 +304,7 @@ class Nexting:
         offline: Whether the predictions are compared with an offline fit.
         announce: Called once before learning begins, with how large the run will be.
         seconds: Filled in with how long each phase took.
+        write: The address of a store to write the results to.
         opened: The log after ``open``.
         prepared: The Horde after ``begin``.
     """
@@ -299,6 +316,7 @@ class Nexting:
     offline: bool = True
     announce: Announce = silent
     seconds: dict[str, float] = field(default_factory=dict)
+    write: str | None = None
     opened: OpenedLog | None = None
     prepared: Horde | None = None
 
@@ -390,7 +408,11 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         resume: Whether to go on with a run that was stopped.
     """
     with hold_folder(job.out), ExitStack() as stack:
-        log = open_log(job.source, job.settings, job.progress)
+        # A destination that cannot be written to is reported before anything is learned.
+        destination = None if job.write is None else open_destination(job.write)
+        point = executor.find_point() if resume else None
+        extent = None if point is None else point.state.get("table", {}).get("extent")
+        log = open_log(job.source, job.settings, job.progress, extent)
         stack.callback(log.table.close)
         resumption = find_resumption(log, job.out, executor, resume, job.progress)
         try:
@@ -411,7 +433,10 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
-    return NextingResult(scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
+        written = None if destination is None else write_results_to(*destination, job.out)
+    return NextingResult(
+        scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written
+    )
 
 
 def _log_learning(learned: Learned) -> None:
@@ -508,6 +533,8 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         back = f", {facts['backwards']:,} of them where time goes back" if facts["backwards"] else ""
         columns = " and ".join(map(repr, time["columns"]))
         lines = [f"Time: {columns} ({time['format']}{zone}); {step}; {_many(facts['gaps'], 'gap')}{back}."]
+    if "query" in facts:
+        lines.append(_query_line(facts["query"]))
     if facts["pivoted"]:
         sensor, *values = map(repr, facts["pivoted"])
         lines.append(f"Pivoted: a column of {' and '.join(values)} for each {sensor}.")
@@ -531,6 +558,14 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         reasons = [f"{item.get('signal', item.get('horizon'))!s} ({item['why']})" for item in facts["unscored"]]
         lines.append(f"Not scored: {_list(reasons)}.")
     return lines
+
+
+def _query_line(query: Mapping[str, Any]) -> str:
+    """What was asked of a database, and what was decided about it."""
+    text = " ".join(query["text"].split())
+    if "order" in query:
+        return f"Query: {text}; rows ordered {query['order']}."
+    return f"Query: {text}; {query['range']}{'; step ' + query['step'] if query['step'] else ''}."
 
 
 def guarded_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from emphatic.tables.files import DroppedRows, File, Source
     from emphatic.tables.pipe import Notation, ParsedRow
+    from emphatic.tables.stores import Request
 
 __all__ = ["Block", "Caller", "Malformed", "Table", "TableError", "open_source", "open_table", "table_of"]
 
@@ -386,7 +387,13 @@ class Table:
             "thousands": style.thousands,
             "units": dict(getattr(self._source, "units", {})),
             "percent": list(self._percents),
-        }
+        } | getattr(self._source, "facts", {})
+
+    @property
+    def extent(self) -> dict[str, Any] | None:
+        """What a run that resumes reads again, of a query; None for files and frames."""
+        extent: dict[str, Any] | None = getattr(self._source, "extent", None)
+        return extent
 
     def __repr__(self) -> str:
         counts = f"signals={len(self.names)}, categories={len(self.categories)}"
@@ -594,13 +601,17 @@ def open_table(
     pivot: str | Sequence[str] | bool | None = None,
     words: Collection[str] = (),
     topics: str | Sequence[str] | None = None,
+    query: str | None = None,
+    range: tuple[float, float] | None = None,
+    step: float | None = None,
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
     Args:
         source: The path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd, xz or bz2), of
-            an MCAP file or a ROS 2 bag's folder; its content tells which. In memory: a pyarrow, pandas or polars
-            frame, a dict of arrays, a NumPy structured array, or an array (T, C).
+            an MCAP file, a ROS 2 bag's folder, or a file of SQLite or DuckDB; its content tells which. The address of
+            a database or a time series store, ``postgresql://…``. In memory: a pyarrow, pandas or polars frame, a dict
+            of arrays, a NumPy structured array, or an array (T, C).
         time: The time column, or ``"Date+Time"`` for a date and a time of day. By default it is the column that is
             obviously the time; False for none.
         delimiter: That of CSV. By default the first lines tell.
@@ -614,6 +625,9 @@ def open_table(
         topics: The topics of a robot log (MCAP, ROS 2 bag) to read; by default all. Each number in a topic's messages
             is a column, ``topic.field``, and each time at which a message was logged a row, with the last value of
             every column.
+        query: The query of a database or a store, in its own language; by default its only table.
+        range: The first moment to read from a time series store, and the one after the last, in seconds since 1970.
+        step: The seconds between two rows of a time series store.
 
     A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
     missing, and counted.
@@ -629,8 +643,19 @@ def open_table(
     0 [0.0, 1.0] [[4.2], [nan]] ['open', 'shut']
     2 [2.0] [[5.4]] ['shut']
     """
+    from emphatic.tables.stores import Request
+
     return open_source(
-        source, CALLER, time=time, delimiter=delimiter, names=names, sort=sort, pivot=pivot, words=words, topics=topics
+        source,
+        CALLER,
+        time=time,
+        delimiter=delimiter,
+        names=names,
+        sort=sort,
+        pivot=pivot,
+        words=words,
+        topics=topics,
+        request=Request(query, range, step),
     )
 
 
@@ -645,6 +670,7 @@ def open_source(
     pivot: str | Sequence[str] | bool | None = None,
     words: Collection[str] = (),
     topics: str | Sequence[str] | None = None,
+    request: Request | None = None,
 ) -> Table:
     """``open_table``; errors name what the user called."""
     function = caller.function
@@ -660,14 +686,21 @@ def open_source(
 
         if chosen is not None:
             raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
+        if request is not None and request.named:
+            raise refusal(request.named[0], function, "be left out for data in memory", repr(request.query))
         return table_of("the table", Frame(source, names, caller), time, sort=sort, pivot=columns, words=words)
     if names is not None:
         raise refusal("names", function, "be left out for a file", repr(list(names)))
     from emphatic.tables.files import open_file
+    from emphatic.tables.stores import Request, is_address, open_store
 
     name = os.fspath(source)
+    request = (request or Request())._replace(time=time)
+    if is_address(name):
+        name, opened = open_store(name, request)
+        return table_of(name, opened, time, None, sort, columns, words=words)
     with reading(name):
-        opened, file = open_file(name, delimiter, chosen)
+        opened, file = open_file(name, delimiter, chosen, request)
     return table_of(name, opened, time, file, sort, columns, words=words)
 
 
