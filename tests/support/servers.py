@@ -95,7 +95,7 @@ def postgresql(folder: Path) -> Iterator[int]:
     try:
         environment = {**os.environ, "PGPASSWORD": PASSWORD}
         createdb = [_program("createdb", "postgresql"), "-h", "127.0.0.1", "-p", str(port), "-U", "reader", "plant"]
-        for attempt in range(200):
+        for _ in range(200):
             if subprocess.run(createdb, env=environment, capture_output=True).returncode == 0:
                 break
             time.sleep(0.1)

@@ -103,18 +103,33 @@ class _Outline(NamedTuple):
         return any(pair == ("order", "by") for pair in zip(self.words, self.words[1:], strict=False))
 
 
-def _check_query(name: str, sql: str) -> str:
-    """The query without what ends it; TableError if it is not one that only reads."""
+def check_query(name: str, sql: str, reading: Sequence[str] = _READING) -> str:
+    """The query without what ends it; TableError if it is not one that only reads.
+
+    Args:
+        name: The store, for messages.
+        sql: The query.
+        reading: The words that it may begin with.
+    """
     outline = _Outline.of(sql)
     if not outline.is_single or not outline.is_balanced:
         what = "several statements" if not outline.is_single else "brackets that do not match"
         raise TableError(f"{name}: the query must be one select statement. It has {what}.")
     word = outline.words[0] if outline.words else ""
-    if word in _READING or (not word and sql.lstrip().startswith("(")):
+    if word in reading or (not word and sql.lstrip().startswith("(")):
         return re.sub(r"(?:;|\s)+$", "", _without_last_comment(sql))
     if re.fullmatch(r'\s*(?:[\w.]+|"[^"]+")\s*', sql):
         raise TableError(f"{name}: the query must be a select statement: query={f'select * from {sql.strip()}'!r}")
     raise TableError(f"{name}: the query must be a select statement, which changes nothing. It begins with {word!r}.")
+
+
+def words_of(sql: str) -> list[str]:
+    """The words of a query outside of texts, comments and brackets.
+
+    Args:
+        sql: The query.
+    """
+    return _Outline.of(sql).words
 
 
 def _without_last_comment(sql: str) -> str:
@@ -182,19 +197,36 @@ def _first_rows(database: Database, sql: str) -> pa.Table:
 def _find_query(name: str, database: Database, text: str | None) -> _Query:
     """The query that was asked for, or that of the only table."""
     if text is not None:
-        sql = _check_query(name, text)
+        sql = check_query(name, text)
         return _Query(sql, f"({sql}\n) as {quoted('query')}", None, _Outline.of(sql).has_order)
     with _explaining(name, database):
-        tables = database.tables()
+        tables = without_results(database.tables())
     if not tables:
         raise TableError(f"{name}: the database has no tables.")
     if len(tables) > 1:
         shown = ", ".join(tables[:_LISTED]) + (f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else "")
         raise TableError(
-            f"{name}: the database has {len(tables)} tables: {shown}. Choose one: query={f'select * from {tables[0]}'!r}"
+            f"{name}: the database has {len(tables)} tables: {shown}. Choose one: "
+            f"query={f'select * from {tables[0]}'!r}"
         )
     sql = f"select * from {tables[0]}"
     return _Query(sql, tables[0], database.row_id(tables[0]), False)
+
+
+def without_results(tables: Sequence[str]) -> list[str]:
+    """Tables without those that a run has written beside them: a second run reads the same one as the first.
+
+    Args:
+        tables: The names of tables or measurements, perhaps quoted.
+
+    >>> without_results(["boiler", "emphatic_alarms", "emphatic_predictions", "alarms"])
+    ['boiler', 'alarms']
+    """
+    kinds = ("_predictions", "_alarms")
+    plain = {name.strip('"') for name in tables}
+    pairs = {name.removesuffix(kinds[0]) for name in plain if name.endswith(kinds[0])}
+    results = {name + kind for name in pairs if name + kinds[1] in plain for kind in kinds}
+    return [name for name in tables if name.strip('"') not in results]
 
 
 def _check_columns(name: str, look: pa.Table) -> None:

@@ -118,8 +118,9 @@ class StoreAddress:
     def parse(cls, text: str, variables: Mapping[str, str] = os.environ) -> StoreAddress:
         """An address as a user writes it.
 
-        The password is that of the address (a line is logged then), of the environment variable or the file that its options
-        ``password_env`` or ``password_file`` name, of ``EMPHATIC_PASSWORD`` or of the file ``EMPHATIC_PASSWORD_FILE``.
+        The password is that of the address (a line is logged then), of the environment variable or the file that its
+        options ``password_env`` or ``password_file`` name, of ``EMPHATIC_PASSWORD`` or of the file
+        ``EMPHATIC_PASSWORD_FILE``.
 
         Args:
             text: The address; or the path of a file of a database, by its suffix.
