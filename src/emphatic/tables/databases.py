@@ -168,7 +168,7 @@ def open_query(name: str, connect: Callable[[], Database], request: Request) -> 
         with _explaining(name, database):
             look = _first_rows(database, f"select * from {query.origin} limit {LOOK_ROWS}")
         _check_columns(name, look)
-        order, how = _find_order(name, look, query, request.time)
+        order, how = _find_order(name, look, query, request)
         columns = ", ".join(
             f"{database.as_text(column.name)} as {quoted(column.name)}"
             if _is_opaque(column.type)
@@ -235,10 +235,10 @@ def _check_columns(name: str, look: pa.Table) -> None:
             raise TableError(f"{name}: two columns of the query are named {column!r}. Rename one: … as other_name.")
 
 
-def _find_order(name: str, look: pa.Table, query: _Query, time: str | bool | None) -> tuple[str, str]:
+def _find_order(name: str, look: pa.Table, query: _Query, request: Request) -> tuple[str, str]:
     """The clause that puts rows in the order of time, and what it does in words."""
     kinds = {column: fields.find_kind(fields.as_plain(look.column(column)), PLAIN) for column in look.column_names}
-    when, why, disorder = fields.find_time(name, look, kinds, time, PLAIN)
+    when, why, _ = fields.find_time(name, look, kinds, request.time, PLAIN)
     if when is not None and _sorts_as_written(look, when):
         seconds = when.seconds(look)
         if query.has_order and np.all(np.diff(seconds[np.isfinite(seconds)]) >= 0):
@@ -249,8 +249,13 @@ def _find_order(name: str, look: pa.Table, query: _Query, time: str | bool | Non
         return "", "as the query orders them"
     if query.row_id is not None:
         return f" order by {query.row_id}", "as they were written"
-    if when is not None:  # dates as 31/12/2026: Table says to sort them in memory
+    if request.sort:  # which then happens in memory
         return f" order by {', '.join(_ties(look, ()))}", "by all columns"
+    if when is not None:
+        raise TableError(
+            f"{name}: SQL cannot put dates such as {when.format} in order, which column {when.name!r} has. Sort the "
+            "rows by time, with sort=True if they fit in memory; or order them by another column in the query."
+        )
     ordered = f"{query.text} order by {quoted(look.column_names[0])}"
     raise TableError(
         f"{name}: the rows of a query have no order, and {why or 'there is no time column'}. Name the time column: "
@@ -309,7 +314,10 @@ def explain(error: BaseException) -> str:
         error: The error.
     """
     text = str(error).strip()
-    text = re.split(r"\n\s*(?:LINE \d|HINT|DETAIL|Detail|\^)|\. SQLSTATE|\[Vendor", text)[0]
+    text = re.split(
+        r"\n\s*(?:LINE \d|HINT|DETAIL|Detail|\^)|\. SQLSTATE|\[Vendor|\s+Is the server running|!\s+Did you mean", text
+    )[0]
+    text = re.sub(r"^\w+ Error: ", "", text)
     text = re.sub(r"^(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to (?:execute|connect)[^:]*: )?", "", text)
     text = re.sub(r"^.*?ERROR:\s+", "", text, flags=re.DOTALL)
     return " ".join(text.split()).rstrip(".") or type(error).__name__
@@ -480,9 +488,9 @@ class _DuckDb:
         return "rowid"
 
     def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
-        result = self._connection.execute(sql)
-        # The reader had another name before DuckDB 1.4.
-        read = getattr(result, "to_arrow_reader", None) or result.fetch_record_batch
+        result = self._connection.sql(sql)
+        # Before DuckDB 1.4 the reader had another name.
+        read = getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader
         with read(rows) as reader:
             yield pa.RecordBatch.from_pylist([], reader.schema)
             yield from reader
@@ -503,11 +511,11 @@ def _connect_duckdb(path: str, read_only: bool) -> Any:
         return duckdb.connect(path, read_only=read_only)
     except duckdb.Error as error:
         reason = explain(error)
-        if "lock" in reason:
+        if re.search("lock|different configuration", reason):
             holder = re.search(r"PID (\d+)", reason)
             process = f" (process {holder[1]})" if holder else ""
             remedy = "Close it there, or read a copy of the file" if read_only else "Close it there"
-            raise TableError(f"{path}: another program has this database open{process}. {remedy}.") from None
+            raise TableError(f"{path}: this database is already open elsewhere{process}. {remedy}.") from None
         raise TableError(f"{path}: the database cannot be opened: {reason}.") from None
 
 

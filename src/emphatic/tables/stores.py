@@ -216,6 +216,7 @@ class Request(NamedTuple):
         range: The first moment and the one after the last, in seconds since 1970; None for all or the usual.
         step: The seconds from one row to the next, where a store can choose them.
         time: The time column, as in ``open_table``.
+        sort: Whether the rows are sorted by time later, in memory.
         extent: What an earlier run had read, as ``Spool.extent`` gave it: these rows are read again.
     """
 
@@ -223,6 +224,7 @@ class Request(NamedTuple):
     range: tuple[float, float] | None = None
     step: float | None = None
     time: str | bool | None = None
+    sort: bool = False
     extent: Mapping[str, Any] | None = None
 
     @property

@@ -695,7 +695,7 @@ def open_source(
     from emphatic.tables.stores import Request, is_address, open_store
 
     name = os.fspath(source)
-    request = (request or Request())._replace(time=time)
+    request = (request or Request())._replace(time=time, sort=sort)
     if is_address(name):
         name, opened = open_store(name, request)
         return table_of(name, opened, time, None, sort, columns, words=words)
