@@ -156,6 +156,6 @@ def _rows(path: Path, schema: pa.Schema, names: int) -> Iterator[tuple[pa.Array,
             latest = len(batch) - 1 - np.unique(keys.to_numpy(zero_copy_only=False)[::-1], return_index=True)[1]
             is_last = np.zeros(len(batch), np.bool_)
             is_last[latest] = True
-            present = pc.is_valid(time, nan_is_null=True) if pa.types.is_floating(time.type) else pc.is_valid(time)
+            present = pc.is_finite(time) if pa.types.is_floating(time.type) else pc.is_valid(time)
             keep = pc.and_(pa.array(is_last), present)
             yield time.filter(keep), batch.filter(keep)

@@ -167,6 +167,8 @@ def open_query(name: str, connect: Callable[[], Database], request: Request) -> 
         query = _find_query(name, database, request.query)
         with _explaining(name, database):
             look = _first_rows(database, f"select * from {query.origin} limit {LOOK_ROWS}")
+        if look.num_rows == 0:
+            raise TableError(f"{name}: the query has no rows.")
         _check_columns(name, look)
         order, how = _find_order(name, look, query, request)
         columns = ", ".join(
