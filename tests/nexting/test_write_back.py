@@ -19,7 +19,7 @@ from emphatic.tables import TableError, open_table
 from tests.nexting.test_nexting import KILLED
 from tests.support.processes import COMMAND, run
 
-ROWS, ODD = 5000, 'a "b", c=d\\'
+ROWS, MANY, ODD = 400, 5000, 'a "b", c=d\\'
 
 
 def add_rows(path: Path, begin: int, end: int) -> None:
@@ -132,20 +132,24 @@ def test_the_command_names_queries_that_work(log: Path, tmp_path: Path, monkeypa
     assert "select * from" in Path("nexting/plant/summary.json").read_text("utf-8")
 
 
+@pytest.mark.long
 def test_killed_and_resumed_on_a_database_that_grows(log: Path, tmp_path: Path) -> None:
+    add_rows(log, ROWS, MANY)
     whole = tmp_path / "whole"
     nexting.run(log, horizons=[2, 20], out=whole, offline=False)
     out = tmp_path / "out"
     arguments = ("nexting", log, "--horizons", "2,20", "--out", out, "--no-offline", "--resume")
     for left in (5, 2):
         assert run(KILLED, left, *arguments).returncode == -9
-        add_rows(log, ROWS, ROWS + 100)
+        add_rows(log, MANY, MANY + 100)
     finished = run(COMMAND, *arguments, "--quiet")
     assert (finished.returncode, finished.stderr) == (0, b"")
     assert pq.read_table(out / "predictions.parquet").equals(pq.read_table(whole / "predictions.parquet"))
 
 
+@pytest.mark.long
 def test_rows_that_change_are_noticed(log: Path, tmp_path: Path) -> None:
+    add_rows(log, ROWS, MANY)
     arguments = ("nexting", log, "--horizons", "2", "--out", tmp_path / "out", "--no-offline", "--resume")
     assert run(KILLED, 5, *arguments).returncode == -9
     with closing(sqlite3.connect(log)) as connection:
