@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
@@ -106,10 +106,14 @@ def test_answers_of_flux() -> None:
 # ---------------------------------------------------------------------- InfluxDB 2.x, as its documentation says
 
 
+#: The path of a request, its options, its login and its body.
+Asked = tuple[str, dict[str, list[str]], str, str]
+
+
 class _Version2(BaseHTTPRequestHandler):
     """What the documentation of InfluxDB 2.x says of /ping, /api/v2/query and /api/v2/write. No real one was tried."""
 
-    asked: list[tuple[str, dict[str, list[str]], str, str]]
+    asked: ClassVar[list[Asked]] = []
 
     def do_GET(self) -> None:
         self.send_response(204)
@@ -144,13 +148,15 @@ class _Version2(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def version_2() -> Iterator[tuple[int, list[tuple[str, dict[str, list[str]], str, str]]]]:
-    handler = type("Handler", (_Version2,), {"asked": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+def version_2() -> Iterator[tuple[int, list[Asked]]]:
+    class Handler(_Version2):
+        asked: ClassVar[list[Asked]] = []
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield server.server_port, handler.asked
+            yield server.server_port, Handler.asked
         finally:
             server.shutdown()
             thread.join()

@@ -84,8 +84,9 @@ class _Outline(NamedTuple):
 
     @classmethod
     def of(cls, sql: str) -> _Outline:
-        depth, words, end = 0, [], None
-        is_balanced = True
+        depth, is_balanced = 0, True
+        words: list[str] = []
+        end: int | None = None
         for token in _TOKEN.findall(_QUIET.sub(" ", sql)):
             if token == "(":
                 depth += 1
