@@ -23,7 +23,7 @@ import pyarrow.types as pt
 from emphatic.tables import fields
 from emphatic.tables.fields import PLAIN, TimeColumn
 from emphatic.tables.files import LOOK_ROWS, File, Format, OpenOptions
-from emphatic.tables.stores import Destination, Request, Results, Spool, Store, StoreAddress, join, make_array
+from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, join, make_array
 from emphatic.tables.table import TableError
 
 __all__ = ["DUCKDB", "DUCKDB_FILE", "POSTGRESQL", "SQLITE", "SQLITE_FILE"]
@@ -678,7 +678,7 @@ def _write_duckdb(address: StoreAddress) -> Destination:
     return _DuckDbDestination(address)
 
 
-POSTGRESQL = Store(
+POSTGRESQL = DataStore(
     name="PostgreSQL",
     schemes=("postgresql", "postgres"),
     form="postgresql://USER@HOST:PORT/DATABASE",
@@ -687,8 +687,8 @@ POSTGRESQL = Store(
     package="adbc-driver-postgresql",
     extra="emphatic[postgresql]",
 )
-SQLITE = Store(name="SQLite", schemes=("sqlite",), form="sqlite:///PATH", read=_read_sqlite, write=_write_sqlite)
-DUCKDB = Store(
+SQLITE = DataStore(name="SQLite", schemes=("sqlite",), form="sqlite:///PATH", read=_read_sqlite, write=_write_sqlite)
+DUCKDB = DataStore(
     name="DuckDB",
     schemes=("duckdb",),
     form="duckdb:///PATH",
@@ -710,7 +710,7 @@ def _is_duckdb(file: File) -> bool:
         return raw.read(12)[8:] == b"DUCK"  # behind a checksum
 
 
-def _open_file(store: Store) -> Callable[[File, OpenOptions], Spool]:
+def _open_file(store: DataStore) -> Callable[[File, OpenOptions], Spool]:
     def open_path(file: File, options: OpenOptions) -> Any:
         with store.importing():
             return store.read(StoreAddress(store.schemes[0], path=file.name), options.request or Request())

@@ -32,7 +32,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from emphatic.tables.databases import PREFIX, check_query, without_results, words_of
-from emphatic.tables.stores import Destination, Request, Results, Spool, Store, StoreAddress, make_array
+from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, make_array
 from emphatic.tables.table import TableError
 
 __all__ = ["INFLUXDB", "PROMETHEUS"]
@@ -185,14 +185,14 @@ def join_series(series: list[Series], time_name: str) -> pa.RecordBatch | None:
         series: The series. Several of one name are joined; of two values at one time the later counts.
         time_name: The name of the column of times.
     """
-    stamps = [np.array(one.times, np.int64) for one in series]
+    stamps = [np.array(entry.times, np.int64) for entry in series]
     if not any(map(len, stamps)):
         return None
     moments = np.unique(np.concatenate(stamps))
     columns: dict[str, list[Any]] = {}
-    for one, times in zip(series, stamps, strict=True):
-        column = columns.setdefault(one.name, [None] * len(moments))
-        for place, value in zip(np.searchsorted(moments, times).tolist(), one.values, strict=True):
+    for entry, times in zip(series, stamps, strict=True):
+        column = columns.setdefault(entry.name, [None] * len(moments))
+        for place, value in zip(np.searchsorted(moments, times).tolist(), entry.values, strict=True):
             column[place] = value
     arrays = [pa.array(moments).cast(pa.timestamp("ns", "UTC")), *map(make_array, columns.values())]
     return pa.RecordBatch.from_arrays(arrays, [time_name, *columns])
@@ -228,20 +228,20 @@ def _read_prometheus(address: StoreAddress, request: Request) -> Spool:
         raise TableError(f"{address}: a query is needed, such as query='avg by (instance) (node_load1)'")
     step = request.step or _STEP
     begin, end = _fixed_range(request) or (time.time() - _RANGE, time.time())
-    first, stop = math.ceil(begin / step), math.ceil(end / step)  # on whole steps: the same rows on every run
-    if stop <= first:
+    begin_step, stop = math.ceil(begin / step), math.ceil(end / step)  # on whole steps: the same rows on every run
+    if stop <= begin_step:
         raise TableError(f"{address}: the range is shorter than the step, {step:g} s. Choose a longer range=…")
-    span = (first * step, stop * step)
-    batches = _prometheus_batches(server, request.query, first, stop, step)
+    span = (begin_step * step, stop * step)
+    batches = _prometheus_batches(server, request.query, begin_step, stop, step)
     extent = {**(request.extent or {}), "range": list(span)}
     return Spool(batches, _facts(request.query, span, step), extent, complete=True)
 
 
-def _prometheus_batches(server: _Server, query: str, first: int, stop: int, step: float) -> Iterator[pa.RecordBatch]:
-    at, length, empty = first, 500, True
+def _prometheus_batches(server: _Server, query: str, begin: int, stop: int, step: float) -> Iterator[pa.RecordBatch]:
+    at, length, empty = begin, 500, True
     while at < stop:
-        last = min(at + length, stop) - 1
-        options = {"query": query, "start": repr(at * step), "end": repr(last * step), "step": repr(step)}
+        end = min(at + length, stop)
+        options = {"query": query, "start": repr(at * step), "end": repr((end - 1) * step), "step": repr(step)}
         answer = server.get_json("/api/v1/query_range", options)
         result = answer.get("data", {}).get("result", []) if isinstance(answer, dict) else []
         series = []
@@ -250,18 +250,18 @@ def _prometheus_batches(server: _Server, query: str, first: int, stop: int, step
             name = series_name(labels.pop("__name__", ""), labels) or query
             # Times of float64 seconds are on the grid of steps: rounding recovers them.
             times = [round(round(float(t) / step) * step * 1e9) for t, _ in entry["values"]]
-            series.append(Series(name, times, [_number(text) for _, text in entry["values"]]))
-        batch = join_series(series, _time_name({one.name for one in series}))
+            series.append(Series(name, times, [_parse_value(text) for _, text in entry["values"]]))
+        batch = join_series(series, _time_name({entry.name for entry in series}))
         if batch is not None:
             empty = False
             yield batch
-        at = last + 1
+        at = end
         length = max(100, min(_STEPS, _POINTS // max(1, len(series))))
     if empty:
         raise TableError(f"{server.address}: the query has no values in this range. Check query=… and range=…")
 
 
-def _number(text: str) -> float | None:
+def _parse_value(text: str) -> float | None:
     value = float(text)
     return None if math.isnan(value) else value
 
@@ -319,9 +319,9 @@ class _VictoriaMetrics:
         span = {"start": f"{times[0] / 1000:.3f}", "end": f"{times[-1] / 1000:.3f}"}
         if len(self._export({**selector, **span}, labels)[0]):
             stored_times, stored_values = self._export(selector, labels)
-            others = ~np.isin(stored_times, times)
-            times = np.concatenate([stored_times[others], times])
-            values = np.concatenate([stored_values[others], values])
+            is_other = ~np.isin(stored_times, times)
+            times = np.concatenate([stored_times[is_other], times])
+            values = np.concatenate([stored_values[is_other], values])
             order = np.argsort(times, kind="stable")
             times, values = times[order], values[order]
             self._call("/api/v1/admin/tsdb/delete_series", selector)
@@ -363,10 +363,10 @@ def _collect_series(
             rows = names == names[place]
             key = tuple(batch.column(name)[place].as_py() or "" for name in results.keys)
             pieces.setdefault(key, []).append((times[rows], [column[rows] for column in columns]))
-    for key, parts in pieces.items():
-        times = np.concatenate([piece[0] for piece in parts])
+    for key, pieces_of_series in pieces.items():
+        times = np.concatenate([piece[0] for piece in pieces_of_series])
         for i, field in enumerate(numeric):
-            values = np.concatenate([piece[1][i] for piece in parts])
+            values = np.concatenate([piece[1][i] for piece in pieces_of_series])
             # Of several values of one millisecond the last counts.
             latest = len(times) - 1 - np.unique(times[::-1], return_index=True)[1]
             known = latest[np.isfinite(values[latest])]
@@ -439,10 +439,10 @@ def _only_measurement(influx: _Influx) -> str:
         raise TableError(f"{address}: the database has no measurements, or does not exist.")
     quoted = ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names]
     if len(names) > 1:
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        unlisted = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         raise TableError(
-            f"{address}: the database has {len(names)} measurements: {', '.join(quoted[:_LISTED])}{more}. Choose one: "
-            f"query={f'select * from {quoted[0]}'!r}"
+            f"{address}: the database has {len(names)} measurements: {', '.join(quoted[:_LISTED])}{unlisted}. "
+            f"Choose one: query={f'select * from {quoted[0]}'!r}"
         )
     return f"select * from {quoted[0]}"
 
@@ -498,16 +498,16 @@ def _influx_window(chunks: Iterator[Any], is_mean: bool) -> pa.RecordBatch | Non
         for field, values in list(zip(chunk["columns"], columns, strict=True))[1:]:
             label = field.removeprefix("mean_") if is_mean else field
             key = (chunk["name"], label, json.dumps(tags, sort_keys=True))
-            one = collected.setdefault(key, Series(series_name(label, tags), [], []))
-            one.times.extend(columns[0])
-            one.values.extend(values)
+            entry = collected.setdefault(key, Series(series_name(label, tags), [], []))
+            entry.times.extend(columns[0])
+            entry.values.extend(values)
     if len({measurement for measurement, _, _ in collected}) > 1:  # their fields may have the same names
         collected = {
-            key: one._replace(name=series_name(f"{key[0]}.{key[1]}", json.loads(key[2])))
-            for key, one in collected.items()
+            key: entry._replace(name=series_name(f"{key[0]}.{key[1]}", json.loads(key[2])))
+            for key, entry in collected.items()
         }
-    series = [one for one in collected.values() if any(value is not None for value in one.values)]
-    return join_series(series, _time_name({one.name for one in series}))
+    series = [entry for entry in collected.values() if any(value is not None for value in entry.values)]
+    return join_series(series, _time_name({entry.name for entry in series}))
 
 
 # ---------------------------------------------------------------------- Flux
@@ -553,7 +553,7 @@ def _flux_batches(
     options = {"org": influx.organisation or ""}
     with influx.server.open("/api/v2/query", options, body, "application/json") as answer:
         series = parse_flux(io.TextIOWrapper(answer, "utf-8", newline=""), repr(influx.server.address))
-    batch = join_series(series, _time_name({one.name for one in series}))
+    batch = join_series(series, _time_name({entry.name for entry in series}))
     if batch is None:
         raise TableError(f"{influx.server.address}: the query has no rows. Check query=… and range=…")
     for begin_row in range(0, len(batch), 1 << 16):
@@ -606,16 +606,16 @@ def _add_flux_row(collected: dict[str, Series], header: list[str], types: list[s
         values = {key: key for key in cells if key not in reserved}
     for field, column in values.items():
         label = series_name(field, tags)
-        one = collected.setdefault(label, Series(label, [], []))
-        one.times.append(stamp)
-        one.values.append(_flux_value(cells[column], kinds.get(column, "string")))
+        entry = collected.setdefault(label, Series(label, [], []))
+        entry.times.append(stamp)
+        entry.values.append(_flux_value(cells[column], kinds.get(column, "string")))
 
 
 def _flux_value(text: str, kind: str) -> Any:
     if text == "":
         return None
     if kind in ("double", "long", "unsignedLong"):
-        return _number(text)
+        return _parse_value(text)
     return text == "true" if kind == "boolean" else text
 
 
@@ -742,7 +742,7 @@ def _write_influxdb(address: StoreAddress) -> Destination:
     return _InfluxDestination(address)
 
 
-PROMETHEUS = Store(
+PROMETHEUS = DataStore(
     name="Prometheus or VictoriaMetrics",
     schemes=("prometheus", "prometheus+https", "victoriametrics", "victoriametrics+https", "http", "https"),
     form="prometheus://HOST:PORT or victoriametrics://HOST:PORT",
@@ -750,7 +750,7 @@ PROMETHEUS = Store(
     write=_write_victoria_metrics,
     recognise=_is_prometheus,
 )
-INFLUXDB = Store(
+INFLUXDB = DataStore(
     name="InfluxDB",
     schemes=("influxdb", "influxdb+https", "http", "https"),
     form="influxdb://HOST:PORT/DATABASE",

@@ -1,8 +1,9 @@
 """Stores: databases and time series stores that are named by an address, to read rows from and to write results to.
 
-A kind of store is one ``Store`` in a file of this package, or an entry point of the group ``emphatic.stores``; nothing
-else lists stores. It reads the rows of a query as batches of Arrow, in the order of time. A ``Spool`` puts these into a
-temporary file on their way, so that the server answers once, however often the rows are read, and memory stays flat.
+A kind of store is one ``DataStore`` in a file of this package, or an entry point of the group ``emphatic.stores``;
+nothing else lists stores. It reads the rows of a query as batches of Arrow, in the order of time. A ``Spool`` puts
+these into a temporary file on their way, so that the server answers once, however often the rows are read, and memory
+stays flat.
 
 A password comes from the environment or from a file. It is a ``Secret``, which no message, log or file shows.
 """
@@ -31,12 +32,12 @@ from emphatic.tables.files import LOOK_ROWS, DroppedRows, Source
 from emphatic.tables.table import TableError
 
 __all__ = [
+    "DataStore",
     "Destination",
     "Request",
     "Results",
     "Secret",
     "Spool",
-    "Store",
     "StoreAddress",
     "is_address",
     "open_destination",
@@ -396,7 +397,7 @@ class Destination(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Store:
+class DataStore:
     """A kind of store, by the scheme of its addresses.
 
     Args:
@@ -431,12 +432,14 @@ class Store:
 
 
 @functools.cache
-def stores() -> tuple[Store, ...]:
+def stores() -> tuple[DataStore, ...]:
     """All kinds of stores: first those of the library, then those of other distributions."""
     plugins = discover("emphatic.tables", "emphatic.stores")
-    known: list[Store] = []
+    known: list[DataStore] = []
     for name in plugins:
-        known += plugins.objects(name, lambda value: isinstance(value, Store), "an emphatic.tables.stores.Store")
+        known += plugins.objects(
+            name, lambda value: isinstance(value, DataStore), "an emphatic.tables.stores.DataStore"
+        )
     return tuple(known)
 
 
@@ -465,7 +468,7 @@ def open_destination(text: str) -> tuple[StoreAddress, Destination]:
     address = StoreAddress.parse(text)
     store = _find_store(address)
     if store.write is None:
-        writable = ", ".join(other.form for other in stores() if other.write is not None)
+        writable = ", ".join(kind.form for kind in stores() if kind.write is not None)
         raise TableError(f"{address}: {store.name} takes no results. Write them to one of: {writable}.")
     with store.importing():
         destination = store.write(address)
@@ -473,7 +476,7 @@ def open_destination(text: str) -> tuple[StoreAddress, Destination]:
     return address, destination
 
 
-def _find_store(address: StoreAddress) -> Store:
+def _find_store(address: StoreAddress) -> DataStore:
     candidates = [store for store in stores() if address.scheme in store.schemes]
     if not candidates:
         forms = ", ".join(store.form for store in stores())
