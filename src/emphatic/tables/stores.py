@@ -143,10 +143,7 @@ class StoreAddress:
         for name in _PASSWORDS:
             password = options.pop(name, None) or password
         if password:
-            logger.warning(
-                "The address has a password in it, which the list of processes shows. Pass it by the environment "
-                "variable EMPHATIC_PASSWORD, or in a file: ?password_file=PATH."
-            )
+            _warn_of_password(text)
         path = unquote(url.path)
         if scheme in _SUFFIXES.values():  # sqlite:///x.db is relative, sqlite:////x.db absolute
             path = unquote(url.netloc) + path if url.netloc else path.removeprefix("/")
@@ -188,6 +185,14 @@ def is_address(source: object) -> bool:
         source: What a user wants to read.
     """
     return isinstance(source, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
+
+
+@functools.lru_cache(16)  # once for each address
+def _warn_of_password(text: str) -> None:
+    logger.warning(
+        "The address has a password in it, which the list of processes shows. Pass it by the environment variable "
+        "EMPHATIC_PASSWORD, or in a file: ?password_file=PATH."
+    )
 
 
 def _find_password(scheme: str, variable: str | None, file: str | None, variables: Mapping[str, str]) -> str | None:
